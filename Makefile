@@ -1,0 +1,94 @@
+# Everything happens in a virtual environment of its own; the machine needs only make and Python 3.11 or newer.
+
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3 python3.13 python3.12 python3.11
+PYTHON_VERSIONS := 3.11 3.12 3.13
+
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fix bench pytest test-all-pythons lock clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(VENV)/.ready ## Watch a few agents delegate to each other
+	@$(BIN)/python examples/demo.py
+
+test: check ## Run every check and every test
+	@$(BIN)/coverage run -m pytest -q
+	@echo "Branch coverage of protocol and policy, which must be whole:"
+	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
+
+check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet || { echo "Some files are not formatted: run make fix" >&2; exit 1; }
+	@$(call quiet_unless_wrong,$(BIN)/pyright --pythonpath $(BIN)/python)
+	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
+	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
+	@echo "Lint, formatting, types, imports and lock are in order."
+
+fix: $(VENV)/.ready ## Repair what can be repaired: lint and formatting
+	@$(BIN)/ruff check --fix --quiet || true
+	@$(BIN)/ruff format
+
+bench: $(VENV)/.ready ## Measure, compare with the goals, write bench/results.json
+	@$(BIN)/python bench/run.py
+
+pytest: $(VENV)/.ready ## Run the tests alone
+	@$(BIN)/pytest -q
+
+test-all-pythons: ## Run the tests on every supported Python found here
+	@passed=; failed=; missing=; \
+	for version in $(PYTHON_VERSIONS); do \
+		found=; \
+		for candidate in "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$version.*/bin/python python$$version; do \
+			if $$candidate -c 'import venv, ensurepip' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then missing="$$missing $$version"; continue; fi; \
+		echo "Python $$version"; \
+		if $(MAKE) pytest VENV=.venv-$$version PYTHON=$$found; then passed="$$passed $$version"; else failed="$$failed $$version"; fi; \
+	done; \
+	echo "passed:   $${passed:- none}"; \
+	echo "failed:   $${failed:- none}"; \
+	echo "not found:$${missing:- none}"; \
+	[ -z "$$failed" ] && [ -n "$$passed" ]
+
+lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --quiet $(UPGRADE) --output-file requirements.lock \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+
+clean: ## Remove environments, caches and results of runs
+	@rm -rf .venv .venv-* .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+quiet_unless_wrong = output=$$($(1) 2>&1) || { echo "$$output" >&2; exit 1; }
+
+# $(call new_venv,DIR) makes an empty environment with the first candidate that is new enough.
+define new_venv
+	@found=; \
+	for candidate in $(PYTHON); do \
+		if $$candidate -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "Remit needs Python 3.11 or newer with its venv module (a package of its own on Debian and Ubuntu)." >&2; \
+		echo "Not suitable, or not found: $(PYTHON). Another can be named: make PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi; \
+	echo "Setting up $(1) with Python $$($$found -c 'import platform; print(platform.python_version())')"; \
+	$$found -m venv --clear $(1)
+endef
+
+$(VENV)/.locked: requirements.lock
+	$(call new_venv,$(VENV))
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.locked pyproject.toml
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)-lock/.ready:
+	$(call new_venv,$(VENV)-lock)
+	@$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check uv
+	@touch $@

@@ -1,0 +1,41 @@
+"""Remit: the runtime in which AI agents call other agents, safely.
+
+Names are loaded when they are first used, so that importing `remit` costs next to nothing; `__init__.pyi` tells type
+checkers what they are.
+"""
+
+from importlib import import_module
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "remit.faces.embedded": ("Hub",),
+    "remit.policy.breaker": ("BreakerSettings",),
+    "remit.policy.limits": ("Limits",),
+    "remit.policy.verdict": ("ALLOW", "Allow", "Ask", "Facts", "Guard", "Refuse", "Rewrite", "Verdict"),
+    "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
+    "remit.protocol.envelope": (
+        "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Request", "Response", "Source", "Usage",
+    ),
+    "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
+    "remit.protocol.lifecycle": ("Status",),
+    "remit.protocol.records": ("Delegation", "Kind", "Notice", "Progress", "Record", "Refusal", "ToolUse"),
+    "remit.protocol.remit": ("Priority", "Remit"),
+    "remit.runtime.brief": ("Brief",),
+    "remit.runtime.events": ("Events",),
+    "remit.stores.sqlite": ("SqliteStore",),
+}  # fmt: skip
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME)  # pyright: ignore[reportUnsupportedDunderAll]  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'remit' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,45 @@
+from remit.faces.embedded import Hub as Hub
+from remit.policy.breaker import BreakerSettings as BreakerSettings
+from remit.policy.limits import Limits as Limits
+from remit.policy.verdict import ALLOW as ALLOW
+from remit.policy.verdict import Allow as Allow
+from remit.policy.verdict import Ask as Ask
+from remit.policy.verdict import Facts as Facts
+from remit.policy.verdict import Guard as Guard
+from remit.policy.verdict import Refuse as Refuse
+from remit.policy.verdict import Rewrite as Rewrite
+from remit.policy.verdict import Verdict as Verdict
+from remit.protocol.card import AgentCard as AgentCard
+from remit.protocol.card import Capability as Capability
+from remit.protocol.card import Rate as Rate
+from remit.protocol.card import ToolCard as ToolCard
+from remit.protocol.envelope import Answer as Answer
+from remit.protocol.envelope import Artifact as Artifact
+from remit.protocol.envelope import Call as Call
+from remit.protocol.envelope import ContextFilter as ContextFilter
+from remit.protocol.envelope import Handoff as Handoff
+from remit.protocol.envelope import Request as Request
+from remit.protocol.envelope import Response as Response
+from remit.protocol.envelope import Source as Source
+from remit.protocol.envelope import Usage as Usage
+from remit.protocol.errors import Code as Code
+from remit.protocol.errors import Fault as Fault
+from remit.protocol.errors import Problem as Problem
+from remit.protocol.errors import RemitError as RemitError
+from remit.protocol.errors import fault as fault
+from remit.protocol.lifecycle import Status as Status
+from remit.protocol.records import Delegation as Delegation
+from remit.protocol.records import Kind as Kind
+from remit.protocol.records import Notice as Notice
+from remit.protocol.records import Progress as Progress
+from remit.protocol.records import Record as Record
+from remit.protocol.records import Refusal as Refusal
+from remit.protocol.records import ToolUse as ToolUse
+from remit.protocol.remit import Priority as Priority
+from remit.protocol.remit import Remit as Remit
+from remit.runtime.brief import Brief as Brief
+from remit.runtime.events import Events as Events
+from remit.stores.sqlite import SqliteStore as SqliteStore
+
+__version__: str
+__all__: list[str]

@@ -1,0 +1,1 @@
+"""Makes an agent from whatever a user has."""

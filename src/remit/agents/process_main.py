@@ -1,0 +1,359 @@
+"""The inside of an isolated agent's process: runs the agent's code for one delegation after another."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from importlib import import_module
+from itertools import count
+from typing import Any, NoReturn, TypeVar
+
+from msgspec import Raw, Struct
+
+from remit.agents.channel import (
+    LENGTH,
+    NOT_SAYABLE,
+    Account,
+    Chain,
+    Conversation,
+    Delegate,
+    Done,
+    Facts,
+    Failed,
+    FanOut,
+    Frame,
+    Progress,
+    Ready,
+    Reply,
+    Run,
+    Spend,
+    Start,
+    ToProcess,
+    Use,
+    Wish,
+    Withdraw,
+    pack,
+    raw,
+    read_by_process,
+    unraw,
+)
+from remit.agents.function import agent_from
+from remit.agents.threads import Threads
+from remit.protocol.envelope import VERSION, Answer, Call, Json, Response, Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import BODIES, Kind, Record
+from remit.runtime.brief import Brief
+from remit.runtime.ports import Agent
+
+log = logging.getLogger("remit")
+
+# What an exception says of itself is for people; more than a page is a dump of data.
+MAX_ERROR_TEXT = 2_000
+
+T = TypeVar("T")
+
+
+class Channel:
+    """The process's end of the channel: a thread of its own reads, whoever has something to say writes."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+
+    def send(self, frame: Frame) -> None:
+        """Say something, or raise one of `NOT_SAYABLE`; waits while the hub has no room for it."""
+        self._end.sendall(pack(frame))
+
+    def read(self, receive: Callable[[ToProcess], object]) -> NoReturn:
+        """Hand over each frame as it comes. When the hub is gone, so is this process, whatever it is doing."""
+        try:
+            with self._end.makefile("rb") as incoming:
+                while len(header := incoming.read(LENGTH.size)) == LENGTH.size:
+                    receive(read_by_process(incoming.read(*LENGTH.unpack(header))))
+        finally:
+            with suppress(ProcessLookupError):  # not the leader of its group: started by hand
+                os.killpg(os.getpid(), signal.SIGKILL)
+            os._exit(1)
+
+
+class Office:
+    """Where the agent works: delegations come in one after another, replies to its wishes in between."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[Start | Run] = asyncio.Queue()
+        self._desk: RemoteDesk | None = None
+
+    async def serve(self, entrance: str) -> None:
+        """Import the agent's code and answer until the process is ended from outside."""
+        # A thread, because an agent may block the loop, and must not outlive its hub even then.
+        threading.Thread(
+            target=self._channel.read, args=(self._receive_soon,), name="remit-channel", daemon=True
+        ).start()
+        agent: Agent | None = None
+        while True:
+            match await self._inbox.get():
+                case Start(path=path):
+                    sys.path[:] = path
+                    agent = self._load(entrance)
+                case Run() as run if agent is not None:
+                    await self._carry_out(agent, run)
+                case Run():
+                    pass  # the hub was told that there is no agent, and ends this process
+
+    def _load(self, entrance: str) -> Agent | None:
+        try:
+            agent = agent_from(resolve(entrance), Threads("agent", 1))
+        except BaseException as error:
+            log.warning("%s cannot be imported", entrance, exc_info=True)
+            why = fault(Code.DELEGATION_FAILED, f"{entrance} cannot be imported: {_told(error)}")
+            self._channel.send(Failed(fault=why))
+            return None
+        self._channel.send(Ready())
+        return agent
+
+    async def _carry_out(self, agent: Agent, run: Run) -> None:
+        desk = self._desk = RemoteDesk(self._channel, run)
+        target = run.request.target
+        try:
+            answer = await agent(Brief(run.request, run.tools, desk))
+        except RemitError as error:
+            desk.leave(Failed(fault=error.fault))
+        except BaseException as error:
+            log.warning("agent %s failed on %s", target, run.request.id, exc_info=True)
+            desk.leave(Failed(fault=fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")))
+        else:
+            try:
+                desk.leave(Done(answer=raw(answer)))
+            except NOT_SAYABLE as error:
+                message = f"{target} gave an answer that is not JSON: {error}"
+                desk.leave(Failed(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
+
+    def _receive_soon(self, frame: ToProcess) -> None:
+        self._loop.call_soon_threadsafe(self._receive, frame)
+
+    def _receive(self, frame: ToProcess) -> None:
+        match frame:
+            case Start() | Run():
+                self._inbox.put_nowait(frame)
+            case Reply():
+                if self._desk is not None:
+                    self._desk.settle(frame)
+
+
+class RemoteDesk:
+    """Passes on to the hub what one delegation's agent asks for through its brief.
+
+    What the brief answers at once (tokens, time) is a copy of the hub's account, brought up to date by each reply.
+    While wishes are under way it may be behind; the hub's own count decides.
+    """
+
+    def __init__(self, channel: Channel, run: Run) -> None:
+        self._channel = channel
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._numbers = count(1)
+        self._waiting: dict[int, asyncio.Future[Raw]] = {}
+        self._speaking = threading.Lock()
+        self._left = False
+        self._spent = 0
+        self._spent_below = 0
+        self._update(run.account)
+
+    # ── what the brief asks for ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, call: Call) -> Response:
+        try:
+            wish = Delegate(number=next(self._numbers), call=raw(call))
+            return self._count(await self._wish(wish, Response))
+        except NOT_SAYABLE as error:
+            return self._refused(call, error)
+
+    async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
+        try:
+            wish = FanOut(number=next(self._numbers), calls=tuple(raw(call) for call in calls))
+            return [self._count(response) for response in await self._wish(wish, list[Response])]
+        except NOT_SAYABLE as error:
+            return [self._refused(call, error) for call in calls]
+
+    async def chain(self, calls: Sequence[Call]) -> list[Response]:
+        try:
+            wish = Chain(number=next(self._numbers), calls=tuple(raw(call) for call in calls))
+            return [self._count(response) for response in await self._wish(wish, list[Response])]
+        except NOT_SAYABLE as error:
+            return [self._refused(call, error) for call in calls[:1]]
+
+    async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
+        try:
+            return await self._wish(Use(number=next(self._numbers), tool=tool, arguments=arguments), object)
+        except NOT_SAYABLE as error:
+            message = f"the arguments do not fit tool {tool}: {error}"
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
+
+    async def conversation(self) -> list[Record]:
+        entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])
+        return [entry.record() for entry in entries]
+
+    async def facts(self) -> tuple[str, ...]:
+        return await self._wish(Facts(number=next(self._numbers)), tuple[str, ...])
+
+    def progress(self, text: str, partial: Answer | None) -> None:
+        try:
+            self._say(Progress(text=text, partial=raw(partial)))
+        except NOT_SAYABLE as error:
+            why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
+            raise RemitError(why) from error
+
+    def spend(self, usage: Usage) -> int:
+        self._say(Spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
+        self._spent += usage.total
+        used, granted = self._spent + self._spent_below, self._run.request.remit.tokens
+        if used > granted:
+            message = f"{self._run.request.target} spent {used} tokens of {granted} granted"
+            raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+        return self._tokens_left()
+
+    def time_left_ms(self) -> int:
+        return max(0, int((self._deadline - time.monotonic()) * 1_000))
+
+    def tokens_left(self) -> int:
+        return max(0, self._tokens_left())
+
+    def original_request(self) -> str:
+        return self._run.original_request
+
+    def available_delegates(self) -> tuple[str, ...]:
+        return self._run.available_delegates
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    # ── the channel ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leave(self, last: Done | Failed) -> None:
+        """Say how the delegation ended; nothing can be asked for after it, by whatever the agent left running."""
+        with self._speaking:
+            self._channel.send(last)
+            self._left = True
+
+    def settle(self, reply: Reply) -> None:
+        """Give the agent what it wished for."""
+        self._update(reply.account)
+        future = self._waiting.pop(reply.number, None)
+        if future is None or future.done():
+            return
+        if reply.fault is None:
+            future.set_result(reply.value)
+        else:
+            future.set_exception(RemitError(reply.fault))
+
+    async def _wish(self, wish: Wish, kind: type[T]) -> T:
+        future = self._waiting[wish.number] = self._loop.create_future()
+        try:
+            self._say(wish)
+        except BaseException:
+            del self._waiting[wish.number]
+            raise
+        try:
+            return unraw(await asyncio.shield(future), kind)
+        except asyncio.CancelledError:
+            if not future.done():
+                self._say(Withdraw(number=wish.number))
+                await asyncio.wait({future})  # the hub ends what was asked for within its grace time
+            if not future.cancelled():
+                future.exception()
+            raise
+
+    def _say(self, frame: Frame) -> None:
+        with self._speaking:
+            if self._left:
+                message = f"{self._run.request.target} has answered and can do nothing more in this delegation"
+                raise RemitError(fault(Code.CANCELLED, message))
+            self._channel.send(frame)
+
+    # ── the account ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _update(self, account: Account) -> None:
+        self._account = account
+        self._deadline = time.monotonic() + account.time_left_ms / 1_000
+
+    def _tokens_left(self) -> int:
+        return self._account.tokens_left - (self._spent - self._account.heard)
+
+    def _count(self, response: Response) -> Response:
+        self._spent_below += response.usage.total
+        return response
+
+    def _refused(self, call: Call, error: Exception) -> Response:
+        """Refuse a call that cannot even be said to the hub."""
+        request = self._run.request
+        why = fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")
+        return Response(
+            version=VERSION,
+            id=f"{request.id}.{next(self._numbers)}-unsaid",
+            target=str(call.target or call.capability or "?"),
+            status=Status.REFUSED,
+            run=request.run,
+            fault=why,
+        )
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A record on its way: what its body is depends on its kind."""
+
+    seq: int
+    kind: Kind
+    at_ms: int
+    run: str
+    session: str
+    body: Raw
+
+    def record(self) -> Record:
+        return Record(
+            seq=self.seq,
+            kind=self.kind,
+            at_ms=self.at_ms,
+            run=self.run,
+            session=self.session,
+            body=unraw(self.body, BODIES[self.kind]),
+        )
+
+
+def resolve(entrance: str) -> Callable[[Brief], object]:
+    """Import what `module:qualname` names."""
+    module, _, qualname = entrance.partition(":")
+    found: Any = import_module(module)
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    if not callable(found):
+        raise TypeError(f"{entrance} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT]
+
+
+def main() -> None:
+    descriptor, entrance = sys.argv[1:]
+    end = socket.socket(fileno=int(descriptor))
+    end.set_inheritable(False)
+    # The hub's stdout may be data; what an agent prints is not.
+    with suppress(OSError):  # the hub has no stderr: what is printed goes nowhere
+        os.dup2(2, 1)
+    asyncio.run(_open(end, entrance))
+
+
+async def _open(end: socket.socket, entrance: str) -> None:
+    await Office(Channel(end)).serve(entrance)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""The hub that a Python program opens: SQLite beside it, agents from plain functions."""
+
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from remit.agents.function import AgentFunction, agent_from, tool_from
+from remit.agents.threads import Threads
+from remit.policy.breaker import BreakerSettings
+from remit.policy.limits import Limits
+from remit.policy.verdict import Guard
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.runtime import hub
+from remit.runtime.ports import Approver, Clock, Store
+from remit.runtime.registry import team_invalid
+from remit.runtime.schemas import check_schema
+from remit.stores.sqlite import SqliteStore
+from remit.transports.local import LocalTransport
+
+# Beside the program, like other tools' folders of that kind; it ignores itself in git.
+DEFAULT_STORE = Path(".remit") / "hub.db"
+# More threads than this for one agent wait for the same thing, and each costs memory.
+MAX_THREADS = 32
+
+Function = TypeVar("Function", bound=AgentFunction)
+ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
+
+
+class Hub(hub.Hub):
+    """Where agents live and call each other, on embedded defaults: no server, no key.
+
+    *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an
+    answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "local",
+        store: Store | Path | str | None = None,
+        durability: Literal["power", "process"] = "power",
+        limits: Limits | None = None,
+        guards: Iterable[Guard] = (),
+        breaker: BreakerSettings | None = None,
+        approver: Approver | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        if store is None or isinstance(store, str | Path):
+            store = SqliteStore(DEFAULT_STORE if store is None else store, durability=durability)
+        super().__init__(
+            name=name,
+            store=store,
+            transport=LocalTransport(),
+            limits=limits or Limits(),
+            guards=guards,
+            breaker=breaker,
+            approver=approver,
+            clock=clock,
+        )
+
+    def agent(
+        self,
+        name: str,
+        *,
+        description: str | None = None,
+        version: str = "1.0",
+        capabilities: Iterable[Capability | str] = (),
+        tools: Collection[str] = (),
+        may_call: Collection[str] = (),
+        allow_sub_agent_calls: bool | None = None,
+        max_sub_agent_depth: int | None = None,
+        concurrency: int = CONCURRENCY,
+        queue: int = QUEUE,
+        rate: Rate | None = None,
+        time_ms: int | None = None,
+        tokens: int | None = None,
+        resumable: bool = False,
+        isolation: Literal["task", "process"] = "task",
+    ) -> Callable[[Function], Function]:
+        """Make the decorated function an agent; it stays callable as it was."""
+
+        def add(function: Function) -> Function:
+            card = AgentCard(
+                name=name,
+                version=version,
+                description=(function.__doc__ or "").strip() if description is None else description,
+                capabilities=tuple(_capability(each, name) for each in capabilities),
+                tools=frozenset(tools),
+                may_call=frozenset(may_call),
+                allow_sub_agent_calls=allow_sub_agent_calls,
+                max_sub_agent_depth=max_sub_agent_depth,
+                concurrency=concurrency,
+                queue=queue,
+                rate=rate,
+                time_ms=time_ms,
+                tokens=tokens,
+                resumable=resumable,
+                isolation=isolation,
+            )
+            if isolation == "process":
+                from remit.agents.process import ProcessAgent  # most hubs have none
+
+                process = ProcessAgent(function)
+                self.register(card, process, process.close)
+            else:
+                threads = Threads(name, min(concurrency, MAX_THREADS))
+                self.register(card, agent_from(function, threads), threads.close)
+            return function
+
+        return add
+
+    def tool(
+        self, name: str | None = None, *, description: str | None = None, safe_to_repeat: bool = False
+    ) -> Callable[[ToolFunction], ToolFunction]:
+        """Make the decorated function a tool: its parameters are its schema, and `user` is filled from the remit."""
+
+        def add(function: ToolFunction) -> ToolFunction:
+            threads = Threads(name or function.__name__, MAX_THREADS)
+            self.register_tool(
+                tool_from(function, name, threads, description=description, safe_to_repeat=safe_to_repeat)
+            )
+            return function
+
+        return add
+
+
+def _capability(capability: Capability | str, agent: str) -> Capability:
+    if isinstance(capability, str):
+        return Capability(code=capability)
+    for field, schema in (("input_schema", capability.input_schema), ("result_schema", capability.result_schema)):
+        if schema is not None and (wrong := check_schema(schema)):
+            raise team_invalid(
+                f"agent `{agent}`, capability `{capability.code}`: {field} is not a JSON Schema: {wrong}"
+            )
+    return capability

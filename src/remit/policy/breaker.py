@@ -1,0 +1,109 @@
+"""When an agent that keeps failing is left alone, and when it is tried again: one table."""
+
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import TABLE, Blame, Code
+
+
+class Phase(StrEnum):
+    """Closed lets calls through, open refuses them, probing has let one through and waits for it."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    PROBING = "probing"
+
+
+class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When to open and for how long."""
+
+    failures_in_a_row: int = 5
+    failure_share: float = 0.5
+    # A share of fewer calls than this says nothing.
+    at_least_calls: int = 20
+    window_s: float = 60.0
+    open_s: float = 30.0
+    max_open_s: float = 300.0
+
+
+class Breaker(Struct, frozen=True, kw_only=True):
+    """What is remembered of an agent's recent calls."""
+
+    phase: Phase = Phase.CLOSED
+    in_a_row: int = 0
+    window_start: float = float("-inf")
+    calls: int = 0
+    failures: int = 0
+    opened_at: float = float("-inf")
+    openings: int = 0
+
+
+def is_failure(response: Response) -> bool | None:
+    """Say whether a response counts against the callee; None: it says nothing about it (refusals, caller's errors)."""
+    if response.fault is None:
+        return False
+    return True if TABLE[response.fault.code].blame is Blame.PEER else None
+
+
+def after(breaker: Breaker, failed: bool | None, now: float, settings: BreakerSettings) -> Breaker:
+    """Return the breaker after one more call ended."""
+    if failed is None:
+        # A probe that says nothing leaves the question open: the next call may probe.
+        return replace(breaker, phase=Phase.OPEN) if breaker.phase is Phase.PROBING else breaker
+    if breaker.phase is Phase.PROBING:
+        return _opened(breaker, now) if failed else Breaker(opened_at=breaker.opened_at, openings=breaker.openings)
+    fresh = now >= breaker.window_start + settings.window_s
+    if not failed and not fresh and not breaker.openings:
+        return replace(breaker, in_a_row=0, calls=breaker.calls + 1)
+    counted = Breaker(
+        phase=breaker.phase,
+        in_a_row=breaker.in_a_row + 1 if failed else 0,
+        window_start=now if fresh else breaker.window_start,
+        calls=1 if fresh else breaker.calls + 1,
+        failures=failed if fresh else breaker.failures + failed,
+        opened_at=breaker.opened_at,
+        openings=0 if now >= breaker.opened_at + settings.max_open_s + settings.window_s else breaker.openings,
+    )
+    return _opened(counted, now) if counted.phase is Phase.CLOSED and _too_many(counted, settings) else counted
+
+
+def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:
+    """Return how long calls are refused; 0 if one may come now, be it as the probe."""
+    match breaker.phase:
+        case Phase.CLOSED:
+            return 0
+        case Phase.OPEN:
+            pause = min(settings.open_s * breaker.openings, settings.max_open_s)
+            return max(0, round((breaker.opened_at + pause - now) * 1_000))
+        case Phase.PROBING:
+            return round(settings.open_s * 1_000)
+
+
+def admitted(breaker: Breaker) -> Breaker:
+    """Return the breaker once a call was let through: the first after an opening is the probe."""
+    return replace(breaker, phase=Phase.PROBING) if breaker.phase is Phase.OPEN else breaker
+
+
+def breaker(request: Request, facts: Facts) -> Verdict:
+    """The callee has not failed too often lately."""
+    if not facts.breaker_wait_ms:
+        return ALLOW
+    return refuse(
+        Code.DELEGATION_UNAVAILABLE,
+        f"{request.target} is temporarily unavailable",
+        retry_after_ms=facts.breaker_wait_ms,
+    )
+
+
+def _too_many(breaker: Breaker, settings: BreakerSettings) -> bool:
+    if breaker.in_a_row >= settings.failures_in_a_row:
+        return True
+    return breaker.calls >= settings.at_least_calls and breaker.failures >= settings.failure_share * breaker.calls
+
+
+def _opened(breaker: Breaker, now: float) -> Breaker:
+    return Breaker(phase=Phase.OPEN, opened_at=now, openings=breaker.openings + 1)

@@ -1,0 +1,28 @@
+"""The limits a team sets; every default in one place."""
+
+from msgspec import Struct
+
+from remit.protocol.remit import CONTEXT_TOKENS, MAX_DEPTH, ROOT_TIME_MS, ROOT_TOKENS
+
+
+class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What holds for every delegation of a hub unless an agent, a capability or a caller says less."""
+
+    max_depth: int = MAX_DEPTH
+    # Real chains seldom pass four; ten leaves room for a planner that calls planners.
+    max_chain: int = 10
+    max_fan_out: int = 3
+    root_time_ms: int = ROOT_TIME_MS
+    delegation_time_ms: int = 30_000
+    root_tokens: int = ROOT_TOKENS
+    delegation_tokens: int = 8_000
+    context_tokens: int = CONTEXT_TOKENS
+    max_result_bytes: int = 1_048_576
+    """More than this in one answer is a flood, not an answer."""
+    max_progress: int = 1_000
+    """Progress reports that one delegation may make; later ones are dropped."""
+    grace_ms: int = 3_000
+    """How long a cancelled callee may take to clean up before it is abandoned."""
+    approval_timeout_ms: int = 600_000
+    shared_scopes: frozenset[str] = frozenset({"public"})
+    """Owner scopes that every user may refer to."""

@@ -1,0 +1,73 @@
+"""Guards that read the lineage alone: version, depth, chain, loop, cycle, nesting, fan-out."""
+
+from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code
+
+
+def version(request: Request, facts: Facts) -> Verdict:
+    """The envelope speaks a version that is read here."""
+    if request.version in facts.versions:
+        return ALLOW
+    readable = ", ".join(facts.versions)
+    return refuse(Code.VERSION_UNSUPPORTED, f"version {request.version!r} is not spoken here; send one of: {readable}")
+
+
+def depth(request: Request, facts: Facts) -> Verdict:
+    """The callee is not deeper than its remit and this hub allow."""
+    remit = request.remit
+    if remit.depth <= remit.max_depth and remit.depth <= facts.limits.max_depth:
+        return ALLOW
+    reached = f"{remit.depth - 1}/{min(remit.max_depth, facts.limits.max_depth)}"
+    return refuse(
+        Code.MAX_DEPTH_EXCEEDED,
+        f"Delegation depth limit reached ({reached}). Cannot delegate further. Return results to parent.",
+    )
+
+
+def chain(request: Request, facts: Facts) -> Verdict:
+    """Not too many agents stand between the user and the callee."""
+    length, limit = len(request.remit.chain), facts.limits.max_chain
+    if length <= limit:
+        return ALLOW
+    return refuse(
+        Code.CHAIN_TOO_LONG, f"Delegation chain too long ({length}/{limit}): {' -> '.join(request.remit.chain)}"
+    )
+
+
+def loop(request: Request, facts: Facts) -> Verdict:
+    """The callee is not in the chain already."""
+    if facts.address not in request.remit.chain:
+        return ALLOW
+    return refuse(
+        Code.LOOP_DETECTED,
+        f"{request.target} is already in the chain: {' -> '.join(request.remit.chain)} -> {facts.address}",
+    )
+
+
+def cycle(request: Request, facts: Facts) -> Verdict:
+    """The caller has not asked the same callee for the same objective before."""
+    if not facts.repeated:
+        return ALLOW
+    return refuse(
+        Code.CYCLE_DETECTED,
+        f"Cycle detected: {request.origin} -> {request.target} with the same objective is already in progress or done.",
+    )
+
+
+def nesting(request: Request, facts: Facts) -> Verdict:
+    """The caller's own remit lets it delegate."""
+    if facts.held is None or facts.held.may_delegate:
+        return ALLOW
+    return refuse(Code.NESTED_CALLS_FORBIDDEN, f"{request.origin} was asked without permission to delegate further")
+
+
+def fan_out(request: Request, facts: Facts) -> Verdict:
+    """The caller has not too many delegations under way at once."""
+    wanted, limit = facts.in_flight + facts.asking, facts.limits.max_fan_out
+    if facts.held is None or wanted <= limit:
+        return ALLOW
+    return refuse(
+        Code.FAN_OUT_EXCEEDED,
+        f"Too many concurrent delegates ({wanted}/{limit}). Choose the top {limit} most relevant agents.",
+    )

@@ -1,0 +1,96 @@
+"""What a guard can say of a request, and the fold that asks them all."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from msgspec import Struct
+
+from remit.policy.limits import Limits
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import VERSIONS
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.remit import Remit
+
+
+class Allow(Struct, frozen=True):
+    """Nothing to object."""
+
+
+class Rewrite(Struct, frozen=True):
+    """Allowed in this form."""
+
+    request: Request
+
+
+class Refuse(Struct, frozen=True):
+    """Not allowed, and why."""
+
+    fault: Fault
+
+
+class Ask(Struct, frozen=True):
+    """A person must agree first."""
+
+    question: str
+
+
+Verdict = Allow | Rewrite | Refuse | Ask
+
+ALLOW = Allow()
+
+
+class Facts(Struct, frozen=True, kw_only=True, gc=False):
+    """The local facts that guards may look at besides the request: a snapshot, taken when the request is judged."""
+
+    target: AgentCard | None
+    """The callee's card; None if nobody of that name is registered."""
+    address: str = ""
+    """The callee as it would stand in a chain: `agent@hub`."""
+    caller: AgentCard | None = None
+    """The card of the agent that asks; None if a person does."""
+    held: Remit | None = None
+    """The remit under which the caller itself works."""
+    limits: Limits = Limits()
+    agents: Collection[str] = ()
+    versions: tuple[str, ...] = VERSIONS.readable
+    asked_tools: frozenset[str] | None = None
+    """The tools that the caller wants the callee held to."""
+    session_user: str | None = None
+    session_agent: str | None = None
+    """Whose the request's session is already, if it is anyone's."""
+    in_flight: int = 0
+    """How many delegations of the caller's are under way."""
+    asking: int = 1
+    """How many it wants to start together with this one."""
+    repeated: bool = False
+    """Whether the caller has asked the same of the same callee, with success or without an end so far."""
+    overrun: bool = False
+    """Whether someone in this run has spent more than it was granted."""
+    rate_wait_ms: int = 0
+    breaker_wait_ms: int = 0
+    approved: frozenset[str] = frozenset()
+    """The questions to which a person has said yes."""
+
+
+Guard = Callable[[Request, Facts], Verdict]
+
+
+def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:
+    """Ask each guard in turn; the first objection stands, and what they rewrote is what goes on."""
+    for guard in guards:
+        verdict = guard(request, facts)
+        if verdict is ALLOW:
+            continue
+        match verdict:
+            case Allow():
+                continue
+            case Rewrite(request=request):
+                continue
+            case (Refuse() | Ask()) as objection:
+                return objection
+    return Rewrite(request)
+
+
+def refuse(code: Code, message: str, *, retry_after_ms: int | None = None, suggestion: str | None = None) -> Refuse:
+    """Return the refusal for *code*."""
+    return Refuse(fault(code, message, retry_after_ms=retry_after_ms, suggestion=suggestion))

@@ -1,0 +1,1 @@
+"""What is said: pure values, without clock, socket, task, log or chance."""

@@ -1,0 +1,74 @@
+"""What an agent says of itself, and what its team lets it do."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from remit.protocol.remit import Count, Name, Names
+
+Schema = dict[str, Any]
+
+# An agent that is asked more than this at once is a queue; and a queue longer than that answers nobody in time.
+CONCURRENCY = 256
+QUEUE = 1_024
+
+
+class Rate(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often an agent may be asked: *calls* in each window of *seconds*."""
+
+    calls: Annotated[int, Meta(ge=1)]
+    seconds: Annotated[float, Meta(gt=0)]
+
+
+class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Something an agent can do, by code."""
+
+    code: Name
+    version: str = "1.0"
+    description: str = ""
+    input_schema: Schema | None = None
+    result_schema: Schema | None = None
+    time_ms: Count | None = None
+    tokens: Count | None = None
+    read_only: bool = False
+    examples: tuple[str, ...] = ()
+
+
+class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A function that agents may use, with the schema of its arguments."""
+
+    name: Name
+    description: str = ""
+    input_schema: Schema
+    safe_to_repeat: bool = False
+
+
+class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """An agent's name and abilities, and the limits that its team sets."""
+
+    name: Name
+    version: str = "1.0"
+    description: str = ""
+    capabilities: tuple[Capability, ...] = ()
+    tools: Names = frozenset()
+    may_call: Names = frozenset()
+    allow_sub_agent_calls: bool | None = None
+    """None: as `may_call` implies. False forbids every call, whatever `may_call` says."""
+    max_sub_agent_depth: Count | None = None
+    """How many levels of delegation may follow below this agent."""
+    concurrency: Annotated[int, Meta(ge=1)] = CONCURRENCY
+    queue: Count = QUEUE
+    rate: Rate | None = None
+    time_ms: Count | None = None
+    tokens: Count | None = None
+    resumable: bool = False
+    """Whether its code may be run again after a restart, its finished steps answered from the journal."""
+    isolation: Literal["task", "process"] = "task"
+
+    def may_reach(self, target: str) -> bool:
+        """Say whether the team lets this agent call *target*; `*` names everyone."""
+        return self.allow_sub_agent_calls is not False and (target in self.may_call or "*" in self.may_call)
+
+    def capability(self, code: str) -> Capability | None:
+        """Return the capability of that code, if the agent has it."""
+        return next((each for each in self.capabilities if each.code == code), None)

@@ -1,0 +1,217 @@
+"""The two envelopes, request and response, and the values that they carry."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Count, Name, Names, Priority, Remit
+
+VERSION = "1.0"
+
+# What a codec can read and write. JSON is where static types end, so this is the one `Any` that passes a codec.
+Json = Any
+
+# Envelopes are frozen and hold no references back, so the garbage collector need not look at them (`gc=False`):
+# with many in flight that is a tenth of a hop.
+Text = Annotated[str, Meta(max_length=100_000)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+# The name under which a person's own request enters; no agent may have it.
+USER = "user"
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A document or record, and whose it is."""
+
+    owner_scope: Name
+    source_id: Name
+    relevance: Share | None = None
+
+
+class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A piece of structured data that belongs to an answer."""
+
+    type: Literal["table", "json", "url", "id", "file"]
+    value: Json
+    label: str = ""
+
+
+class Usage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Tokens spent by a callee and all below it; `overrun` is what went beyond its grant."""
+
+    prompt: Count = 0
+    completion: Count = 0
+    overrun: Count = 0
+    estimated: bool = False
+
+    @property
+    def total(self) -> int:
+        return self.prompt + self.completion
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            prompt=self.prompt + other.prompt,
+            completion=self.completion + other.completion,
+            overrun=self.overrun + other.overrun,
+            estimated=self.estimated or other.estimated,
+        )
+
+
+class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What the callee is told of the work so far, so that nothing is asked or analysed twice."""
+
+    original_request: Text = ""
+    """What the user said, in the user's words."""
+    history: str | None = None
+    """The session in which the conversation so far is kept."""
+    position: str = ""
+    """Where in the workflow this is: "Step 3 of 5 (Financial Analysis)"."""
+    prior_agents: tuple[Name, ...] = ()
+    prior_outputs: dict[str, Json] = {}
+    decisions: tuple[str, ...] = ()
+    constraints: dict[str, Json] = {}
+    findings: tuple[str, ...] = ()
+    data: dict[str, Json] = {}
+    assumptions: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    references: tuple[Source, ...] = ()
+
+
+class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """Which part of the caller's conversation the callee may see."""
+
+    last_messages: Count | None = None
+    roles: Names | None = None
+    keywords: tuple[str, ...] | None = None
+    include_summary: bool = False
+    include_workspace: bool = False
+    workspace_files: tuple[str, ...] | None = None
+    max_age_seconds: Count | None = None
+
+
+class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A delegation that someone wants: what `delegate` takes, and what an agent may answer with instead of a result.
+
+    Each limit left at None takes the default of the capability, the callee or the team; none can exceed what is left.
+    """
+
+    target: Name | None = None
+    objective: Text = ""
+    input: Json = None
+    capability: Name | None = None
+    session: Name | None = None
+    max_tokens: Count | None = None
+    deadline_ms: Count | None = None
+    max_depth: Count | None = None
+    context_tokens: Count | None = None
+    tools: Names | None = None
+    targets: Names | None = None
+    may_delegate: bool = True
+    priority: Priority | None = None
+    context: ContextFilter | None = None
+    handoff: Handoff | None = None
+    hints: tuple[str, ...] = ()
+    reason: str = ""
+    refined_by: Name | None = None
+    correlation: str | None = None
+    retry_of: Name | None = None
+
+
+class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """One agent, or a person, asks another agent for something, within a remit."""
+
+    version: str
+    id: Name
+    origin: Name
+    target: Name
+    remit: Remit
+    objective: Text = ""
+    """The short goal: what is asked for."""
+    input: Json = None
+    """The full message or the capability's inputs."""
+    capability: Name | None = None
+    run: Name = ""
+    """The trace id of the tree of delegations that this is part of."""
+    parent: Name | None = None
+    """The delegation, and so the span, in which this one was asked for."""
+    session: Name | None = None
+    """The callee's session; None starts a new one."""
+    parent_session: Name | None = None
+    handoff: Handoff | None = None
+    context: ContextFilter | None = None
+    hints: tuple[str, ...] = ()
+    reason: str = ""
+    refined_by: Name | None = None
+    correlation: str | None = None
+    retry_of: Name | None = None
+    created_ms: Count | None = None
+    """When it was asked, in milliseconds since 1970, for people to read; no deadline is counted from it."""
+
+
+class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What an agent's code gives back; the runtime makes the response from it.
+
+    With `calls` the agent says who should do it instead: the runtime carries them out in the agent's name.
+    """
+
+    result: Json = None
+    summary: str = ""
+    confidence: Share | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    new_facts: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    usage: Usage | None = None
+    requires_followup: bool = False
+    warnings: tuple[str, ...] = ()
+    finished: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    """What was asked and is not in the result; naming anything makes the answer partial."""
+    calls: tuple[Call, ...] = ()
+    metadata: dict[str, Json] = {}
+
+
+class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """How a request ended: always a value, whatever happened."""
+
+    version: str
+    id: Name
+    """The id of the request."""
+    target: Name
+    status: Status
+    run: Name = ""
+    session: Name | None = None
+    """Where the callee's conversation is kept."""
+    result: Json = None
+    summary: str = ""
+    confidence: Share | None = None
+    artifacts: tuple[Artifact, ...] = ()
+    new_facts: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    usage: Usage = Usage()
+    duration_ms: Count = 0
+    queued_ms: Count = 0
+    requires_followup: bool = False
+    fault: Fault | None = None
+    tool_calls: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    finished: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+    path: tuple[Name, ...] = ()
+    """The agents through which the answer came, where the callee handed the request on."""
+    agent_version: str = "1.0"
+    capability_version: str | None = None
+    cache: Literal["none", "hit", "miss"] = "none"
+    metadata: dict[str, Json] = {}
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a result to use, whole or in part."""
+        return self.status in (Status.SUCCESS, Status.PARTIAL)
+
+    def unwrap(self) -> Json:
+        """Return the result, or raise the fault as a `RemitError`."""
+        if self.ok:
+            return self.result
+        raise RemitError(self.fault or fault(Code.DELEGATION_FAILED, f"{self.target} gave no reason"))

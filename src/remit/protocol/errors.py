@@ -1,0 +1,352 @@
+"""Every way a delegation can go wrong: a code for programs, a sentence for people, and what to do next.
+
+Codes are stable and never reused. One table maps each to whom to blame, its HTTP status, its CLI exit code, and advice:
+
+    RemitError             raised only at the outermost call, and only if asked (`response.unwrap()`)
+     └─ Fault              the value that travels: code, message, suggestion, the fields that were wrong
+         └─ Code → Row     the table below
+"""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct
+
+
+class Blame(StrEnum):
+    """Whose fault it is: who must change something before it can work."""
+
+    CALLER = "caller"
+    PEER = "peer"
+    HUB = "hub"
+
+
+class Code(StrEnum):
+    """What went wrong, for programs."""
+
+    MAX_DEPTH_EXCEEDED = "MAX_DEPTH_EXCEEDED"
+    CHAIN_TOO_LONG = "CHAIN_TOO_LONG"
+    LOOP_DETECTED = "LOOP_DETECTED"
+    CYCLE_DETECTED = "CYCLE_DETECTED"
+    FAN_OUT_EXCEEDED = "FAN_OUT_EXCEEDED"
+    NESTED_CALLS_FORBIDDEN = "NESTED_CALLS_FORBIDDEN"
+    TIMEOUT = "TIMEOUT"
+    TOKEN_BUDGET_EXCEEDED = "TOKEN_BUDGET_EXCEEDED"
+    RATE_LIMITED = "RATE_LIMITED"
+    OVERLOADED = "OVERLOADED"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    TOOL_NOT_ALLOWED = "TOOL_NOT_ALLOWED"
+    USER_MISMATCH = "USER_MISMATCH"
+    APPROVAL_DECLINED = "APPROVAL_DECLINED"
+    AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
+    CAPABILITY_NOT_FOUND = "CAPABILITY_NOT_FOUND"
+    VERSION_UNSUPPORTED = "VERSION_UNSUPPORTED"
+    MALFORMED_ENVELOPE = "MALFORMED_ENVELOPE"
+    TOO_LARGE = "TOO_LARGE"
+    INPUT_VALIDATION_FAILED = "INPUT_VALIDATION_FAILED"
+    RESULT_VALIDATION_FAILED = "RESULT_VALIDATION_FAILED"
+    DUPLICATE_REQUEST = "DUPLICATE_REQUEST"
+    DELEGATION_UNAVAILABLE = "DELEGATION_UNAVAILABLE"
+    DELEGATION_FAILED = "DELEGATION_FAILED"
+    CANCELLED = "CANCELLED"
+    OUTCOME_UNKNOWN = "OUTCOME_UNKNOWN"
+    STORE_UNAVAILABLE = "STORE_UNAVAILABLE"
+    TEAM_INVALID = "TEAM_INVALID"
+
+
+class Row(NamedTuple):
+    """What follows from a code."""
+
+    blame: Blame
+    status: int
+    exit_code: int
+    recoverable: bool
+    meaning: str
+    suggestion: str
+
+
+# Exit codes: 1 run failed, 2 usage, 3 configuration, 4 refused by policy, 5 limit or budget, 6 time-out,
+# 7 unreachable or breaker open, 130 interrupted.
+TABLE: dict[Code, Row] = {
+    Code.MAX_DEPTH_EXCEEDED: Row(
+        Blame.CALLER,
+        422,
+        5,
+        False,
+        "The callee would be deeper in the tree of delegations than its remit allows.",
+        "Return what you have to the parent instead of delegating further.",
+    ),
+    Code.CHAIN_TOO_LONG: Row(
+        Blame.CALLER,
+        422,
+        5,
+        False,
+        "More agents already stand between the user and this call than a chain may have.",
+        "Return what you have to the parent instead of delegating further.",
+    ),
+    Code.LOOP_DETECTED: Row(
+        Blame.CALLER,
+        409,
+        4,
+        False,
+        "The callee is already in the chain: it would end up asking itself.",
+        "Ask an agent that is not in the chain, or answer with what you have.",
+    ),
+    Code.CYCLE_DETECTED: Row(
+        Blame.CALLER,
+        409,
+        4,
+        False,
+        "The caller asks the same callee for the same objective again, while that is in progress or has succeeded.",
+        "Use the response you already have, or give the new delegation an objective of its own.",
+    ),
+    Code.FAN_OUT_EXCEEDED: Row(
+        Blame.CALLER,
+        422,
+        5,
+        False,
+        "More delegations at once than one agent may have in flight; none of them was started.",
+        "Choose the most relevant callees, or ask in turns.",
+    ),
+    Code.NESTED_CALLS_FORBIDDEN: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "The remit of this agent does not let it delegate further.",
+        "Do the work yourself, or ask the caller to allow nested calls.",
+    ),
+    Code.TIMEOUT: Row(
+        Blame.PEER,
+        504,
+        6,
+        True,
+        "The time of the delegation ran out; the work was cancelled, and what was finished is in the response.",
+        "Retry with more time under a new id, go on with the part that was finished, or ask another agent.",
+    ),
+    Code.TOKEN_BUDGET_EXCEEDED: Row(
+        Blame.CALLER,
+        422,
+        5,
+        True,
+        "The tokens asked for, estimated or spent are more than the remit has left.",
+        "Simplify the task or increase the budget.",
+    ),
+    Code.RATE_LIMITED: Row(
+        Blame.CALLER,
+        429,
+        5,
+        True,
+        "The callee was asked more often than its rate allows.",
+        "Wait for the time given and try again.",
+    ),
+    Code.OVERLOADED: Row(
+        Blame.HUB,
+        503,
+        5,
+        True,
+        "The callee's queue is full; nothing was started.",
+        "Wait for the time given and try again, or ask another agent.",
+    ),
+    Code.PERMISSION_DENIED: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "The caller may not call this agent, or not in this session.",
+        "Name the callee in the caller's `may_call`, or ask an agent that is named there.",
+    ),
+    Code.TOOL_NOT_ALLOWED: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "The tool is not named by both the agent's card and its remit.",
+        "Use a tool that both name, or let the team add it to the agent's tools.",
+    ),
+    Code.USER_MISMATCH: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "A session, source or reference belongs to another user than the one this remit acts for.",
+        "Use only what belongs to the user of the request.",
+    ),
+    Code.APPROVAL_DECLINED: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "A person had to agree and did not.",
+        "Ask for something that needs no approval, or ask the approver again with a better reason.",
+    ),
+    Code.AGENT_NOT_FOUND: Row(
+        Blame.CALLER,
+        404,
+        2,
+        False,
+        "No agent of that name is registered here.",
+        "Check the name against the registered agents.",
+    ),
+    Code.CAPABILITY_NOT_FOUND: Row(
+        Blame.CALLER,
+        404,
+        2,
+        False,
+        "No registered agent offers that capability, or the named agent does not.",
+        "Check the code against the registered capabilities.",
+    ),
+    Code.VERSION_UNSUPPORTED: Row(
+        Blame.CALLER,
+        400,
+        2,
+        False,
+        "The envelope's version is neither the current one nor one of the two before it.",
+        "Send one of the versions named in the message.",
+    ),
+    Code.MALFORMED_ENVELOPE: Row(
+        Blame.CALLER,
+        400,
+        2,
+        False,
+        "The envelope is not valid: unknown, missing or mistyped fields, duplicate keys, or not JSON at all.",
+        "Correct the fields listed under `problems` and send it again.",
+    ),
+    Code.TOO_LARGE: Row(
+        Blame.CALLER,
+        413,
+        2,
+        False,
+        "The envelope is larger, or nested deeper, than a hub reads.",
+        "Send less, or a reference to where the data lies.",
+    ),
+    Code.INPUT_VALIDATION_FAILED: Row(
+        Blame.CALLER,
+        400,
+        2,
+        False,
+        "The input does not fit the schema of the capability or tool; it was not run.",
+        "Correct the fields listed under `problems` and try again.",
+    ),
+    Code.RESULT_VALIDATION_FAILED: Row(
+        Blame.PEER,
+        502,
+        1,
+        True,
+        "The callee gave back something that is not an answer: the wrong type or schema, or too much of it.",
+        "Retry, or ask another agent; the callee needs mending.",
+    ),
+    Code.DUPLICATE_REQUEST: Row(
+        Blame.CALLER,
+        409,
+        2,
+        False,
+        "The request id was used before with another content.",
+        "Send a different request under an id of its own.",
+    ),
+    Code.DELEGATION_UNAVAILABLE: Row(
+        Blame.PEER,
+        503,
+        7,
+        True,
+        "The callee has failed too often lately and is given time to recover, or cannot be reached.",
+        "Try again later or use an alternative.",
+    ),
+    Code.DELEGATION_FAILED: Row(
+        Blame.PEER,
+        502,
+        1,
+        True,
+        "The callee's code raised an error or its process died.",
+        "Retry if the task is safe to repeat, or ask another agent.",
+    ),
+    Code.CANCELLED: Row(
+        Blame.CALLER,
+        499,
+        130,
+        True,
+        "The delegation, or one that it was part of, was cancelled.",
+        "Nothing, if it was meant; else ask again under a new id.",
+    ),
+    Code.OUTCOME_UNKNOWN: Row(
+        Blame.HUB,
+        500,
+        1,
+        False,
+        "The hub stopped while the work was under way, and it is not known whether it took effect.",
+        "Look at what the work left behind before you ask for it again under a new id.",
+    ),
+    Code.STORE_UNAVAILABLE: Row(
+        Blame.HUB,
+        503,
+        7,
+        True,
+        "The store cannot record, so nothing may start and no answer may leave.",
+        "Mend what the message names (disk, file, permission); then send the same request id again.",
+    ),
+    Code.TEAM_INVALID: Row(
+        Blame.HUB,
+        500,
+        3,
+        False,
+        "The agents, tools and limits that were registered do not fit together.",
+        "Correct what the message names where the team is defined.",
+    ),
+}
+
+
+class Problem(Struct, frozen=True):
+    """One wrong field: where it is and what was expected there."""
+
+    path: str
+    message: str
+
+
+class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An error as a value: it travels in a response and is never raised between agents."""
+
+    code: Code
+    message: str
+    recoverable: bool = False
+    suggestion: str = ""
+    problems: tuple[Problem, ...] = ()
+    retry_after_ms: int | None = None
+    foreign: str | None = None
+    """The peer's own code, where it has one (`DATA_MISSING_REQUIRED_INPUT`)."""
+
+
+def fault(
+    code: Code,
+    message: str,
+    *,
+    problems: tuple[Problem, ...] = (),
+    retry_after_ms: int | None = None,
+    foreign: str | None = None,
+    suggestion: str | None = None,
+) -> Fault:
+    """Make the fault for *code*, its advice taken from the table unless a better one is given."""
+    row = TABLE[code]
+    return Fault(
+        code=code,
+        message=message,
+        recoverable=row.recoverable,
+        suggestion=row.suggestion if suggestion is None else suggestion,
+        problems=problems,
+        retry_after_ms=retry_after_ms,
+        foreign=foreign,
+    )
+
+
+class RemitError(Exception):
+    """A fault that someone asked to have raised."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault)
+        self.fault = fault
+
+    def __str__(self) -> str:
+        lines = [f"{self.fault.code}: {self.fault.message}"]
+        lines += [f"  {problem.path}: {problem.message}" for problem in self.fault.problems]
+        if self.fault.suggestion:
+            lines.append(f"  → {self.fault.suggestion}")
+        return "\n".join(lines)

@@ -1,0 +1,154 @@
+"""What is recorded of a run: one row is event, audit record and message at once, and its text is stored once."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json, Request, Response, Usage
+from remit.protocol.errors import Code, Fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Name
+
+PREVIEW_LENGTH = 200
+
+
+class Kind(StrEnum):
+    """What a record tells; a stream of a run's events is its records in order."""
+
+    STARTED = "started"
+    DELEGATION = "delegation"
+    PROGRESS = "progress"
+    TOOL = "tool"
+    NOTICE = "notice"
+    RESULT = "result"
+    REFUSED = "refused"
+
+
+class Refusal(Struct, frozen=True, kw_only=True):
+    """A request that never started, and why."""
+
+    request: Request
+    response: Response
+
+
+class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent says of its work while it is at it."""
+
+    delegation: Name
+    agent: Name
+    text: str
+    finished: tuple[str, ...] = ()
+    unfinished: tuple[str, ...] = ()
+
+
+class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent used a tool, or was kept from it."""
+
+    delegation: Name
+    agent: Name
+    tool: Name
+    input: Json = None
+    duration_ms: int = 0
+    begun: bool = False
+    """About to be used: recorded beforehand for a tool that is not safe to repeat."""
+    replayed: bool = False
+    """Answered from the journal after a restart."""
+    fault: Fault | None = None
+
+
+class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something an operator should know of a delegation: it overran, would not stop, came late, was taken up again."""
+
+    delegation: Name
+    agent: Name
+    text: str
+    code: Code | None = None
+
+
+Body = Request | Response | Refusal | Progress | ToolUse | Notice
+
+BODIES: dict[Kind, type[Body]] = {
+    Kind.STARTED: Request,
+    Kind.DELEGATION: Request,
+    Kind.PROGRESS: Progress,
+    Kind.TOOL: ToolUse,
+    Kind.NOTICE: Notice,
+    Kind.RESULT: Response,
+    Kind.REFUSED: Refusal,
+}
+
+
+class Record(Struct, frozen=True, kw_only=True):
+    """One row of the record: numbered, in order, and immutable once it is committed."""
+
+    seq: int
+    kind: Kind
+    at_ms: int
+    run: Name
+    session: Name
+    """The session in whose conversation it stands: the callee's."""
+    body: Body
+
+
+class Delegation(Struct, frozen=True, kw_only=True):
+    """One line for one delegation: who asked whom for what, and how it ended (None: still under way)."""
+
+    id: Name
+    parent: Name | None
+    origin: Name
+    target: Name
+    user: Name
+    objective: str
+    depth: int
+    started_ms: int
+    status: Status | None = None
+    preview: str = ""
+    duration_ms: int = 0
+    usage: Usage = Usage()
+    tool_calls: tuple[str, ...] = ()
+    fault: Fault | None = None
+
+
+def delegations(records: Iterable[Record]) -> list[Delegation]:
+    """Return the delegations of a run in the order in which they were asked for."""
+    found: dict[str, Delegation] = {}
+    asked: dict[str, tuple[Request, int]] = {}
+    for record in records:
+        match record.body:
+            case Request() as request:
+                asked[request.id] = (request, record.at_ms)
+                found[request.id] = _summary(request, record.at_ms, None)
+            case Response() as response if response.id in asked:
+                found[response.id] = _summary(*asked[response.id], response)
+            case Refusal(request=request, response=response):
+                found[request.id] = _summary(request, record.at_ms, response)
+            case _:
+                pass
+    return list(found.values())
+
+
+def _summary(request: Request, at_ms: int, response: Response | None) -> Delegation:
+    known = Delegation(
+        id=request.id,
+        parent=request.parent,
+        origin=request.origin,
+        target=request.target,
+        user=request.remit.user,
+        objective=request.objective,
+        depth=request.remit.depth,
+        started_ms=at_ms,
+    )
+    if response is None:
+        return known
+    return replace(
+        known,
+        status=response.status,
+        preview=text_of(response.result)[:PREVIEW_LENGTH],
+        duration_ms=response.duration_ms,
+        usage=response.usage,
+        tool_calls=response.tool_calls,
+        fault=response.fault,
+    )

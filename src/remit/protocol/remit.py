@@ -1,0 +1,92 @@
+"""The authority and budget that travel with a request; every hop can only narrow it."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+# The agent that the user talks to is at depth 0; five below it was enough for every design we read.
+MAX_DEPTH = 5
+ROOT_TIME_MS = 300_000
+ROOT_TOKENS = 50_000
+CONTEXT_TOKENS = 4_000
+
+# Integers up to here survive every JSON implementation unchanged.
+MAX_INTEGER = 2**53 - 1
+
+Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
+Name = Annotated[str, Meta(min_length=1, max_length=200)]
+Names = Annotated[frozenset[Name], Meta(max_length=1_000)]
+
+
+class Priority(StrEnum):
+    """Who is served first when an agent is busy."""
+
+    HIGH = "HIGH"
+    NORMAL = "NORMAL"
+    LOW = "LOW"
+
+
+URGENCY: dict[Priority, int] = {Priority.LOW: 0, Priority.NORMAL: 1, Priority.HIGH: 2}
+
+
+class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What a callee may do and spend, for whom, and how it came to be asked.
+
+    `time_ms` is what was left when the remit was made: a clock reading never travels. `tools` and `targets` bound what
+    the callee's own card allows; None bounds nothing further. `chain` holds the `agent@hub` addresses above the callee.
+    """
+
+    user: Name
+    depth: Count
+    max_depth: Count
+    time_ms: Count
+    tokens: Count
+    chain: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
+    context_tokens: Count = CONTEXT_TOKENS
+    tools: Names | None = None
+    targets: Names | None = None
+    may_delegate: bool = True
+    priority: Priority = Priority.NORMAL
+
+    def narrow(
+        self,
+        *,
+        caller: str,
+        time_ms: int,
+        tokens: int,
+        max_depth: int | None = None,
+        context_tokens: int | None = None,
+        tools: frozenset[str] | None = None,
+        targets: frozenset[str] | None = None,
+        may_delegate: bool = True,
+        priority: Priority | None = None,
+    ) -> "Remit":
+        """Return the remit of a callee that *caller*, the holder of this one, asks: never more than this one has."""
+        granted = max(tokens, 0)
+        granted = min(granted, self.tokens)
+        context = self.context_tokens
+        if context_tokens is not None and context_tokens < context:
+            context = context_tokens
+        return Remit(
+            user=self.user,
+            depth=self.depth + 1,
+            max_depth=self.max_depth if max_depth is None else min(self.max_depth, max_depth),
+            time_ms=min(self.time_ms, max(time_ms, 0)),
+            tokens=granted,
+            chain=(*self.chain, caller),
+            context_tokens=context if context < granted else granted,
+            tools=self.tools if tools is None else meet(self.tools, tools),
+            targets=self.targets if targets is None else meet(self.targets, targets),
+            may_delegate=self.may_delegate and may_delegate,
+            priority=self.priority if priority is None else min(self.priority, priority, key=URGENCY.__getitem__),
+        )
+
+
+def meet(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """Return what both bounds allow; None bounds nothing."""
+    if one is None:
+        return other
+    if other is None:
+        return one
+    return one & other

@@ -1,0 +1,1 @@
+"""How it happens: async, against ports only."""

@@ -1,0 +1,158 @@
+"""What the callee's code is given: the request, and everything it may do within its remit."""
+
+from collections.abc import Collection, Coroutine, Sequence
+from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Call, ContextFilter, Handoff, Json, Request, Response, Usage
+from remit.protocol.records import Record
+from remit.protocol.remit import Priority, Remit
+
+T = TypeVar("T")
+
+
+class CallOptions(TypedDict, total=False):
+    """What may be said of a delegation besides its target: the fields of a `Call`."""
+
+    objective: str
+    input: Json
+    capability: str | None
+    session: str | None
+    max_tokens: int | None
+    deadline_ms: int | None
+    max_depth: int | None
+    context_tokens: int | None
+    tools: Collection[str] | None
+    targets: Collection[str] | None
+    may_delegate: bool
+    priority: Priority | None
+    context: ContextFilter | None
+    handoff: Handoff | None
+    hints: tuple[str, ...]
+    reason: str
+    refined_by: str | None
+    correlation: str | None
+    retry_of: str | None
+
+
+class Desk(Protocol):
+    """Carries out what an agent asks for through its brief, whichever process the agent is in."""
+
+    def delegate(self, call: Call) -> Coroutine[Any, Any, Response]: ...
+
+    def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
+
+    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
+
+    def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
+
+    def progress(self, text: str, partial: Answer | None) -> None: ...
+
+    def spend(self, usage: Usage) -> int: ...
+
+    def time_left_ms(self) -> int: ...
+
+    def tokens_left(self) -> int: ...
+
+    def original_request(self) -> str: ...
+
+    def available_delegates(self) -> tuple[str, ...]: ...
+
+    def conversation(self) -> Coroutine[Any, Any, list[Record]]: ...
+
+    def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]: ...
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class Brief:
+    """The request as its callee sees it, and the callee's way to everything else."""
+
+    __slots__ = ("_desk", "request", "tools")
+
+    def __init__(self, request: Request, tools: frozenset[str], desk: Desk) -> None:
+        self.request = request
+        self.tools = tools
+        """The tools that the card and the remit both name: no others can be used."""
+        self._desk = desk
+
+    @property
+    def remit(self) -> Remit:
+        return self.request.remit
+
+    @property
+    def user(self) -> str:
+        return self.request.remit.user
+
+    @property
+    def objective(self) -> str:
+        return self.request.objective
+
+    @property
+    def input(self) -> Json:
+        """The full message or the capability's inputs; the objective, if nothing else was sent."""
+        return self.request.objective if self.request.input is None else self.request.input
+
+    @property
+    def text(self) -> str:
+        """The input as a person would read it."""
+        return text_of(self.input)
+
+    @property
+    def handoff(self) -> Handoff:
+        """What the callee is told of the work so far."""
+        return self.request.handoff or Handoff()
+
+    @property
+    def original_request(self) -> str:
+        """What the user said at the top of the run, in the user's words."""
+        return self._desk.original_request()
+
+    @property
+    def available_delegates(self) -> tuple[str, ...]:
+        """The agents that this one may ask: those its team and its remit both name."""
+        return self._desk.available_delegates()
+
+    def delegate(self, target: str | None = None, **options: Unpack[CallOptions]) -> Coroutine[Any, Any, Response]:
+        """Ask another agent, by name or by capability. Always returns a response, also when it was refused."""
+        return self._desk.delegate(Call(target=target, **options))  # pyright: ignore[reportArgumentType]
+
+    def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
+        """Ask several at once, each within its own limits; more than the limit are refused whole before any starts."""
+        return self._desk.fan_out(calls)
+
+    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
+        """Ask one after another, each given the result before it; ends after the first that has no result."""
+        return self._desk.chain(calls)
+
+    def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
+        """Use a tool, or raise a `RemitError` if card or remit do not name it, its arguments are wrong, or it fails."""
+        return self._desk.use(tool, arguments)
+
+    def progress(self, text: str, *, partial: Answer | None = None) -> None:
+        """Say how far the work is; *partial* is what the caller gets if the time runs out before the end."""
+        self._desk.progress(text, partial)
+
+    def spend(self, *, prompt: int = 0, completion: int = 0, estimated: bool = False) -> int:
+        """Meter tokens as they are used and return how many are left; raises a `RemitError` when there are none."""
+        return self._desk.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
+
+    def time_left_ms(self) -> int:
+        """Milliseconds until the deadline: what a nested call can get at the most, less a reserve for the answer."""
+        return self._desk.time_left_ms()
+
+    def tokens_left(self) -> int:
+        """Tokens neither spent nor reserved: the cap for the next model call."""
+        return self._desk.tokens_left()
+
+    def conversation(self) -> Coroutine[Any, Any, list[Record]]:
+        """Return what was said before in this callee's session with the user, oldest first."""
+        return self._desk.conversation()
+
+    def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
+        """Return what is known about the user of this request, and no other."""
+        return self._desk.facts()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """For agents that are plain functions in a thread: `brief.wait(brief.delegate(…))`."""
+        return self._desk.wait(work)

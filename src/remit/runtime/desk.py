@@ -1,0 +1,204 @@
+"""What an agent in this process asks for through its brief."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Call, Json, Response, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Progress, Record, ToolUse
+from remit.runtime import journal
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.fanout import chain, fan_out
+from remit.runtime.ledger import Frame
+from remit.runtime.ports import Tool
+from remit.runtime.respond import isolated
+from remit.runtime.schemas import misfits
+
+T = TypeVar("T")
+
+MAX_PROGRESS_TEXT = 2_000
+
+
+class LocalDesk:
+    """Carries out what one delegation's agent asks for, within that delegation's frame."""
+
+    __slots__ = ("_dispatch", "_frame", "_loop", "_tools")
+
+    def __init__(self, dispatch: Dispatch, frame: Frame, tools: frozenset[str]) -> None:
+        self._dispatch = dispatch
+        self._frame = frame
+        self._tools = tools
+        self._loop = asyncio.get_running_loop()
+
+    def delegate(self, call: Call) -> Coroutine[Any, Any, Response]:
+        return self._dispatch.delegate(self._frame, call)
+
+    def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
+        return fan_out(self._dispatch, self._frame, calls)
+
+    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
+        return chain(self._dispatch, self._frame, calls)
+
+    async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
+        self._refuse_if_over()
+        frame, parts = self._frame, self._dispatch.parts
+        known = parts.registry.tools.get(tool)
+        if known is None or tool not in self._tools:
+            why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {tool}")
+            self._record_tool(tool, None, 0, why)
+            raise RemitError(why)
+        arguments = isolated(arguments)
+        if problems := misfits(known.card.input_schema, arguments):
+            why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
+            self._record_tool(tool, arguments, 0, why)
+            raise RemitError(why)
+        frame.calls += 1
+        return await self._use(known, arguments, f"{frame.path}.{frame.calls}")
+
+    async def _use(self, tool: Tool, arguments: dict[str, Json], path: str) -> Json:
+        frame, parts, run = self._frame, self._dispatch.parts, self._frame.run
+        name, repeatable = tool.card.name, tool.card.safe_to_repeat
+        digest = journal.tool_digest(name, arguments)
+        step = journal.recall(run, path, digest, repeatable=repeatable)
+        if isinstance(step, Fault):
+            raise RemitError(step)
+        self._note_use(name)
+        if step is not None:
+            self._record_tool(name, arguments, 0, None, replayed=True)
+            return step.value
+        if run.steps is not None:
+            parts.store.journal(run.id, run.epoch, path, journal.begun(digest))
+        if not repeatable:
+            # What cannot be undone must not be forgotten: the intent is durable before the deed.
+            self._record_tool(name, arguments, 0, None, begun=True)
+            await parts.store.flush()
+        started = parts.clock.now()
+        why = None
+        try:
+            value = isolated(await tool.run(arguments, frame.request.remit.user))
+        except RemitError as error:
+            why = error.fault
+            raise
+        except Exception as error:
+            why = fault(Code.DELEGATION_FAILED, f"tool {name} raised {type(error).__name__}: {error}")
+            raise RemitError(why) from error
+        finally:
+            self._record_tool(
+                name, arguments if repeatable else None, round((parts.clock.now() - started) * 1_000), why
+            )
+        if run.steps is not None:
+            parts.store.journal(run.id, run.epoch, path, journal.done(digest, value=value))
+        return value
+
+    def progress(self, text: str, partial: Answer | None) -> None:
+        self._refuse_if_over()
+        frame, parts = self._frame, self._dispatch.parts
+        frame.partial = partial or frame.partial
+        frame.progress_count += 1
+        if frame.progress_count > parts.limits.max_progress:
+            if frame.progress_count == parts.limits.max_progress + 1:
+                self._dispatch.notice(
+                    frame, f"{frame.card.name} reported progress {parts.limits.max_progress} times; the rest is dropped"
+                )
+            return
+        kept = frame.partial or Answer()
+        body = Progress(
+            delegation=frame.path,
+            agent=frame.card.name,
+            text=text[:MAX_PROGRESS_TEXT],
+            finished=kept.finished,
+            unfinished=kept.unfinished,
+        )
+        parts.store.append(
+            Kind.PROGRESS, parts.clock.wall_ms(), frame.run.id, frame.request.session or frame.path, body
+        )
+
+    def spend(self, usage: Usage) -> int:
+        self._refuse_if_over()
+        frame = self._frame
+        frame.prompt += usage.prompt
+        frame.completion += usage.completion
+        frame.estimated = frame.estimated or usage.estimated
+        if frame.used > frame.granted:
+            raise RemitError(
+                fault(
+                    Code.TOKEN_BUDGET_EXCEEDED,
+                    f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted",
+                )
+            )
+        return frame.left
+
+    def time_left_ms(self) -> int:
+        return max(0, int((self._frame.deadline - self._dispatch.parts.clock.now()) * 1_000))
+
+    def tokens_left(self) -> int:
+        return max(0, self._frame.left)
+
+    def original_request(self) -> str:
+        root = self._frame.run.request
+        said = root.handoff.original_request if root.handoff else ""
+        return said or root.objective or text_of(root.input)
+
+    def available_delegates(self) -> tuple[str, ...]:
+        card, remit, registry = self._frame.card, self._frame.request.remit, self._dispatch.parts.registry
+        if not remit.may_delegate:
+            return ()
+        return tuple(
+            name
+            for name, entry in registry.agents.items()
+            if card.may_reach(name)
+            and (remit.targets is None or name in remit.targets)
+            and entry.address not in remit.chain
+            and name != card.name
+        )
+
+    async def conversation(self) -> list[Record]:
+        request, store = self._frame.request, self._dispatch.parts.store
+        await store.flush()
+        records = await store.records(session=request.session)
+        own = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)
+        return [record for record in records if record.kind in own and record.run != request.run]
+
+    async def facts(self) -> tuple[str, ...]:
+        return await self._dispatch.parts.store.facts(self._frame.request.remit.user)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _refuse_if_over(self) -> None:
+        frame = self._frame
+        if frame.stopping is not None or isinstance(frame.state, Status):
+            raise RemitError(
+                fault(Code.CANCELLED, f"{frame.card.name} was told to stop and can do nothing more in this delegation")
+            )
+
+    def _note_use(self, tool: str) -> None:
+        if self._frame.tool_calls is None:
+            self._frame.tool_calls = []
+        self._frame.tool_calls.append(tool)
+
+    def _record_tool(
+        self,
+        tool: str,
+        arguments: Json,
+        duration_ms: int,
+        why: Fault | None,
+        *,
+        begun: bool = False,
+        replayed: bool = False,
+    ) -> None:
+        frame, parts = self._frame, self._dispatch.parts
+        body = ToolUse(
+            delegation=frame.path,
+            agent=frame.card.name,
+            tool=tool,
+            input=arguments,
+            duration_ms=duration_ms,
+            begun=begun,
+            replayed=replayed,
+            fault=why,
+        )
+        parts.store.append(Kind.TOOL, parts.clock.wall_ms(), frame.run.id, frame.request.session or frame.path, body)

@@ -1,0 +1,361 @@
+"""One delegation, end to end: judged, reserved, carried out in a task of its own, settled, recorded."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, judge
+from remit.protocol.codec import decode, encode
+from remit.protocol.envelope import VERSION, Call, Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status, advance
+from remit.protocol.records import Kind, Notice, Refusal
+from remit.runtime import journal
+from remit.runtime.draft import draft, errand_of
+from remit.runtime.ledger import Frame
+from remit.runtime.parts import Parts
+from remit.runtime.ports import NobodyServesError, Owner
+from remit.runtime.registry import Entry
+from remit.runtime.respond import ended, refused, stopped
+from remit.runtime.schemas import misfits
+from remit.runtime.wheel import Wheel
+
+log = logging.getLogger("remit")
+
+# A guard that still asks after a person has agreed this often is not going to be satisfied.
+MAX_QUESTIONS = 8
+
+
+class Dispatch:
+    """Carries out delegations: the way from a wanted call to its response."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.abandoned: set[asyncio.Task[None]] = set()
+        self._wheel: Wheel[Frame] = Wheel(parts.clock, self._due)
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def delegate(self, parent: Frame, call: Call) -> Response:
+        """Carry out one call in *parent*'s name and return how it ended, whatever happened."""
+        begun = await self.begin(parent, call)
+        if isinstance(begun, Response):
+            return begun
+        (response,) = await self.join(parent, (begun,))
+        return response
+
+    async def begin(self, parent: Frame, call: Call, *, asking: int = 1) -> Frame | Response:
+        """Judge a call and start it, or return the refusal; with a refusal, nothing was started."""
+        parts = self.parts
+        parent.calls += 1
+        path = f"{parent.path}.{parent.calls}"
+        entry = parts.registry.route(call)
+        owner: Owner | None = None
+        approved: frozenset[str] = frozenset()
+        try:
+            if parts.store.full:
+                await parts.store.room()
+            if call.session is not None and entry is not None:
+                owner = await parts.store.session(call.session, parent.request.remit.user, entry.card.name)
+            while True:
+                now = parts.clock.now()
+                request = self._drafted(parent, call, entry, path, now)
+                if parent.stopping is not None or isinstance(parent.state, Status):
+                    return self.refuse(request, _too_late_to_ask(parent))
+                if parent.run.steps is not None and entry is not None:
+                    known = self._recall(parent, request, entry)
+                    if known is not None:
+                        return known
+                errand = errand_of(request)
+                ledger = parts.ledger
+                facts = Facts(
+                    target=entry.card if entry else None,
+                    address=entry.address if entry else "",
+                    caller=parent.card,
+                    held=parent.request.remit,
+                    limits=parts.limits,
+                    agents=parts.registry.agents,
+                    asked_tools=None if call.tools is None else frozenset(call.tools),
+                    session_user=owner.user if owner else None,
+                    session_agent=owner.agent if owner else None,
+                    in_flight=len(parent.children) if parent.children else 0,
+                    asking=asking,
+                    repeated=parent.errands is not None and errand in parent.errands,
+                    overrun=parent.run.overrun,
+                    rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry and entry.card.rate else 0,
+                    breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
+                    approved=approved,
+                )
+                match self.judge(request, facts):
+                    case Rewrite(request=request):
+                        assert entry is not None, "a guard refuses unknown targets"
+                        return self.start(Frame(request, entry.card, parent.run, parent, now, entry.address, errand))
+                    case Refuse(fault=why):
+                        return self.refuse(request, why)
+                    case Ask(question=question):
+                        approved = await self.ask_person(request, question, approved)
+        except RemitError as error:
+            return self.refuse(_undrafted(parent, call, path), error.fault)
+
+    def _drafted(self, parent: Frame, call: Call, entry: Entry | None, path: str, now: float) -> Request:
+        left_ms = int((parent.deadline - now) * 1_000)
+        created_ms = self.parts.clock.wall_ms()
+        try:
+            return draft(parent, call, entry.card if entry else None, path, left_ms, created_ms, self.parts.limits)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise RemitError(_wrong_call(call, error)) from error
+
+    def judge(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        """Ask the guards, then the schema of the capability; a guard that fails lets nothing through."""
+        try:
+            verdict = judge(request, facts, self.parts.guards)
+        except Exception as error:
+            log.exception("a guard failed on %s", request.id)
+            return Refuse(
+                fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
+            )
+        if isinstance(verdict, Rewrite) and request.capability is not None and facts.target is not None:
+            capability = facts.target.capability(request.capability)
+            schema = capability.input_schema if capability is not None else None
+            if schema is not None and (problems := misfits(schema, verdict.request.input)):
+                message = f"the input does not fit {request.capability}"
+                return Refuse(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems))
+        return verdict
+
+    async def ask_person(self, request: Request, question: str, approved: frozenset[str]) -> frozenset[str]:
+        """Return the questions agreed to, this one included, or raise if nobody agreed to it."""
+        approver, timeout_ms = self.parts.approver, self.parts.limits.approval_timeout_ms
+        if approver is None:
+            raise RemitError(fault(Code.APPROVAL_DECLINED, f"nobody is there to be asked: {question}"))
+        if question in approved or len(approved) >= MAX_QUESTIONS:
+            raise RemitError(fault(Code.APPROVAL_DECLINED, f"asked again after a yes: {question}"))
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                agreed = await approver(request, question)
+        except TimeoutError as error:
+            raise RemitError(
+                fault(Code.APPROVAL_DECLINED, f"nobody answered within {timeout_ms} ms: {question}")
+            ) from error
+        if not agreed:
+            raise RemitError(fault(Code.APPROVAL_DECLINED, f"declined: {question}"))
+        return approved | {question}
+
+    def refuse(self, request: Request, why: Fault) -> Response:
+        """Record a refusal and return it."""
+        response = refused(request, why)
+        session = request.parent_session or request.session or request.run
+        self._record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
+        return response
+
+    # ── carrying out ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, frame: Frame) -> Frame:
+        """Reserve, record and set going what was admitted; there is no await between the guards and this."""
+        request = frame.request
+        self.parts.ledger.open(frame)
+        if frame.parent is not None:
+            self._record(Kind.DELEGATION, request.run, request.session or frame.path, request)
+        loop = asyncio.get_running_loop()
+        frame.outcome = loop.create_future()
+        frame.tick = self._wheel.add(frame, frame.deadline)
+        frame.task = loop.create_task(self._carry(frame))
+        return frame
+
+    async def join(self, parent: Frame | None, frames: Sequence[Frame]) -> list[Response]:
+        """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they."""
+        if parent is not None:
+            parent.waiting += 1
+            if parent.waiting == 1 and parent.slot is not None:
+                parent.slot.release()
+        try:
+            responses = [await frames[0].outcome] if len(frames) == 1 else [await frame.outcome for frame in frames]
+        except asyncio.CancelledError:
+            await self.end(frames, "its caller was cancelled")
+            raise
+        finally:
+            if parent is not None:
+                parent.waiting -= 1
+        if parent is not None and parent.waiting == 0 and parent.slot is not None:
+            await parent.slot.regain()
+        return responses
+
+    async def end(self, frames: Iterable[Frame], reason: str) -> None:
+        """Stop what is still in flight and return once it is gone or abandoned."""
+        going = [frame for frame in frames if not isinstance(frame.state, Status)]
+        for frame in going:
+            if frame.outcome.cancelled():
+                frame.outcome = asyncio.get_running_loop().create_future()
+            self.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        for frame in going:
+            await frame.outcome
+
+    def stop(self, frame: Frame, why: Fault) -> None:
+        """Cancel a delegation and everything below it, all at once; each then has the grace time to clean up."""
+        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        for each in frame.subtree():
+            if each.stopping is not None or isinstance(each.state, Status):
+                continue
+            above = fault(
+                Code.CANCELLED,
+                f"{each.request.target} was cancelled: {frame.request.target}, which it worked for, was stopped",
+            )
+            each.stopping = why if each is frame else above
+            self._wheel.discard(each, each.tick)
+            each.tick = self._wheel.add(each, grace_end)
+            each.task.cancel()
+            if not each.begun:
+                # A task that is cancelled before its first step never runs its own end.
+                self._close(each, stopped(each, each.stopping))
+
+    async def _carry(self, frame: Frame) -> None:
+        frame.begun = True
+        try:
+            if frame.run.steps is not None and frame.parent is not None:
+                await self._note_begun(frame)
+            response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
+        except asyncio.CancelledError:
+            response = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"{frame.card.name} cancelled itself"))
+        except NobodyServesError:
+            response = ended(
+                frame, Status.FAILED, fault(Code.DELEGATION_UNAVAILABLE, f"nobody serves {frame.request.target}")
+            )
+        except TimeoutError:
+            response = ended(frame, Status.TIMEOUT, _too_late(frame))
+        except RemitError as error:
+            status = Status.REFUSED if error.fault.code is Code.OVERLOADED else Status.FAILED
+            response = ended(frame, status, error.fault)
+        except Exception as error:
+            log.exception("the transport failed on %s", frame.path)
+            response = ended(
+                frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
+            )
+        if frame.children and not frame.abandoned:
+            await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
+        self._close(frame, response)
+
+    def _close(self, frame: Frame, response: Response) -> None:
+        """Settle, record and hand over the outcome: exactly once, whoever comes first."""
+        if isinstance(frame.state, Status):
+            self.notice(frame, "its result came after it had been abandoned, and was dropped")
+            return
+        if frame.stopping is not None:
+            response = stopped(frame, frame.stopping)
+        now = self.parts.clock.now()
+        response = replace(
+            response,
+            usage=frame.usage(),
+            duration_ms=round((now - frame.started) * 1_000),
+            queued_ms=round((frame.taken_s - frame.started) * 1_000),
+        )
+        if frame.overrun:
+            message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
+            response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+            self.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
+        frame.state = advance(frame.state, response.status)
+        self._wheel.discard(frame, frame.tick)
+        self.parts.ledger.close(frame, response, now)
+        if frame.parent is not None:
+            self._record(Kind.RESULT, frame.run.id, response.session or frame.path, response)
+            if frame.run.steps is not None:
+                self._note_done(frame, response)
+        if response.new_facts:
+            self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
+        if not frame.outcome.done():
+            frame.outcome.set_result(response)
+
+    def _due(self, frame: Frame) -> None:
+        if frame.stopping is None:
+            self.stop(frame, _too_late(frame))
+        else:
+            self._abandon(frame)
+
+    def _abandon(self, frame: Frame) -> None:
+        frame.abandoned = True
+        self.abandoned.add(frame.task)
+        frame.task.add_done_callback(self.abandoned.discard)
+        log.warning("agent %s ignores cancellation; %s was abandoned", frame.card.name, frame.path)
+        self.notice(frame, f"{frame.card.name} did not stop within {self.parts.limits.grace_ms} ms and was abandoned")
+        assert frame.stopping is not None
+        self._close(frame, stopped(frame, frame.stopping))
+
+    def close(self) -> None:
+        """Stop the clock of all deadlines."""
+        self._wheel.stop()
+
+    # ── facts and records ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
+        """Record something that an operator should know."""
+        body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
+        self._record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
+
+    def _record(self, kind: Kind, run: str, session: str, body: "Request | Response | Refusal | Notice") -> None:
+        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
+
+    # ── the journal ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _recall(self, parent: Frame, request: Request, entry: Entry) -> Response | None:
+        step = journal.recall(parent.run, request.id, journal.errand_digest(request), repeatable=entry.card.resumable)
+        if isinstance(step, Fault):
+            return self.refuse(request, step)
+        if step is None or step.response is None:
+            return None
+        parent.prompt += step.response.usage.prompt
+        parent.completion += step.response.usage.completion
+        if step.response.status is Status.SUCCESS:
+            parent.errands = {*(parent.errands or ()), errand_of(request)}
+        self._record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request))
+        return step.response
+
+    async def _note_begun(self, frame: Frame) -> None:
+        store, run = self.parts.store, frame.run
+        store.journal(run.id, run.epoch, frame.path, journal.begun(journal.errand_digest(frame.request)))
+        if not frame.card.resumable:
+            await store.flush()
+
+    def _note_done(self, frame: Frame, response: Response) -> None:
+        value = journal.done(journal.errand_digest(frame.request), response=response)
+        self.parts.store.journal(frame.run.id, frame.run.epoch, frame.path, value)
+
+
+def _too_late(frame: Frame) -> Fault:
+    return fault(Code.TIMEOUT, f"Delegation timeout after {frame.request.remit.time_ms}ms")
+
+
+def _too_late_to_ask(parent: Frame) -> Fault:
+    return fault(Code.CANCELLED, f"{parent.card.name} was told to stop and cannot delegate any more")
+
+
+def _replayed(request: Request) -> Notice:
+    return Notice(
+        delegation=request.id, agent=request.target, text="answered from the journal: it was done before the restart"
+    )
+
+
+def _undrafted(parent: Frame, call: Call, path: str) -> Request:
+    """Return as much of a request as can be said of a call that could not be made into one."""
+    asking = parent.request
+    return Request(
+        version=VERSION,
+        id=path,
+        origin=asking.target,
+        target=str(call.target or call.capability or "?"),
+        remit=asking.remit.narrow(caller=parent.address, time_ms=0, tokens=0),
+        objective=str(call.objective),
+        run=asking.run,
+        parent=parent.path,
+        parent_session=asking.session,
+    )
+
+
+def _wrong_call(call: Call, error: Exception) -> Fault:
+    """Name the fields of a call that are not what they should be."""
+    try:
+        decode(encode(call), Call)
+    except RemitError as wrong:
+        return fault(Code.INPUT_VALIDATION_FAILED, "the call is not valid", problems=wrong.fault.problems)
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")

@@ -1,0 +1,79 @@
+"""What a wanted call would be as a request: its remit carved from what the caller has left."""
+
+import hashlib
+
+from remit.policy.budget import grant_time_ms, grant_tokens
+from remit.policy.limits import Limits
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import encode
+from remit.protocol.envelope import VERSION, Call, Request
+from remit.runtime.ledger import Errand, Frame
+from remit.runtime.respond import isolated
+
+
+def draft(
+    parent: Frame, call: Call, card: AgentCard | None, path: str, left_ms: int, created_ms: int, limits: Limits
+) -> Request:
+    """Return the request by which *parent* would ask for *call*; it is still to be judged."""
+    asking = parent.request
+    time_ms, tokens = _wishes(call, card, limits)
+    depth_below = parent.card.max_sub_agent_depth
+    max_depth = call.max_depth
+    if depth_below is not None:
+        max_depth = min(asking.remit.depth + depth_below, asking.remit.max_depth if max_depth is None else max_depth)
+    return Request(
+        version=VERSION,
+        id=path,
+        origin=asking.target,
+        target=card.name if card is not None else call.target or f"capability:{call.capability}",
+        remit=asking.remit.narrow(
+            caller=parent.address,
+            time_ms=grant_time_ms(time_ms, left_ms),
+            tokens=grant_tokens(tokens, parent.left),
+            max_depth=max_depth,
+            context_tokens=call.context_tokens,
+            tools=None if call.tools is None else frozenset(call.tools),
+            targets=None if call.targets is None else frozenset(call.targets),
+            may_delegate=call.may_delegate,
+            priority=call.priority,
+        ),
+        objective=call.objective,
+        input=isolated(call.input),
+        capability=call.capability,
+        run=asking.run,
+        parent=parent.path,
+        session=call.session or path,
+        parent_session=asking.session,
+        handoff=call.handoff,
+        context=call.context,
+        hints=call.hints,
+        reason=call.reason,
+        refined_by=call.refined_by,
+        correlation=call.correlation or asking.correlation,
+        retry_of=call.retry_of,
+        created_ms=created_ms,
+    )
+
+
+def errand_of(request: Request) -> Errand:
+    """Return what makes two requests of one caller the same: X's objective, or K's capability with its inputs."""
+    if request.capability is None and request.objective:
+        return request.target, "", request.objective
+    return request.target, request.capability or "", hashlib.sha256(encode(request.input)).digest()
+
+
+def _wishes(call: Call, card: AgentCard | None, limits: Limits) -> tuple[int, int]:
+    """Return time and tokens as asked for: by the caller, else the capability, else the callee, else the team."""
+    time_ms, tokens = call.deadline_ms, call.max_tokens
+    if (
+        card is not None
+        and call.capability is not None
+        and (capability := card.capability(call.capability)) is not None
+    ):
+        time_ms = capability.time_ms if time_ms is None else time_ms
+        tokens = capability.tokens if tokens is None else tokens
+    if time_ms is None:
+        time_ms = limits.delegation_time_ms if card is None or card.time_ms is None else card.time_ms
+    if tokens is None:
+        tokens = limits.delegation_tokens if card is None or card.tokens is None else card.tokens
+    return time_ms, tokens

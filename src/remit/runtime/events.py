@@ -1,0 +1,50 @@
+"""The record as it grows: what listeners see, after it is committed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+from remit.protocol.records import Record
+from remit.runtime.ports import Recorder
+
+# A listener that falls this far behind loses the oldest events rather than holding up the hub; a gap in `seq` shows it.
+BACKLOG = 10_000
+
+
+class Events(AsyncIterator[Record]):
+    """Committed records, of one run or of all, from the moment this is made until it is closed."""
+
+    def __init__(self, recorder: Recorder, run: str | None = None) -> None:
+        self._run = run
+        self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
+        self._leave = recorder.listen(self._heard)
+
+    async def __anext__(self) -> Record:
+        record = await self._queue.get()
+        if record is None:
+            raise StopAsyncIteration
+        return record
+
+    def close(self) -> None:
+        """Hear no more; what was heard so far can still be read."""
+        self._leave()
+        self._put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _heard(self, records: list[Record]) -> None:
+        for record in records:
+            if self._run is None or record.run == self._run:
+                self._put(record)
+
+    def _put(self, record: Record | None) -> None:
+        if self._queue.full():
+            self._queue.get_nowait()
+        self._queue.put_nowait(record)

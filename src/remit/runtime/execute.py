@@ -1,0 +1,86 @@
+"""Runs an agent's code for one delegation and makes its response, whatever the code does."""
+
+import logging
+
+from remit.policy.aggregate import merge_all
+from remit.protocol.envelope import Answer, Call, Request, Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import State, Status, advance
+from remit.protocol.remit import meet
+from remit.runtime.brief import Brief
+from remit.runtime.desk import LocalDesk
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.fanout import fan_out
+from remit.runtime.ledger import Frame, path_of
+from remit.runtime.ports import Slot
+from remit.runtime.respond import answered, ended, handed_on
+from remit.runtime.schemas import misfits
+
+log = logging.getLogger("remit")
+
+
+NO_TOOLS: frozenset[str] = frozenset()
+
+
+class Executor:
+    """The serving side of a hub: what a transport hands requests to."""
+
+    def __init__(self, dispatch: Dispatch) -> None:
+        self._dispatch = dispatch
+
+    async def execute(self, request: Request, slot: Slot) -> Response:
+        """Carry out a request that was admitted."""
+        parts = self._dispatch.parts
+        frame = parts.ledger.frames[path_of(request)]
+        frame.slot = slot
+        frame.taken_s = parts.clock.now()
+        frame.state = advance(frame.state, State.RUNNING)
+        tools = meet(frame.card.tools, request.remit.tools) or NO_TOOLS
+        brief = Brief(request, tools, LocalDesk(self._dispatch, frame, tools))
+        name = frame.card.name
+        try:
+            answer = await parts.registry.agents[name].agent(brief)
+        except RemitError as error:
+            return ended(frame, Status.FAILED, error.fault)
+        except (Exception, SystemExit) as error:
+            log.warning("agent %s failed on %s", name, frame.path, exc_info=True)
+            message = f"{name} raised {type(error).__name__}: {error}"
+            return ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, message))
+        if not isinstance(answer, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"{name} gave a {type(answer).__name__}, not an answer"
+            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+        if answer.usage is not None:
+            frame.prompt += answer.usage.prompt
+            frame.completion += answer.usage.completion
+            frame.estimated = frame.estimated or answer.usage.estimated
+        if answer.calls:
+            response = await self._hand_on(frame, answer.calls)
+        else:
+            response = answered(frame, answer, parts.limits.max_result_bytes)
+        return self._checked(frame, response) if response.sources or request.capability is not None else response
+
+    async def _hand_on(self, frame: Frame, calls: tuple[Call, ...]) -> Response:
+        """The agent answered with who should do it instead: carry that out in its name."""
+        if len(calls) == 1:
+            return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
+        responses = await fan_out(self._dispatch, frame, calls)
+        merged = merge_all(responses)
+        if merged is None:
+            return handed_on(frame, responses[0])
+        return answered(frame, merged, self._dispatch.parts.limits.max_result_bytes)
+
+    def _checked(self, frame: Frame, response: Response) -> Response:
+        """Hold a result to its capability's schema, and its sources to the user of the remit."""
+        if not response.ok:
+            return response
+        request, shared = frame.request, self._dispatch.parts.limits.shared_scopes
+        capability = frame.card.capability(request.capability) if request.capability else None
+        schema = capability.result_schema if capability is not None else None
+        if schema is not None and (problems := misfits(schema, response.result)):
+            message = f"the result of {frame.card.name} does not fit {request.capability}"
+            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems))
+        for source in response.sources:
+            if source.owner_scope != request.remit.user and source.owner_scope not in shared:
+                message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
+                return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message))
+        return response

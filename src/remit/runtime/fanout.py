@@ -1,0 +1,57 @@
+"""Several delegations of one caller: at once, or one after another."""
+
+import asyncio
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from remit.policy.budget import split_tokens
+from remit.protocol.envelope import Call, Handoff, Response
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.ledger import Frame
+
+
+async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
+    """Ask all at once, each within its own limits; more than may be in flight are refused whole, before any starts."""
+    if parent.in_flight() + len(calls) > dispatch.parts.limits.max_fan_out:
+        refusals = [await dispatch.begin(parent, call, asking=len(calls)) for call in calls]
+        return [each for each in refusals if isinstance(each, Response)]
+    shared = [call for call in calls if call.max_tokens is None]
+    share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
+    begun: list[Frame | Response] = []
+    try:
+        for call in calls:
+            begun.append(
+                await dispatch.begin(parent, replace(call, max_tokens=share) if call.max_tokens is None else call)
+            )
+    except asyncio.CancelledError:
+        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        raise
+    frames = [each for each in begun if isinstance(each, Frame)]
+    responses = iter(await dispatch.join(parent, frames))
+    return [each if isinstance(each, Response) else next(responses) for each in begun]
+
+
+async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
+    """Ask one after another, each given the result before it; the first without a result is the last."""
+    responses: list[Response] = []
+    for call in calls:
+        if responses:
+            call = _following(call, responses)
+        responses.append(await dispatch.delegate(parent, call))
+        if not responses[-1].ok:
+            break
+    return responses
+
+
+def _following(call: Call, before: Sequence[Response]) -> Call:
+    handoff = call.handoff or Handoff()
+    return replace(
+        call,
+        input=before[-1].result if call.input is None else call.input,
+        handoff=replace(
+            handoff,
+            prior_agents=(*handoff.prior_agents, *(response.target for response in before)),
+            prior_outputs={**handoff.prior_outputs, **{response.target: response.result for response in before}},
+        ),
+    )

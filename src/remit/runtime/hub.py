@@ -1,0 +1,198 @@
+"""Agents, guards, store and transport, wired and opened together."""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Self, Unpack
+
+from remit.policy.breaker import BreakerSettings
+from remit.policy.limits import Limits
+from remit.policy.verdict import Guard
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Delegation, Kind, Record, Refusal, delegations
+from remit.runtime.admission import GUARDS
+from remit.runtime.asking import AskOptions, root_request
+from remit.runtime.clock import LoopClock
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.events import Events
+from remit.runtime.execute import Executor
+from remit.runtime.ledger import Frame, Ledger
+from remit.runtime.parts import Parts
+from remit.runtime.ports import Agent, Approver, Clock, Store, Tool, Transport
+from remit.runtime.registry import Registry
+from remit.runtime.runs import Runs
+from remit.runtime.watchdog import Watchdog
+
+
+class Hub:
+    """Where agents live and call each other. Use it as an async context manager."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        store: Store,
+        transport: Transport,
+        limits: Limits,
+        guards: Iterable[Guard] = (),
+        breaker: BreakerSettings | None = None,
+        approver: Approver | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._parts = Parts(
+            registry=Registry(name),
+            ledger=Ledger(breaker or BreakerSettings()),
+            store=store,
+            transport=transport,
+            clock=clock or LoopClock(),
+            limits=limits,
+            guards=(*GUARDS, *guards),
+            approver=approver,
+        )
+        self._dispatch = Dispatch(self._parts)
+        self._executor = Executor(self._dispatch)
+        self._runs = Runs(self._dispatch, f"{name}-{os.urandom(8).hex()}")
+        self._watchdog = Watchdog(self._frames, self._report_blocking)
+        self._stop_serving: list[Callable[[], None]] = []
+        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._open = False
+
+    # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def register(self, card: AgentCard, agent: Agent, close: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Add an agent under its card; *close* is awaited when the hub closes."""
+        self._parts.registry.add(card, agent)
+        if close is not None:
+            self._closers.append(close)
+        if self._open:
+            self._serve(card)
+
+    def register_tool(self, tool: Tool) -> None:
+        """Add a tool that agents may use if their card and remit name it."""
+        self._parts.registry.add_tool(tool)
+
+    @property
+    def cards(self) -> dict[str, AgentCard]:
+        """The agents that are registered, by name."""
+        return {name: entry.card for name, entry in self._parts.registry.agents.items()}
+
+    @property
+    def store(self) -> Store:
+        """Where everything is recorded."""
+        return self._parts.store
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def __aenter__(self) -> Self:
+        if self._open:
+            raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already"))
+        self._parts.registry.check()
+        await self._parts.store.open()
+        for card in self.cards.values():
+            self._serve(card)
+        self._watchdog.start()
+        self._runs.open()
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        await self._runs.close()
+        self._watchdog.stop()
+        for leave in self._stop_serving:
+            leave()
+        self._stop_serving.clear()
+        for close in self._closers:
+            await close()
+        for task in self._dispatch.abandoned:
+            task.cancel()
+        self._dispatch.close()
+        await self._parts.store.close()
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
+        """Ask an agent in a user's name and return how it ended; nothing leaves before it is recorded."""
+        return await self._runs.ask(self._request(agent, text, user, options))
+
+    async def stream(
+        self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
+    ) -> AsyncGenerator[Record, None]:
+        """Ask like `ask` and yield the run's records as they are committed; the last holds the response.
+
+        Whoever stops reading before the end cancels the run.
+        """
+        request = self._request(agent, text, user, options)
+        with Events(self._parts.store, request.run) as events:
+            task = asyncio.get_running_loop().create_task(self._runs.ask(request))
+            task.add_done_callback(lambda _: events.close())
+            ended = False
+            try:
+                async for record in events:
+                    yield record
+                    ended = ended or _ends(request, record)
+                response = await task
+                if not ended:  # answered without a run of its own: by an earlier one, or by a store that cannot record
+                    yield Record(
+                        seq=0,
+                        kind=Kind.RESULT,
+                        at_ms=self._parts.clock.wall_ms(),
+                        run=response.run,
+                        session=request.run,
+                        body=response,
+                    )
+            finally:
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait({task})
+
+    def events(self) -> Events:
+        """Return everything that this hub records from now on, as it is committed."""
+        return Events(self._parts.store)
+
+    def cancel(self, delegation: str, reason: str = "asked for") -> bool:
+        """Stop a run, or one delegation of it, and everything below; False if nothing of that id is in flight here."""
+        return self._runs.cancel(delegation, reason)
+
+    async def delegations(self, run: str) -> list[Delegation]:
+        """Return who asked whom for what in a run, and how each ended."""
+        await self._parts.store.flush()
+        records: list[Record] = []
+        while page := await self._parts.store.records(run=run, after=records[-1].seq if records else 0):
+            records += page
+        return delegations(records)
+
+    def _request(self, agent: str, text: str, user: str, options: AskOptions) -> Request:
+        if not self._open:
+            raise RemitError(fault(Code.TEAM_INVALID, "the hub is not open: use `async with hub:`"))
+        created_ms = self._parts.clock.wall_ms()
+        return root_request(
+            agent, text, user, options, run=os.urandom(16).hex(), created_ms=created_ms, limits=self._parts.limits
+        )
+
+    def _serve(self, card: AgentCard) -> None:
+        leave = self._parts.transport.serve(card.name, card.concurrency, card.queue, self._executor.execute)
+        self._stop_serving.append(leave)
+
+    def _frames(self) -> list[Frame]:
+        return list(self._parts.ledger.frames.values())
+
+    def _report_blocking(self, frame: Frame) -> None:
+        self._dispatch.notice(
+            frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
+        )
+
+
+def _ends(request: Request, record: Record) -> bool:
+    match record.body:
+        case Response() as response:
+            return response.id == request.id
+        case Refusal(request=refused):
+            return refused.parent is None
+        case _:
+            return False

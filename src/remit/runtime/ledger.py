@@ -1,0 +1,187 @@
+"""The one mutable place: what is in flight, what is reserved and spent, which breakers are open.
+
+Nothing here awaits, so a check and the change that follows it are one step.
+"""
+
+import asyncio
+
+from remit.policy import breaker as breakers
+from remit.policy import rate as rates
+from remit.policy.breaker import Breaker, BreakerSettings
+from remit.policy.budget import settle
+from remit.policy.rate import Window
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Answer, Request, Response, Usage
+from remit.protocol.errors import Fault
+from remit.protocol.lifecycle import State, Status
+from remit.runtime.ports import Slot
+
+NOTHING = Usage()
+
+# What makes two delegations of one caller the same: the callee, and the objective or the capability with its inputs.
+Errand = tuple[str, str, str | bytes]
+
+
+class Run:
+    """The tree of delegations that one request of a user started."""
+
+    __slots__ = ("epoch", "id", "overrun", "request", "steps")
+
+    def __init__(self, request: Request, epoch: int, steps: dict[str, bytes] | None) -> None:
+        self.id = request.run
+        self.request = request
+        self.epoch = epoch
+        self.overrun = False
+        self.steps = steps
+        """What the journal knew of it when it was taken up; None if it is not resumable."""
+
+
+def path_of(request: Request) -> str:
+    """Return the delegation's place in its run: a root stands for the run, whatever id its sender chose."""
+    return request.run if request.parent is None else request.id
+
+
+class Frame:
+    """One delegation in flight: its place in the tree, its account, and the task that carries it out.
+
+    What most delegations never touch is a default of the class, so that making one stays cheap.
+    """
+
+    task: asyncio.Task[None]
+    outcome: asyncio.Future[Response]
+    tick = 0
+
+    state: State | Status = State.QUEUED
+    begun = False
+    abandoned = False
+    stopping: Fault | None = None
+    """Why it was told to stop."""
+
+    reserved = 0
+    prompt = 0
+    completion = 0
+    estimated = False
+
+    calls = 0
+    """Delegations and tool calls so far: the next one's place."""
+    errands: set[Errand] | None = None
+    """What it has asked for that is under way or succeeded: not to be asked again."""
+    children: "set[Frame] | None" = None
+    slot: Slot | None = None
+    waiting = 0
+    tool_calls: list[str] | None = None
+    partial: Answer | None = None
+    progress_count = 0
+
+    def __init__(
+        self,
+        request: Request,
+        card: AgentCard,
+        run: Run,
+        parent: "Frame | None",
+        started: float,
+        address: str,
+        errand: Errand | None = None,
+    ) -> None:
+        self.request = request
+        self.path = path_of(request)
+        self.card = card
+        self.run = run
+        self.parent = parent
+        self.address = address
+        self.errand = errand
+        self.started = self.taken_s = started
+        self.deadline = started + request.remit.time_ms / 1_000
+        self.granted = request.remit.tokens
+
+    @property
+    def used(self) -> int:
+        """Tokens spent here and below, those beyond a grant included."""
+        return self.prompt + self.completion
+
+    @property
+    def left(self) -> int:
+        """Tokens neither spent nor reserved."""
+        return self.granted - self.prompt - self.completion - self.reserved
+
+    @property
+    def overrun(self) -> int:
+        """Tokens spent beyond the grant."""
+        return settle(self.granted, self.used)[2] if self.used > self.granted else 0
+
+    def usage(self) -> Usage:
+        """What the delegation and all below it have spent."""
+        if not self.used:
+            return NOTHING
+        return Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
+
+    def in_flight(self) -> int:
+        """Delegations of this one that have not ended."""
+        return len(self.children) if self.children else 0
+
+    def subtree(self) -> "list[Frame]":
+        """This frame and all that are in flight below it, parents first."""
+        found: list[Frame] = [self]
+        for frame in found:
+            if frame.children:
+                found.extend(frame.children)
+        return found
+
+
+class Ledger:
+    """Reservations, calls in flight, breakers and rates of one hub."""
+
+    def __init__(self, settings: BreakerSettings) -> None:
+        self.settings = settings
+        self.frames: dict[str, Frame] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.windows: dict[str, Window] = {}
+
+    def rate_wait_ms(self, card: AgentCard, now: float) -> int:
+        """How long the rate of an agent has to be waited for."""
+        return 0 if card.rate is None else rates.wait_ms(self.windows.get(card.name, Window()), card.rate, now)
+
+    def breaker_wait_ms(self, target: str, now: float) -> int:
+        """How long an agent is left alone."""
+        breaker = self.breakers.get(target)
+        return 0 if breaker is None else breakers.wait_ms(breaker, now, self.settings)
+
+    def open(self, frame: Frame) -> None:
+        """Reserve what the delegation was granted and count it as in flight."""
+        card, parent = frame.card, frame.parent
+        if parent is not None:
+            assert frame.granted <= parent.left, "a grant is cut from what is left, and nothing awaits in between"
+            parent.reserved += frame.granted
+            if parent.children is None:
+                parent.children = set()
+            parent.children.add(frame)
+            if frame.errand is not None:
+                if parent.errands is None:
+                    parent.errands = set()
+                parent.errands.add(frame.errand)
+        self.frames[frame.path] = frame
+        if card.rate is not None:
+            self.windows[card.name] = rates.count(self.windows.get(card.name, Window()), card.rate, frame.started)
+        if card.name in self.breakers:
+            self.breakers[card.name] = breakers.admitted(self.breakers[card.name])
+
+    def close(self, frame: Frame, response: Response, now: float) -> None:
+        """Settle the account, give the rest back, and remember how it went."""
+        parent = frame.parent
+        if parent is not None:
+            parent.reserved -= frame.granted
+            if frame.used:
+                parent.prompt += frame.prompt
+                parent.completion += frame.completion
+                parent.estimated = parent.estimated or frame.estimated
+            if parent.children is not None:
+                parent.children.discard(frame)
+            if frame.errand is not None and parent.errands is not None and response.status is not Status.SUCCESS:
+                parent.errands.discard(frame.errand)
+        if frame.overrun:
+            frame.run.overrun = True
+        self.frames.pop(frame.path, None)
+        name = frame.card.name
+        self.breakers[name] = breakers.after(
+            self.breakers.get(name, Breaker()), breakers.is_failure(response), now, self.settings
+        )

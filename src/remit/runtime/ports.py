@@ -1,0 +1,263 @@
+"""Every extension point of the runtime, each with what it promises."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from remit.protocol.card import ToolCard
+from remit.protocol.envelope import VERSION, Answer, Json, Request, Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.brief import Brief
+
+# ── an agent, a tool, a person ────────────────────────────────────────────────────────────────────────────────────────
+
+Agent = Callable[[Brief], Awaitable[Answer]]
+"""Anything that answers: it gets a brief and gives an answer back. `agents/` makes one from whatever a user has."""
+
+
+class Tool(NamedTuple):
+    """A function that agents may use: its card, and how to run it with arguments for a user."""
+
+    card: ToolCard
+    run: Callable[[dict[str, Json], str], Awaitable[Json]]
+
+
+Approver = Callable[[Request, str], Awaitable[bool]]
+"""Puts a question about a request to a person and says whether they agreed."""
+
+
+class Clock(Protocol):
+    """Time, so that tests can turn it."""
+
+    def now(self) -> float:
+        """Seconds on a clock that only moves forward."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, for people to read; nothing is decided by it but leases."""
+        ...
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once `now()` has reached *when*; the function returned takes it back."""
+        ...
+
+
+# ── a transport ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class NobodyServesError(Exception):
+    """No server for that agent can be reached: nothing was started."""
+
+
+class Slot(Protocol):
+    """One of an agent's places; given back while it waits for others, so that waiting never blocks working."""
+
+    def release(self) -> None: ...
+
+    async def regain(self) -> None:
+        """Return once there is a place again, ahead of all new work."""
+        ...
+
+
+Handler = Callable[[Request, Slot], Awaitable[Response]]
+"""Carries out one request that a transport brought."""
+
+
+class Transport(Protocol):
+    """Brings requests to whoever serves an agent, in process or far away."""
+
+    async def request(self, agent: str, request: Request, deadline: float) -> Response:
+        """Return the reply; raise `NobodyServesError`, `TimeoutError` (too late), or `RemitError` (queue full)."""
+        ...
+
+    def serve(self, agent: str, slots: int, queue: int, handler: Handler) -> Callable[[], None]:
+        """Hand requests for *agent* to *handler*, never more than *slots* at once; the function returned ends it."""
+        ...
+
+    def publish(self, topic: str, message: Json) -> None:
+        """Tell whoever listens now; may lose, never lies."""
+        ...
+
+    def subscribe(self, topic: str) -> AsyncIterator[Json]: ...
+
+
+# ── a store ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class StoreError(RemitError):
+    """The store cannot do what it promises; its fault says why and what to mend."""
+
+
+class Accepted(NamedTuple):
+    """The request is new, durable, and claimed by the worker that submitted it."""
+
+    epoch: int
+
+
+class Known(NamedTuple):
+    """The request was submitted before, as *run*; `response` is there once it has finished."""
+
+    run: str
+    same_content: bool
+    response: Response | None
+
+
+class Expired(NamedTuple):
+    """A request whose worker went silent; whoever claims it next may take it up."""
+
+    run: str
+    request: Request
+
+
+def unknown_outcome(request: Request, attempts: int) -> Response:
+    """Return how every store ends a request whose workers went silent once too often."""
+    times = "once" if attempts == 1 else f"{attempts} times"
+    why = fault(Code.OUTCOME_UNKNOWN, f"{request.target} was started {times}, and its hub went silent each time")
+    return Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=Status.FAILED,
+        run=request.run,
+        session=request.session,
+        fault=why,
+    )
+
+
+class Owner(NamedTuple):
+    """Whose session it is, and with which agent."""
+
+    user: str
+    agent: str
+
+
+class RunSummary(NamedTuple):
+    """One line for one run."""
+
+    run: str
+    user: str
+    agent: str
+    objective: str
+    started_ms: int
+    response: Response | None
+
+
+class Recorder(Protocol):
+    """The record: append-only, hash-chained, one order for all processes that share the store."""
+
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room: cheap to ask before each append, so that `room` need not be awaited every time."""
+        ...
+
+    async def room(self) -> None:
+        """Return while there is room for more records; wait while there is not."""
+        ...
+
+    async def flush(self) -> None:
+        """Return once everything appended so far is durable, or raise `StoreError`."""
+        ...
+
+    def listen(self, listener: Callable[[list[Record]], None]) -> Callable[[], None]:
+        """Call *listener* in the event loop with each group of records that this store committed, in order."""
+        ...
+
+
+class Requests(Protocol):
+    """Root requests: each is executed at most once, by one worker at a time."""
+
+    async def submit(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> Accepted | Known:
+        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
+        ...
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
+        ...
+
+    async def heartbeat(self, worker: str, lease_ms: int) -> None:
+        """Extend the lease of everything that *worker* has claimed."""
+        ...
+
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
+        ...
+
+    async def wait(self, run: str) -> Response:
+        """Return the outcome once there is one, whichever process finishes it."""
+        ...
+
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+        """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN.
+
+        Outcomes older than *keep_ms* are forgotten (their records stay), so their ids may be used again.
+        """
+        ...
+
+
+class Journal(Protocol):
+    """The finished steps of a resumable run: never lost, never repeated."""
+
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        """Note a step's value, durable like a record. A stale epoch writes nothing; the last value counts."""
+        ...
+
+    async def load(self, run: str) -> dict[str, bytes]:
+        """Return every step noted for the run."""
+        ...
+
+
+class Counters(Protocol):
+    """Small shared numbers and values."""
+
+    async def incr(self, key: str, n: int, window_ms: int) -> int:
+        """Add *n* in the current window and return the window's total."""
+        ...
+
+    async def cas(self, key: str, revision: int, value: bytes) -> int | None:
+        """Write *value* if the key is still at *revision* (0: absent); return the new revision, or None if it moved."""
+        ...
+
+    async def get(self, key: str) -> tuple[int, bytes] | None:
+        """Return revision and value."""
+        ...
+
+
+class Archive(Protocol):
+    """What readers ask of a store; readers never block the writer."""
+
+    async def session(self, session: str, user: str, agent: str) -> Owner:
+        """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
+        ...
+
+    async def records(
+        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Record]:
+        """Return committed records in order, those of one run or session if asked."""
+        ...
+
+    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """Return the newest runs first."""
+        ...
+
+    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
+        """Keep facts about a user; durable like a record, each kept once."""
+        ...
+
+    async def facts(self, user: str) -> tuple[str, ...]:
+        """Return what is known about a user, oldest first."""
+        ...
+
+
+class Store(Recorder, Requests, Journal, Counters, Archive, Protocol):
+    """Everything a hub remembers. It is opened before the hub's first request and closed after its last."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None:
+        """Make everything durable and let go; what was appended before is not lost."""
+        ...

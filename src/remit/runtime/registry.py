@@ -1,0 +1,86 @@
+"""Who is there: the agents and tools of a hub, and who answers a call."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import USER, Call
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.runtime.ports import Agent, Tool
+
+# Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that would need quoting there.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
+
+
+class Entry(NamedTuple):
+    """An agent that is registered here."""
+
+    card: AgentCard
+    agent: Agent
+    address: str
+
+
+class Registry:
+    """The agents and tools of one hub, by name."""
+
+    def __init__(self, hub: str) -> None:
+        if not NAME.match(hub):
+            raise team_invalid(f"`{hub}` cannot be a hub's name: use letters, digits, `-`, `_` and `.`")
+        self.hub = hub
+        self.agents: dict[str, Entry] = {}
+        self.tools: dict[str, Tool] = {}
+
+    def add(self, card: AgentCard, agent: Agent) -> None:
+        """Register an agent under its card's name."""
+        if not NAME.match(card.name) or card.name == USER:
+            raise team_invalid(
+                f"`{card.name}` cannot be an agent's name: use letters, digits, `-`, `_` and `.`, and not `{USER}`"
+            )
+        if card.name in self.agents:
+            raise team_invalid(f"there are two agents named `{card.name}`")
+        if card.concurrency < 1:
+            raise team_invalid(f"agent `{card.name}`: concurrency must be at least 1, not {card.concurrency}")
+        self.agents[card.name] = Entry(card, agent, f"{card.name}@{self.hub}")
+
+    def add_tool(self, tool: Tool) -> None:
+        """Register a tool under its card's name."""
+        if not NAME.match(tool.card.name):
+            raise team_invalid(f"`{tool.card.name}` cannot be a tool's name: use letters, digits, `-`, `_` and `.`")
+        if tool.card.name in self.tools:
+            raise team_invalid(f"there are two tools named `{tool.card.name}`")
+        self.tools[tool.card.name] = tool
+
+    def route(self, call: Call) -> Entry | None:
+        """Return who would carry out a call: the agent that it names, else the first that offers the capability."""
+        if call.target is not None:
+            return self.agents.get(call.target)
+        return next(
+            (entry for entry in self.agents.values() if call.capability and entry.card.capability(call.capability)),
+            None,
+        )
+
+    def check(self) -> None:
+        """Refuse a team that names agents or tools that are not there, all of them at once."""
+        problems = [
+            Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{_near(missing, known)}")
+            for name, entry in self.agents.items()
+            for field, kind, named, known in (
+                ("may_call", "agent", entry.card.may_call - {"*"}, self.agents.keys()),
+                ("tools", "tool", entry.card.tools, self.tools.keys()),
+            )
+            for missing in sorted(named - known)
+        ]
+        if problems:
+            raise RemitError(fault(Code.TEAM_INVALID, "the team names what is not there", problems=tuple(problems)))
+
+
+def team_invalid(message: str) -> RemitError:
+    """Return the error for a team that does not fit together."""
+    return RemitError(fault(Code.TEAM_INVALID, message))
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""

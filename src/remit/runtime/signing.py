@@ -1,0 +1,133 @@
+"""The key of a store, and the checkpoints of its audit chain that are signed with it."""
+
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from remit.protocol.codec import encode
+from remit.protocol.errors import Code, fault
+from remit.runtime.ports import StoreError
+
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_KEY_FILE = re.compile(r"remit-ed25519 ([0-9a-f]{64})\n?\Z")
+
+
+class Key(NamedTuple):
+    """The secret with which a hub signs its checkpoints."""
+
+    seed: bytes
+
+    @property
+    def public(self) -> bytes:
+        """The half that anyone may know, and that verifies a signature."""
+        return self._private().public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        return self._private().sign(message)
+
+    def _private(self):
+        # Imported late: it takes longer than opening the store, and only a checkpoint needs it.
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+
+def open_key(path: Path) -> Key:
+    """Return the key in the file, made now if there is none; of several processes that make it, one wins."""
+    try:
+        return read_key(path)
+    except FileNotFoundError:
+        return _make_key(path)
+
+
+def read_key(path: Path) -> Key:
+    """Return the key in the file, or raise `StoreError` if it holds none and `FileNotFoundError` if it is not there."""
+    found = _KEY_FILE.match(path.read_text(encoding="ascii", errors="replace"))
+    if found is None:
+        raise StoreError(
+            fault(
+                Code.STORE_UNAVAILABLE,
+                f"{path} is damaged: it does not hold an audit key",
+                suggestion="Put the file back from a backup, or move it away: a new key is then made, "
+                "and verification will name the checkpoints that the old one signed.",
+            )
+        )
+    return Key(bytes.fromhex(found[1]))
+
+
+def _make_key(path: Path) -> Key:
+    key = Key(secrets.token_bytes(32))
+    # The file gets its name only once it is whole, and a link never replaces a file: who comes second reads the first's.
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(f"remit-ed25519 {key.seed.hex()}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(draft, path)
+    except FileExistsError:
+        return read_key(path)
+    finally:
+        draft.unlink()
+    return key
+
+
+# ── checkpoints ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signed statement: the chain up to row *seq* had this digest. Numbered, so that none can be taken out unseen."""
+
+    number: int
+    seq: int
+    digest: str
+    at_ms: int
+    key: str
+    signature: str = ""
+
+    def signed_bytes(self) -> bytes:
+        """Return what the signature covers."""
+        return b"remit audit checkpoint\n" + encode((self.number, self.seq, self.digest, self.at_ms, self.key))
+
+    def is_genuine(self) -> bool:
+        """Say whether the owner of `key` signed it."""
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        try:
+            public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.key))
+            public.verify(bytes.fromhex(self.signature), self.signed_bytes())
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+def sign(key: Key, *, number: int, seq: int, digest: bytes, at_ms: int) -> Checkpoint:
+    """Return a checkpoint signed with *key*."""
+    draft = Checkpoint(number=number, seq=seq, digest=digest.hex(), at_ms=at_ms, key=key.public.hex())
+    return msgspec.structs.replace(draft, signature=key.sign(draft.signed_bytes()).hex())
+
+
+def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
+    """Return the checkpoint as one line of a checkpoint file."""
+    return encode(checkpoint) + b"\n"
+
+
+def decode_checkpoints(raw: bytes) -> list[Checkpoint | None]:
+    """Return each line's checkpoint, None where a line holds none; a last line that was torn off is left out."""
+    whole = raw[: raw.rfind(b"\n") + 1]
+    return [_decode_checkpoint(line) for line in whole.splitlines()]
+
+
+def _decode_checkpoint(line: bytes) -> Checkpoint | None:
+    try:
+        return msgspec.json.decode(line, type=Checkpoint)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

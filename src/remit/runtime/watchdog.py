@@ -1,0 +1,58 @@
+"""Names the agent that blocks the event loop, from a thread beside it."""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from remit.runtime.ledger import Frame
+
+log = logging.getLogger("remit")
+
+# A loop that does not turn for this long holds up every deadline and every other agent.
+BLOCKED_S = 0.25
+
+
+class Watchdog:
+    """Watches that the loop turns; when it does not, reports the delegation whose code is running."""
+
+    def __init__(self, running: Callable[[], list[Frame]], report: Callable[[Frame], None]) -> None:
+        self._running = running
+        self._report = report
+        self._turned = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Watch the running loop."""
+        loop = asyncio.get_running_loop()
+        self._tick(loop)
+        self._thread = threading.Thread(target=self._watch, args=(loop,), name="remit-watchdog", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        self._stop.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._turned = time.monotonic()
+        self._timer = loop.call_later(BLOCKED_S / 2, self._tick, loop)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        reported = 0.0
+        while not self._stop.wait(BLOCKED_S):
+            turned = self._turned
+            if time.monotonic() - turned < 2 * BLOCKED_S or turned == reported:
+                continue
+            task = asyncio.current_task(loop)
+            blocking = next((frame for frame in self._running() if frame.task is task), None)
+            if blocking is not None:
+                reported = turned
+                log.warning("agent %s blocks the event loop in %s", blocking.card.name, blocking.path)
+                loop.call_soon_threadsafe(self._report, blocking)

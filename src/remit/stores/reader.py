@@ -1,0 +1,127 @@
+"""Reads on connections of their own, in threads of their own: the writer never waits for them."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
+
+import apsw
+import msgspec
+
+from remit.protocol.envelope import Request, Response
+from remit.protocol.records import BODIES, Record
+from remit.runtime.ports import RunSummary
+from remit.stores.connection import Connection, connect_reader
+from remit.stores.faults import translate
+from remit.stores.schema import KINDS
+
+T = TypeVar("T")
+Query = Callable[[Connection], T]
+
+# Reads are short; a second thread keeps one long listing from holding up the rest.
+CONNECTIONS = 2
+
+_KIND_OF = {number: kind for kind, number in KINDS.items()}
+_decoders = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}
+_request = msgspec.json.Decoder(Request).decode
+_response = msgspec.json.Decoder(Response).decode
+
+
+class Reader:
+    """A few read-only connections and the threads that use them."""
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self._path = path
+        self._connections: SimpleQueue[Connection] = SimpleQueue()
+        for _ in range(CONNECTIONS):
+            self._connections.put(connect_reader(path, busy_seconds))
+        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix=f"remit-reader {path.name}")
+
+    async def read(self, query: Query[T]) -> T:
+        """Return the query's result, or raise `StoreError`."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, query)
+
+    def _read(self, query: Query[T]) -> T:
+        connection = self._connections.get()
+        try:
+            return query(connection)
+        except (apsw.Error, OSError, msgspec.DecodeError) as error:
+            raise translate(error, self._path) from error
+        finally:
+            self._connections.put(connection)
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown()
+        for _ in range(CONNECTIONS):
+            self._connections.get().close()
+
+
+# ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def records(run: str | None, session: str | None, after: int, limit: int) -> Query[list[Record]]:
+    """Return the query for committed records in order."""
+    where, values = "seq > ?", [after]
+    for column, value in (("run", run), ("session", session)):
+        if value is not None:
+            where, values = f"{where} AND {column} = ?", [*values, value]
+    sql = f"SELECT seq, kind, at_ms, run, session, body FROM record WHERE {where} ORDER BY seq LIMIT ?"
+    return lambda connection: [_record(*row) for row in connection.execute(sql, (*values, limit))]
+
+
+def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: bytes) -> Record:
+    kind = _KIND_OF[number]
+    return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=_decoders[kind](raw))
+
+
+def runs(user: str | None, limit: int) -> Query[list[RunSummary]]:
+    """Return the query for the newest runs."""
+    sql = (
+        "SELECT request.run, user, started.at_ms, started.body, ended.body FROM request"
+        " JOIN record AS started ON started.seq = first_seq LEFT JOIN record AS ended ON ended.seq = last_seq"
+        " WHERE ?1 IS NULL OR user = ?1 ORDER BY first_seq DESC LIMIT ?2"
+    )
+    return lambda connection: [_summary(*row) for row in connection.execute(sql, (user, limit))]
+
+
+def _summary(run: str, user: str, started_ms: int, started: bytes, ended: bytes | None) -> RunSummary:
+    request = _request(started)
+    return RunSummary(run, user, request.target, request.objective, started_ms, _response(ended) if ended else None)
+
+
+def outcome(run: str) -> Query[tuple[Response | None] | None]:
+    """Return the query for how a run ended, or (None,) if it has not; it gives None if the run was never submitted."""
+    sql = (
+        "SELECT body FROM request LEFT JOIN record ON seq = last_seq"
+        " WHERE request.run = ? AND state < 2 ORDER BY first_seq DESC LIMIT 1"
+    )
+
+    def query(connection: Connection) -> tuple[Response | None] | None:
+        found = connection.execute(sql, (run,)).fetchone()
+        return found and (_response(found[0]) if found[0] else None,)
+
+    return query
+
+
+def journal(run: str) -> Query[dict[str, bytes]]:
+    """Return the query for every step noted for a run."""
+    return lambda connection: dict(
+        connection.execute("SELECT step, value FROM journal WHERE run = ?", (run,)).fetchall()
+    )
+
+
+def facts(user: str) -> Query[tuple[str, ...]]:
+    """Return the query for what is known about a user, oldest first."""
+    sql = "SELECT text FROM fact WHERE user = ? ORDER BY id"
+    return lambda connection: tuple(text for (text,) in connection.execute(sql, (user,)))
+
+
+def cell(key: str) -> Query[tuple[int, bytes] | None]:
+    """Return the query for a shared value."""
+    sql = "SELECT revision, value FROM cell WHERE key = ?"
+    return lambda connection: connection.execute(sql, (key,)).fetchone()

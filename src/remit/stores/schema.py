@@ -1,0 +1,120 @@
+"""The tables of a SQLite store, and how an older file becomes a current one."""
+
+import time
+from pathlib import Path
+
+import apsw
+
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Kind
+from remit.runtime.ports import StoreError
+from remit.stores.connection import Connection, write_lock
+
+# Written into the file's header, so that another program's database is not taken for ours ("Rmit").
+APPLICATION_ID = 0x526D6974
+
+# How kinds are stored; a number is never given to another kind.
+KINDS: dict[Kind, int] = {
+    Kind.STARTED: 1,
+    Kind.DELEGATION: 2,
+    Kind.PROGRESS: 3,
+    Kind.TOOL: 4,
+    Kind.NOTICE: 5,
+    Kind.RESULT: 6,
+    Kind.REFUSED: 7,
+}
+
+# The states of a request. A forgotten one is still listed, but its id may be used again.
+RUNNING, FINISHED, FORGOTTEN = 0, 1, 2
+
+# The step at place n takes a file from version n to n + 1. A step that was released is never changed.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE record (
+        seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, at_ms INTEGER NOT NULL, run TEXT NOT NULL,
+        session TEXT NOT NULL, body BLOB NOT NULL, digest BLOB NOT NULL
+    );
+    CREATE INDEX record_run ON record (run);
+    CREATE INDEX record_session ON record (session);
+
+    -- The request's own text and its outcome are records: first_seq and last_seq point at them.
+    CREATE TABLE request (
+        first_seq INTEGER PRIMARY KEY, origin TEXT NOT NULL, user TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL,
+        run TEXT NOT NULL, state INTEGER NOT NULL, epoch INTEGER NOT NULL, worker TEXT NOT NULL,
+        lease_until_ms INTEGER NOT NULL, last_seq INTEGER, finished_ms INTEGER
+    );
+    CREATE UNIQUE INDEX request_key ON request (id, user, origin) WHERE state < 2;
+    CREATE UNIQUE INDEX request_run ON request (run) WHERE state < 2;
+    CREATE INDEX request_lease ON request (lease_until_ms) WHERE state = 0;
+    CREATE INDEX request_finished ON request (finished_ms) WHERE state = 1;
+
+    CREATE TABLE session (id TEXT PRIMARY KEY, user TEXT NOT NULL, agent TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE journal (run TEXT, step TEXT, value BLOB NOT NULL, PRIMARY KEY (run, step)) WITHOUT ROWID;
+    -- A run that has ended is not taken up again.
+    CREATE TRIGGER request_ended AFTER UPDATE OF state ON request WHEN new.state = 1
+    BEGIN DELETE FROM journal WHERE run = new.run; END;
+    CREATE TABLE fact (
+        id INTEGER PRIMARY KEY, user TEXT NOT NULL, text TEXT NOT NULL, run TEXT NOT NULL, UNIQUE (user, text)
+    );
+    CREATE TABLE counter (
+        key TEXT PRIMARY KEY, start_ms INTEGER NOT NULL, end_ms INTEGER NOT NULL, total INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE cell (key TEXT PRIMARY KEY, revision INTEGER NOT NULL, value BLOB NOT NULL) WITHOUT ROWID;
+
+    -- The last checkpoint: its file may lose lines, this row remembers how many there were.
+    CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, seq INTEGER NOT NULL);
+    INSERT INTO checkpoint VALUES (1, 0, 0);
+    """,
+)
+
+
+def migrate(connection: Connection, path: Path, busy_seconds: float) -> None:
+    """Bring the file to the current version; several processes may start at once, and each step is done once."""
+    _use_wal(connection, busy_seconds)
+    with write_lock(connection):
+        version = _version(connection, path)
+        for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+            connection.execute(step)
+            connection.pragma("user_version", number)
+        if version == 0:
+            connection.pragma("application_id", APPLICATION_ID)
+
+
+def check_version(connection: Connection, path: Path) -> None:
+    """Raise `StoreError` unless the file is ours and of the current version."""
+    version = _version(connection, path)
+    if version < len(MIGRATIONS):
+        raise _unusable(
+            f"{path} has version {version}, and this program reads version {len(MIGRATIONS)}",
+            "Open it once with a hub that may write to it: that brings it up to date.",
+        )
+
+
+def _version(connection: Connection, path: Path) -> int:
+    version: int = connection.pragma("user_version")
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0]
+    if tables and connection.pragma("application_id") != APPLICATION_ID:
+        raise _unusable(f"{path} is the database of another program", "Give the store a file of its own.")
+    if version > len(MIGRATIONS):
+        raise _unusable(
+            f"{path} has version {version}, which a newer program wrote; this one knows {len(MIGRATIONS)}",
+            "Update this program, or use another file.",
+        )
+    return version
+
+
+def _unusable(message: str, advice: str) -> StoreError:
+    return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+
+
+def _use_wal(connection: Connection, busy_seconds: float) -> None:
+    # SQLite does not wait for the lock when the journal mode changes, so those who start at once have to.
+    give_up = time.monotonic() + busy_seconds
+    while True:
+        try:
+            connection.pragma("journal_mode", "wal")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,252 @@
+"""A store in one SQLite file, which several processes may share."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.audit import AuditVerdict
+from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, StoreError
+from remit.runtime.signing import Key, open_key
+from remit.stores import reader as queries
+from remit.stores.audit import audit, verify_file
+from remit.stores.checkpoints import Checkpoints, key_path
+from remit.stores.connection import Connection, Durability, connect_writer
+from remit.stores.faults import translate
+from remit.stores.reader import Query, Reader
+from remit.stores.schema import migrate
+from remit.stores.transaction import Transaction
+from remit.stores.writer import Listener, Writer
+
+__all__ = ["Durability", "SqliteStore", "verify_file"]
+
+T = TypeVar("T")
+
+# A hop appends two records: this is more than two thousand hops ahead of the disk.
+MAX_QUEUED = 4_000
+
+# How soon a wait learns of an outcome that another process wrote.
+POLL_SECONDS = 0.1
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SqliteStore:
+    """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
+
+    Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. *commit_hook* is
+    called before each commit, for tests that want it slow or failing.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Durability = "power",
+        checkpoint_every: int = 10_000,
+        checkpoint_seconds: float = 60,
+        busy_seconds: float = 5,
+        wall_ms: Callable[[], int] = _wall_ms,
+        commit_hook: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self._durability: Durability = durability
+        self._checkpoint_every = checkpoint_every
+        self._checkpoint_seconds = checkpoint_seconds
+        self._busy_seconds = busy_seconds
+        self._writer = Writer(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
+        self._reader: Reader | None = None
+        self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
+
+    # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
+
+    async def open(self) -> None:
+        """Open the file, made now with its folder and its key if it is not there."""
+        connection, key = await asyncio.to_thread(self._open)
+        checkpoints = Checkpoints(
+            self.path,
+            key,
+            every=self._checkpoint_every,
+            seconds=self._checkpoint_seconds,
+            durable=self._durability == "power",
+        )
+        self._key = key
+        self._reader = Reader(self.path, self._busy_seconds)
+        self._writer.start(connection, checkpoints)
+
+    async def close(self) -> None:
+        """Make everything durable and let go; raises `StoreError` if it cannot, and keeps what is queued for `open`."""
+        if self._reader is None:
+            return
+        reader = self._reader
+        try:
+            await self.flush()
+        finally:
+            self._reader = None
+            # The writer's connection goes last: only a connection that may write folds the log into the file.
+            await reader.close()
+            await self._writer.stop()
+
+    def _open(self) -> tuple[Connection, Key]:
+        try:
+            connection = connect_writer(self.path, self._durability, self._busy_seconds)
+            try:
+                migrate(connection, self.path, self._busy_seconds)
+                return connection, open_key(key_path(self.path))
+            except BaseException:
+                connection.close()
+                raise
+        except (apsw.Error, OSError) as error:
+            raise translate(error, self.path) from error
+
+    # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+        writer = self._writer
+        queue = writer.queue
+        queue.append((kind, at_ms, run, session, body))
+        if len(queue) > writer.calm:
+            writer.nudge()
+
+    @property
+    def full(self) -> bool:
+        """Whether so much is queued that whoever appends should await `room` first."""
+        return len(self._writer.queue) >= MAX_QUEUED
+
+    async def room(self) -> None:
+        """Return while there is room for more records; wait while there is not."""
+        self._opened()
+        await self._writer.room(MAX_QUEUED)
+
+    async def flush(self) -> None:
+        """Return once everything appended so far is durable, or raise `StoreError`."""
+        await self._do(Transaction.write)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call *listener* in the event loop with each group of records that this store committed, in order."""
+        self._opened()
+        return self._writer.listen(listener)
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def submit(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> Accepted | Known:
+        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
+        return await self._do(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
+
+    async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
+        return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
+
+    async def heartbeat(self, worker: str, lease_ms: int) -> None:
+        """Extend the lease of everything that *worker* has claimed."""
+        await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
+
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
+        # Shielded, because the outcome is worth keeping even if nobody waits for the acknowledgement any more.
+        return await asyncio.shield(self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms)))
+
+    async def wait(self, run: str) -> Response:
+        """Return the outcome once there is one, whichever process finishes it."""
+        outcome: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._awaited.setdefault(run, []).append(outcome)
+        try:
+            while not outcome.done():
+                found = await self._read(queries.outcome(run))
+                if not found and not outcome.done():
+                    raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
+                if found and found[0]:
+                    return found[0]
+                await asyncio.wait([outcome], timeout=POLL_SECONDS)
+            return outcome.result()
+        finally:
+            self._forget_waiting(run, outcome)
+
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+        """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN."""
+        return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
+
+    # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        """Note a step's value; durable like a record. A stale epoch writes nothing; a later value replaces it."""
+        self._writer.later(lambda transaction: transaction.journal(run, epoch, step, value))
+
+    async def load(self, run: str) -> dict[str, bytes]:
+        """Return every step noted for the run."""
+        return await self._read(queries.journal(run))
+
+    async def incr(self, key: str, n: int, window_ms: int) -> int:
+        """Add *n* in the current window and return the window's total."""
+        return await self._do(lambda transaction: transaction.incr(key, n, window_ms))
+
+    async def cas(self, key: str, revision: int, value: bytes) -> int | None:
+        """Write *value* if the key is still at *revision* (0: absent); return the new revision, or None if it moved."""
+        return await self._do(lambda transaction: transaction.cas(key, revision, value))
+
+    async def get(self, key: str) -> tuple[int, bytes] | None:
+        """Return revision and value."""
+        return await self._read(queries.cell(key))
+
+    async def session(self, session: str, user: str, agent: str) -> Owner:
+        """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
+        return await self._do(lambda transaction: transaction.session(session, user, agent))
+
+    async def records(
+        self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
+    ) -> list[Record]:
+        """Return committed records in order, those of one run or session if asked."""
+        return await self._read(queries.records(run, session, after, limit))
+
+    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """Return the newest runs first."""
+        return await self._read(queries.runs(user, limit))
+
+    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
+        """Keep facts about a user; durable like a record, each kept once."""
+        self._writer.later(lambda transaction: transaction.remember(user, run, facts))
+
+    async def facts(self, user: str) -> tuple[str, ...]:
+        """Return what is known about a user, oldest first."""
+        return await self._read(queries.facts(user))
+
+    async def verify(self) -> AuditVerdict:
+        """Judge the audit chain and its checkpoints, as far as they are committed."""
+        return await self._read(audit(self.path, self._key.public))
+
+    # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _do(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+        self._opened()
+        return self._writer.do(apply)
+
+    async def _read(self, query: Query[T]) -> T:
+        return await self._opened().read(query)
+
+    def _opened(self) -> Reader:
+        if self._reader is None:
+            raise StoreError(
+                fault(Code.STORE_UNAVAILABLE, f"{self.path}: the store is not open", suggestion="Open it first.")
+            )
+        return self._reader
+
+    def _tell_waiting(self, ended: list[tuple[str, Response]]) -> None:
+        for run, response in ended:
+            for outcome in self._awaited.get(run, ()):
+                if not outcome.done():
+                    outcome.set_result(response)
+
+    def _forget_waiting(self, run: str, outcome: asyncio.Future[Response]) -> None:
+        self._awaited[run].remove(outcome)
+        if not self._awaited[run]:
+            del self._awaited[run]

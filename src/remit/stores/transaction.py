@@ -1,0 +1,216 @@
+"""What one write transaction does: it extends the chain, and moves requests along."""
+
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import Body, Kind, Record
+from remit.runtime.audit import GENESIS, link
+from remit.runtime.ports import Accepted, Expired, Known, Owner, StoreError, unknown_outcome
+from remit.stores.connection import Connection
+from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
+
+Entry = tuple[Kind, int, str, str, Body]
+"""A record before it has a number: kind, at_ms, run, session, body."""
+
+# One statement inserts many rows, because each statement lets go of the interpreter's lock, and a busy event loop
+# gives it back only after 5 ms: beside such a loop 500 records took 2.5 s row by row, and take 11 ms so. (For the same
+# reason the rest of this file does as much as it can in one statement.) apsw caches no SQL above 16 kB, which sets the
+# upper size.
+_CHUNKS = (500, 200, 100, 50, 20, 10, 5, 2, 1)
+_COLUMNS = 7
+
+_request = msgspec.json.Decoder(Request).decode
+_response = msgspec.json.Decoder(Response).decode
+
+
+@cache
+def _insert(rows: int) -> str:
+    return "INSERT INTO record VALUES " + ",".join(["(?,?,?,?,?,?,?)"] * rows)
+
+
+class Transaction:
+    """An open write transaction of one process; the chain's head was read inside it, for others write to it too."""
+
+    def __init__(self, connection: Connection, now_ms: int, *, keep_records: bool) -> None:
+        self._connection = connection
+        self._now_ms = now_ms
+        head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
+        self.seq, self._digest = head or (0, GENESIS)
+        self._values: list[Any] = []
+        self.records: list[Record] | None = [] if keep_records else None
+        """What was recorded, for listeners; None if there are none."""
+        self.outcomes: list[tuple[str, Response]] = []
+        """The runs that ended in this transaction."""
+
+    # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def extend(self, entries: list[Entry]) -> None:
+        """Put records at the end of the chain."""
+        seq, digest, add, numbers = self.seq, self._digest, self._values.extend, KINDS
+        for kind, at_ms, run, session, body in entries:
+            seq += 1
+            raw = encode(body)
+            digest = link(digest, seq, kind, at_ms, run, session, raw)
+            add((seq, numbers[kind], at_ms, run, session, raw, digest))
+        if self.records is not None:
+            first = self.seq + 1
+            self.records += [_record(first + place, *entry) for place, entry in enumerate(entries)]
+        self.seq, self._digest = seq, digest
+
+    def write(self) -> None:
+        """Bring every record of this transaction into the table."""
+        values, start = self._values, 0
+        for rows in _CHUNKS:
+            width = rows * _COLUMNS
+            while len(values) - start >= width:
+                self._connection.execute(_insert(rows), values[start : start + width])
+                start += width
+        values.clear()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, request: Request, digest: bytes, worker: str, lease_ms: int) -> Accepted | Known:
+        key = (request.id, request.remit.user, request.origin)
+        self._connection.execute(
+            "INSERT INTO request (first_seq, id, user, origin, digest, run, state, epoch, worker, lease_until_ms)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            (self.seq + 1, *key, digest, request.run, RUNNING, 1, worker, self._now_ms + lease_ms),
+        )
+        if not self._connection.changes():
+            return self._known(key, request.run, digest)
+        session = request.session or request.run
+        self.extend([(Kind.STARTED, request.created_ms or self._now_ms, request.run, session, request)])
+        return Accepted(1)
+
+    def _known(self, key: tuple[str, str, str], new_run: str, digest: bytes) -> Known:
+        found = self._row(
+            "SELECT run, digest, last_seq FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2", key
+        )
+        if not found:
+            raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {new_run}"))
+        run, known_digest, last_seq = found
+        return Known(run, known_digest == digest, self._response(last_seq))
+
+    def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
+        found = self._row(
+            "UPDATE request SET epoch = epoch + 1, worker = ?, lease_until_ms = ?"
+            " WHERE run = ? AND state < 2 AND state = 0 AND lease_until_ms <= ? RETURNING epoch",
+            (worker, self._now_ms + lease_ms, run, self._now_ms),
+        )
+        return found[0] if found else None
+
+    def heartbeat(self, worker: str, lease_ms: int) -> None:
+        self._connection.execute(
+            "UPDATE request SET lease_until_ms = ? WHERE state = 0 AND worker = ?", (self._now_ms + lease_ms, worker)
+        )
+
+    def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+        self._connection.execute(
+            "UPDATE request SET state = ?, last_seq = ?, finished_ms = ?"
+            " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
+            (FINISHED, self.seq + 1, at_ms, run, epoch),
+        )
+        if not self._connection.changes():
+            return False
+        session = response.session or self._session(run)
+        self.extend([(Kind.RESULT, at_ms, run, session, response)])
+        self.outcomes.append((run, response))
+        return True
+
+    def sweep(self, max_attempts: int, keep_ms: int) -> list[Expired]:
+        now_ms = self._now_ms
+        self._connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
+        self._connection.execute(
+            "UPDATE request SET state = ? WHERE state = 1 AND finished_ms <= ?", (FORGOTTEN, now_ms - keep_ms)
+        )
+        self.write()
+        expired: list[Expired] = []
+        for run, epoch, body in self._connection.execute(
+            "SELECT request.run, epoch, body FROM request JOIN record ON seq = first_seq"
+            " WHERE state = 0 AND lease_until_ms <= ? ORDER BY first_seq",
+            (now_ms,),
+        ).fetchall():
+            request = _request(body)
+            # Every claim raises the epoch, so it is also the number of attempts.
+            if epoch < max_attempts:
+                expired.append(Expired(run, request))
+            else:
+                self.finish(run, epoch, unknown_outcome(request, epoch), now_ms)
+        return expired
+
+    def _session(self, run: str) -> str:
+        self.write()
+        found = self._row("SELECT session FROM record WHERE run = ? ORDER BY seq LIMIT 1", (run,))
+        return found[0] if found else run
+
+    def _response(self, last_seq: int | None) -> Response | None:
+        if last_seq is None:
+            return None
+        self.write()
+        found = self._row("SELECT body FROM record WHERE seq = ?", (last_seq,))
+        return _response(found[0]) if found else None
+
+    # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+        self._connection.execute(
+            "INSERT OR REPLACE INTO journal (run, step, value)"
+            " SELECT ?1, ?3, ?4 FROM request WHERE run = ?1 AND epoch = ?2 AND state < 2 AND state = 0",
+            (run, epoch, step, value),
+        )
+
+    def session(self, session: str, user: str, agent: str) -> Owner:
+        found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,)) or self._first_owner(session)
+        if found:
+            return Owner(*found)
+        self._connection.execute("INSERT INTO session (id, user, agent) VALUES (?,?,?)", (session, user, agent))
+        return Owner(user, agent)
+
+    def _first_owner(self, session: str) -> Owner | None:
+        """Return whom the first request in that session names: a session in use is owned without having been given."""
+        self.write()
+        found = self._row(
+            "SELECT body FROM record WHERE session = ? AND kind IN (?,?) ORDER BY seq LIMIT 1",
+            (session, KINDS[Kind.STARTED], KINDS[Kind.DELEGATION]),
+        )
+        if not found:
+            return None
+        request = _request(found[0])
+        return Owner(request.remit.user, request.target)
+
+    def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
+        for text in facts:
+            self._connection.execute("INSERT OR IGNORE INTO fact (user, text, run) VALUES (?,?,?)", (user, text, run))
+
+    def incr(self, key: str, n: int, window_ms: int) -> int:
+        start_ms = self._now_ms - self._now_ms % window_ms
+        # A clock that lags behind another process's counts into the other's window, which is the later one.
+        found = self._row(
+            "INSERT INTO counter (key, start_ms, end_ms, total) VALUES (?,?,?,?) ON CONFLICT DO UPDATE SET"
+            " total = iif(excluded.start_ms > start_ms, 0, total) + excluded.total,"
+            " end_ms = max(end_ms, excluded.end_ms), start_ms = max(start_ms, excluded.start_ms) RETURNING total",
+            (key, start_ms, start_ms + window_ms, n),
+        )
+        assert found
+        return found[0]
+
+    def cas(self, key: str, revision: int, value: bytes) -> int | None:
+        if revision == 0:
+            sql = "INSERT INTO cell (key, value, revision) VALUES (?,?,? + 1) ON CONFLICT DO NOTHING RETURNING revision"
+            found = self._row(sql, (key, value, revision))
+        else:
+            sql = "UPDATE cell SET value = ?, revision = revision + 1 WHERE key = ? AND revision = ? RETURNING revision"
+            found = self._row(sql, (value, key, revision))
+        return found[0] if found else None
+
+    def _row(self, sql: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        return self._connection.execute(sql, values).fetchone()
+
+
+def _record(seq: int, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> Record:
+    return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=body)

@@ -1,0 +1,302 @@
+"""The one thread that writes: whatever is queued shares one transaction, and one wait for the disk."""
+
+import asyncio
+import logging
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from remit.protocol.envelope import Response
+from remit.protocol.records import Kind, Notice, Record
+from remit.stores.checkpoints import Checkpoints
+from remit.stores.connection import Connection, write_lock
+from remit.stores.faults import TROUBLE, translate
+from remit.stores.transaction import Entry, Transaction
+
+T = TypeVar("T")
+Listener = Callable[[list[Record]], None]
+
+# Larger batches bring nothing more (an insert costs the same), and make those wait longer who came first.
+MAX_BATCH = 1_000
+# So many records are worth waking the writer for (it costs 41 µs); fewer wait for company, or for the idle timer.
+WAKE_AT = 500
+IDLE_SECONDS = 0.1
+# After trouble with the disk the writer tries again by itself, so that what is queued is written once it has passed.
+RETRY_SECONDS = 0.25
+# A checkpoint that could not be written is less urgent.
+SEAL_RETRY_SECONDS = 5.0
+
+_log = logging.getLogger("remit.store")
+
+
+class Operation(NamedTuple):
+    """Something to do in a transaction, and who waits for its result."""
+
+    apply: Callable[[Transaction], Any]
+    future: "asyncio.Future[Any] | None"
+
+
+Item = Entry | Operation
+"""What is queued; nearly all of it is entries, which are plain tuples and so quickly told from the rest."""
+
+Result = tuple["asyncio.Future[Any]", Any, Exception | None]
+"""Who waits, for what, or the error they get instead."""
+
+
+class Writer:
+    """The queue and the thread behind it. Everything but `_run` and what it calls happens in the event loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        wall_ms: Callable[[], int],
+        commit_hook: Callable[[], None] | None,
+        ended: Callable[[list[tuple[str, Response]]], None],
+    ) -> None:
+        self._path = path
+        self._wall_ms = wall_ms
+        self._commit_hook = commit_hook
+        self._ended = ended
+        self.queue: deque[Item] = deque()
+        """What is to be written, oldest first; it outlives the thread, so that nothing is lost between two of them."""
+        self.calm = sys.maxsize
+        """While no more than this is queued, whoever appends need not `nudge`."""
+        self._listeners: dict[object, Listener] = {}
+        self._crowd: list[asyncio.Future[None]] = []
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._signalled = False
+        self._wake_planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+        self._troubled = False
+
+    def start(self, connection: Connection, checkpoints: Checkpoints) -> None:
+        self._connection = connection
+        self._checkpoints = checkpoints
+        self._stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name=f"remit-writer {self._path.name}", daemon=True)
+        self._thread.start()
+        self.calm = 0
+        if self.queue:
+            self.nudge()
+
+    async def stop(self) -> None:
+        """Let the thread write what is queued, if it can, and end it."""
+        self.calm = sys.maxsize
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        self._stopping = True
+        self._wake()
+        await self._stopped
+        self._thread.join()
+        self._settle([], None)
+
+    # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def nudge(self) -> None:
+        """See to it that what is queued is written: now if it is worth it or someone listens, else in a moment."""
+        if len(self.queue) >= WAKE_AT:
+            self._wake()
+        elif self._listeners:
+            self._wake_soon()
+        if self._timer is None:
+            self._timer = self._loop.call_later(IDLE_SECONDS, self._idle)
+            self.calm = 0 if self._listeners else WAKE_AT - 1
+
+    def do(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+        """Queue *apply*; the future has its result once the transaction that it was part of is durable."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self.queue.append(Operation(apply, future))
+        self._wake_soon()
+        return future
+
+    def later(self, apply: Callable[[Transaction], None]) -> None:
+        """Queue *apply* for when a batch is written anyway."""
+        self.queue.append(Operation(apply, None))
+        if len(self.queue) > self.calm:
+            self.nudge()
+
+    async def room(self, limit: int) -> None:
+        """Return once fewer than *limit* items are queued."""
+        while len(self.queue) >= limit and not self._stopping:
+            waiting: asyncio.Future[None] = self._loop.create_future()
+            self._crowd.append(waiting)
+            self._wake_soon()
+            await waiting
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        token = object()
+        self._listeners[token] = listener
+        self.calm = 0
+
+        def leave() -> None:
+            self._listeners.pop(token, None)
+
+        return leave
+
+    def _idle(self) -> None:
+        self._timer = None
+        self.calm = 0
+        if self.queue:
+            self._wake()
+
+    def _wake_soon(self) -> None:
+        # Not now but when every task that is ready has run: what they queue then shares the same commit.
+        if not self._wake_planned and not self._signalled:
+            self._wake_planned = True
+            self._loop.call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wake_planned = False
+        if not self._signalled:
+            self._signalled = True
+            self._gate.release()
+
+    def _settle(self, results: list[Result], done: Transaction | None) -> None:
+        """Tell everyone who waits: listeners first, so that an event is never later than the answer that it led to."""
+        if done is not None and done.records:
+            for listener in list(self._listeners.values()):
+                self._call(listener, done.records)
+        if done is not None and done.outcomes:
+            self._ended(done.outcomes)
+        for future, result, error in results:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(result)
+            else:
+                future.set_exception(error)
+        crowd, self._crowd = self._crowd, []
+        for waiting in crowd:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def _call(self, listener: Listener, records: list[Record]) -> None:
+        try:
+            listener(records)
+        except Exception:  # noqa: BLE001 - it is someone else's code, and the others are to hear the records all the same
+            _log.exception("a listener failed")
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        wait: float | None = None
+        while not self._stopping:
+            self._gate.acquire(timeout=-1 if wait is None else wait)
+            self._signalled = False
+            while (written := self._write_batch()) and self.queue:
+                pass
+            wait = self._seal(self._checkpoints.seal_if_due) if written else RETRY_SECONDS
+        self._seal(self._checkpoints.seal)
+        self._connection.close()
+        self._tell(lambda: self._stopped.set_result(None))
+
+    def _write_batch(self) -> bool:
+        """Write what is queued and say whether that worked; what nobody waits for stays queued until it does."""
+        take = self.queue.popleft
+        batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
+        if not batch:
+            return True
+        try:
+            self._commit(batch)
+        except TROUBLE as error:
+            self._set_aside(batch, error)
+            return False
+        except Exception:  # noqa: BLE001 - whichever item is to blame, the others must not suffer for it
+            return self._commit_each(batch)
+        self._troubled = False
+        return True
+
+    def _commit_each(self, batch: list[Item]) -> bool:
+        for place, item in enumerate(batch):
+            try:
+                self._commit_alone(item)
+            except TROUBLE as error:
+                self._set_aside(batch[place:], error)
+                return False
+        return True
+
+    def _commit_alone(self, item: Item) -> None:
+        """Write one item; if it cannot be written, tell whoever waits, or leave a notice in the place of a record."""
+        try:
+            self._commit([item])
+        except TROUBLE:
+            raise
+        except Exception as error:  # noqa: BLE001 - what it can be depends on what agents put into their answers
+            # Only the kind of error is told: its text may quote what redaction would strike.
+            _log.error("%s: something could not be written (%s)", self._path, type(error).__name__)
+            if not isinstance(item, Operation):
+                self._commit([_notice(item, error)])
+            elif item.future:
+                self._fail([item.future], error)
+
+    def _commit(self, batch: list[Item]) -> None:
+        with write_lock(self._connection):
+            transaction = Transaction(self._connection, self._wall_ms(), keep_records=bool(self._listeners))
+            results = _apply(batch, transaction)
+            transaction.write()
+            if self._commit_hook:
+                self._commit_hook()
+        self._checkpoints.head = transaction.seq
+        if results or transaction.records or transaction.outcomes or self._crowd:
+            self._tell(lambda: self._settle(results, transaction))
+
+    def _set_aside(self, batch: list[Item], error: Exception) -> None:
+        """Tell those who wait that the store is in trouble, and keep the rest for later."""
+        if not self._troubled:
+            _log.warning("%s", translate(error, self._path))
+            self._troubled = True
+        waiting = [item.future for item in batch if isinstance(item, Operation) and item.future]
+        self.queue.extendleft(item for item in reversed(batch) if not (isinstance(item, Operation) and item.future))
+        self._fail(waiting, error)
+
+    def _fail(self, waiting: "list[asyncio.Future[Any]]", error: Exception) -> None:
+        results: list[Result] = [(future, None, translate(error, self._path)) for future in waiting]
+        if results:
+            self._tell(lambda: self._settle(results, None))
+
+    def _seal(self, seal: Callable[[Connection, int], float | None]) -> float | None:
+        try:
+            return seal(self._connection, self._wall_ms())
+        except TROUBLE as error:
+            _log.warning("no checkpoint was written: %s", translate(error, self._path))
+            return SEAL_RETRY_SECONDS
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            _log.warning("the event loop was closed before the store")
+
+
+def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
+    """Do everything in the batch, in order, and return what those who wait for something get."""
+    results: list[Result] = []
+    for kind, items in groupby(batch, type):
+        if kind is tuple:
+            transaction.extend(cast(list[Entry], list(items)))
+            continue
+        for apply, future in cast(Iterable[Operation], items):
+            if future is None:
+                apply(transaction)
+            # Who was cancelled before the work began was promised nothing.
+            elif not future.cancelled():
+                results.append((future, apply(transaction), None))
+    return results
+
+
+def _notice(entry: Entry, error: Exception) -> Entry:
+    kind, at_ms, run, session, _ = entry
+    # The names may be what cannot be written.
+    run, session = (name.encode(errors="replace").decode() for name in (run, session))
+    text = f"a record of kind {kind.value} could not be written: {type(error).__name__}"
+    return (Kind.NOTICE, at_ms, run, session, Notice(delegation=run, agent="remit", text=text))

@@ -1,0 +1,1 @@
+"""Fakes and conformance suites, for this project's tests and for yours."""

@@ -1,0 +1,135 @@
+"""Requests that stay in the process: slots, priorities, bounded queues."""
+
+import asyncio
+import heapq
+from collections.abc import AsyncIterator, Callable
+from itertools import count
+
+from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.remit import Priority
+from remit.runtime.ports import Handler, NobodyServesError
+
+# How many later arrivals of a higher priority may be served before a request: it is never overtaken without end.
+HEAD_START: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 100, Priority.LOW: 400}
+# Those who regain a slot have work half done: they come before everyone who has not begun.
+FIRST = -1
+# How many subscribers' messages wait before the oldest are dropped.
+BACKLOG = 1_000
+# What a full queue advises; there is no better guess, since how long the work takes is not known.
+COME_BACK_MS = 1_000
+
+
+class Place:
+    """One slot as its holder sees it: given back at most once, whoever is cancelled where."""
+
+    __slots__ = ("_held", "_stall")
+
+    def __init__(self, stall: "Stall") -> None:
+        self._stall = stall
+        self._held = True
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._stall.release()
+
+    async def regain(self) -> None:
+        await self._stall.take(FIRST)
+        self._held = True
+
+
+class Stall:
+    """One agent's slots and the queue before them."""
+
+    def __init__(self, agent: str, slots: int, queue: int, handler: Handler) -> None:
+        self.handler = handler
+        self._agent = agent
+        self._free = slots
+        self._queue = queue
+        self._arrivals = count()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+
+    def release(self) -> None:
+        """Give a slot to whoever is next, or back."""
+        while self._waiting:
+            future = heapq.heappop(self._waiting)[2]
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1
+
+    async def enter(self, request: Request) -> Place:
+        """Take a slot, in the order of priority and arrival; refuse when the queue is full."""
+        if self._free > 0:
+            self._free -= 1
+            return Place(self)
+        if len(self._waiting) >= self._queue:
+            self._waiting = [entry for entry in self._waiting if not entry[2].done()]
+            heapq.heapify(self._waiting)
+            if len(self._waiting) >= self._queue:
+                message = (
+                    f"{self._agent} is busy and {len(self._waiting)} requests wait; come back in {COME_BACK_MS} ms"
+                )
+                raise RemitError(fault(Code.OVERLOADED, message, retry_after_ms=COME_BACK_MS))
+        await self.take(HEAD_START[request.remit.priority])
+        return Place(self)
+
+    async def take(self, head_start: int) -> None:
+        """Wait for a slot; a head start of `FIRST` comes before all others."""
+        if self._free > 0:
+            self._free -= 1
+            return
+        arrival = next(self._arrivals)
+        future = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (FIRST if head_start == FIRST else arrival + head_start, arrival, future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self.release()
+            raise
+
+
+class LocalTransport:
+    """Brings requests to handlers in the same process."""
+
+    def __init__(self) -> None:
+        self._stalls: dict[str, Stall] = {}
+        self._subscribers: dict[str, set[asyncio.Queue[Json]]] = {}
+
+    async def request(self, agent: str, request: Request, deadline: float) -> Response:  # noqa: ARG002 - the caller keeps it
+        stall = self._stalls.get(agent)
+        if stall is None:
+            raise NobodyServesError(agent)
+        place = await stall.enter(request)
+        try:
+            return await stall.handler(request, place)
+        finally:
+            place.release()
+
+    def serve(self, agent: str, slots: int, queue: int, handler: Handler) -> Callable[[], None]:
+        stall = self._stalls[agent] = Stall(agent, slots, queue, handler)
+
+        def leave() -> None:
+            if self._stalls.get(agent) is stall:
+                del self._stalls[agent]
+
+        return leave
+
+    def publish(self, topic: str, message: Json) -> None:
+        for queue in self._subscribers.get(topic, ()):
+            if queue.full():
+                queue.get_nowait()
+            queue.put_nowait(message)
+
+    async def subscribe(self, topic: str) -> AsyncIterator[Json]:
+        queue: asyncio.Queue[Json] = asyncio.Queue(BACKLOG)
+        self._subscribers.setdefault(topic, set()).add(queue)
+        try:
+            while True:
+                yield await queue.get()
+        finally:
+            self._subscribers[topic].discard(queue)
+            if not self._subscribers[topic]:
+                del self._subscribers[topic]

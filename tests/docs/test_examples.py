@@ -1,0 +1,131 @@
+"""Every example in README.md and docs/ runs as it stands there.
+
+A `python` block is a script of its own and may await at the top level. In a `console` block the lines that start
+with `$ remit` are run. A block is left out only by its fence: `python no-run <reason>`.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from inspect import CO_COROUTINE
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)")
+
+# Shorter than the limit of a test, so that the example is ended rather than abandoned.
+SECONDS = 50
+
+# What goes wrong without reaching the exit code: warnings in finalizers, errors that nobody awaited.
+SILENT_FAILURES = ("Exception ignored in", "never retrieved", "Task was destroyed")
+
+# Leaves nothing of its own behind, so that an example with a forgotten import fails.
+RUN_AWAITING_SCRIPT = """\
+def run(path):
+    import ast, asyncio
+    with open(path, encoding="utf-8") as script:
+        code = compile(script.read(), path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    del globals()["run"]
+    asyncio.run(eval(code, globals()))
+run(__import__("sys").argv.pop())
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: Path
+    line: int  # of the fence
+    language: str
+    marks: Sequence[str]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def script(self) -> str:
+        """The text below as many empty lines as there are above it, so that tracebacks name lines of the page."""
+        return "\n" * self.line + self.text
+
+    @property
+    def commands(self) -> list[str]:
+        """What follows a prompt, with continued lines joined."""
+        joined = self.text.replace("\\\n", " ")
+        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ remit ")]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    lines = enumerate(page.read_text(encoding="utf-8").splitlines(), start=1)
+    for number, line in lines:
+        opening = FENCE.fullmatch(line)
+        if opening is None:
+            continue
+        language, *marks = opening["info"].split() or [""]
+        body: list[str] = []
+        for _, inner in lines:
+            if inner.strip() == opening["ticks"]:
+                break
+            body.append(inner.removeprefix(opening["indent"]))
+        yield Block(page=page, line=number, language=language, marks=marks, text="\n".join(body) + "\n")
+
+
+def examples(language: str) -> list[Block]:
+    found = [block for page in PAGES if page.exists() for block in blocks(page) if block.language == language]
+    return [block for block in found if "no-run" not in block.marks]
+
+
+def awaits_at_top_level(block: Block) -> bool:
+    code = compile(block.script, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return bool(code.co_flags & CO_COROUTINE)
+
+
+def run(command: Sequence[str | Path], folder: Path) -> None:
+    """Run *command* in *folder*, as a user of this environment would."""
+    scripts = Path(sys.executable).parent
+    environment = {
+        "HOME": str(folder),
+        "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+        "PYTHONWARNINGS": "error",
+        "PYTHONUTF8": "1",
+    }
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert not any(failure in done.stderr for failure in SILENT_FAILURES), output
+
+
+@pytest.mark.parametrize("block", examples("python"), ids=str)
+def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(block.script, encoding="utf-8")
+    runner = ["-c", RUN_AWAITING_SCRIPT] if awaits_at_top_level(block) else []
+    run([sys.executable, *runner, script], tmp_path)
+
+
+@pytest.mark.parametrize("block", examples("console"), ids=str)
+def test_the_commands_of_a_console_example_succeed(block: Block, tmp_path: Path) -> None:
+    for command in block.commands:
+        run(["sh", "-c", command], tmp_path)
+
+
+def test_an_example_that_is_not_run_says_why() -> None:
+    unexplained = [
+        str(block)
+        for page in PAGES
+        if page.exists()
+        for block in blocks(page)
+        if "no-run" in block.marks and block.marks[-1] == "no-run"
+    ]
+    assert unexplained == []

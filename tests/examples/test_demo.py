@@ -1,0 +1,53 @@
+"""The demo is the first thing that a newcomer runs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
+
+
+def demo(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, DEMO],
+        cwd=folder,
+        env={"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+
+def test_the_demo_shows_each_scene_then_the_tree_the_totals_and_the_verdict(tmp_path: Path) -> None:
+    done = demo(tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for essential in (
+        r"calls    orchestrator > reader, categoriser, analyst\n",
+        r"answer   679\.60 EUR spent, of which 76\.68 EUR of tax can be claimed back",
+        r"refused  analyst > tax, LOOP_DETECTED: tax is already in the chain",
+        r"failed   orchestrator > analyst, TOKEN_BUDGET_EXCEEDED: analyst spent \d+ tokens of 900 granted",
+        r"timeout  orchestrator > analyst, TIMEOUT: Delegation timeout after 400ms",
+        r"answer   \d of 9 checked",
+        r"1\. user > orchestrator +success +\d+ +1071\n   ├─ reader +success +\d+ +341\n",
+        r"         └─ tax +refused +\d+ +0  LOOP_DETECTED",
+        r"calls    24: 18 success, 2 partial, 1 failed, 1 timeout, 2 refused",
+        r"verdict  whole: every row is as it was written",
+    ):
+        assert re.search(essential, done.stdout), f"{essential} is not in:\n{done.stdout}"
+    assert "\033" not in done.stdout
+
+
+def test_the_demo_can_be_shown_again_on_the_same_record(tmp_path: Path) -> None:
+    demo(tmp_path)
+    done = demo(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "verdict  whole" in done.stdout
+
+
+def test_the_demo_is_plain_in_a_terminal_without_unicode(tmp_path: Path) -> None:
+    done = demo(tmp_path, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "   |- reader" in done.stdout

@@ -1,0 +1,253 @@
+"""Agents that tests run in processes of their own: importable by name, like those of any program."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from remit.protocol.envelope import Answer, Call, Json
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.brief import Brief
+
+# ── that answer ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def tell_pid(brief: Brief) -> int:
+    return os.getpid()
+
+
+async def tell_pid_async(brief: Brief) -> int:
+    return os.getpid()
+
+
+def echo(brief: Brief) -> Json:
+    return brief.input
+
+
+def tell_brief(brief: Brief) -> dict[str, Json]:
+    return {
+        "request": brief.request,
+        "tools": sorted(brief.tools),
+        "original_request": brief.original_request,
+        "available_delegates": brief.available_delegates,
+        "time_left_ms": brief.time_left_ms(),
+        "tokens_left": brief.tokens_left(),
+    }
+
+
+def answer_in_full(brief: Brief) -> Answer:
+    return Answer({"n": 1}, summary="one", confidence=0.5, unfinished=("two",))
+
+
+def hand_on(brief: Brief) -> list[Call]:
+    return [Call(target="left"), Call(target="right", max_tokens=7)]
+
+
+def shout(brief: Brief) -> str:
+    print("x" * 1_000_000)
+    print("y" * 1_000_000, file=sys.stderr)
+    return "hoarse"
+
+
+class Clinic:
+    @staticmethod
+    def treat(brief: Brief) -> str:
+        return "treated"
+
+
+# ── that ask for something ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def delegate(brief: Brief) -> Json:
+    reply = await brief.delegate("tag", objective="Categorize", input={"n": [1]}, max_tokens=40, tools={"clock"})
+    return [reply.status, reply.result, reply.usage.total, brief.tokens_left()]
+
+
+def delegate_and_wait(brief: Brief) -> Json:
+    return brief.wait(brief.delegate("tag", objective="Categorize")).result
+
+
+async def delegate_two_at_once(brief: Brief) -> Json:
+    one, two = await asyncio.gather(brief.delegate("one"), brief.delegate("two"))
+    return [one.result, two.result]
+
+
+async def delegate_several(brief: Brief) -> Json:
+    fan = await brief.fan_out([Call(target="one"), Call(target="two")])
+    chain = await brief.chain([Call(target="three"), Call(target="four")])
+    return [response.result for response in (*fan, *chain)]
+
+
+async def delegate_nonsense(brief: Brief) -> Json:
+    unsayable = await brief.delegate("tag", input=object())
+    mistyped = await brief.delegate("tag", max_tokens="many")  # pyright: ignore[reportArgumentType]
+    assert unsayable.fault is not None
+    return [unsayable.status, unsayable.fault.code, mistyped.result]
+
+
+async def delegate_and_give_up(brief: Brief) -> Json:
+    ends: list[str] = []
+    for patience in (0, 0.01):
+        try:
+            async with asyncio.timeout(patience):
+                await brief.delegate("nobody-answers")
+        except TimeoutError:
+            ends.append("gave up")
+    return ends
+
+
+async def answer_without_waiting(brief: Brief) -> Json:
+    task = asyncio.ensure_future(brief.delegate("nobody-answers"))
+    await brief.use("wait-for-delegation")
+    forgotten.add(task)
+    return os.getpid()
+
+
+forgotten: set[object] = set()
+
+
+async def use(brief: Brief) -> Json:
+    return await brief.use("add", one=1, two=2)
+
+
+async def use_hundreds_at_once(brief: Brief) -> Json:
+    return sum(await asyncio.gather(*(brief.use("add", one=n, two=0) for n in range(1_000))))
+
+
+async def use_what_is_forbidden(brief: Brief) -> Json:
+    try:
+        await brief.use("rocket")
+    except RemitError as error:
+        return error.fault.code
+    raise AssertionError
+
+
+async def recall(brief: Brief) -> Json:
+    records = await brief.conversation()
+    return [await brief.facts(), [[record.seq, record.kind, type(record.body).__name__] for record in records]]
+
+
+async def report(brief: Brief) -> Json:
+    brief.progress("half", partial=Answer("a half", unfinished=("the rest",)))
+    left = brief.spend(prompt=30, completion=12)
+    await brief.facts()
+    return [left, brief.tokens_left()]
+
+
+def overspend(brief: Brief) -> Json:
+    brief.spend(prompt=brief.tokens_left())
+    brief.spend(completion=1)
+    return "unreachable"
+
+
+kept: list[Brief] = []
+
+
+async def use_an_old_brief(brief: Brief) -> Json:
+    kept.append(brief)
+    try:
+        await kept[0].use("add", one=1, two=1)
+    except RemitError as error:
+        return error.fault.code
+    return "first"
+
+
+# ── that fail ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fail(brief: Brief) -> None:
+    raise ValueError("the sums do not add up")
+
+
+async def fail_async(brief: Brief) -> None:
+    raise ValueError("the sums do not add up")
+
+
+def leave(brief: Brief) -> None:
+    sys.exit("enough")
+
+
+async def cancel_oneself(brief: Brief) -> None:
+    raise asyncio.CancelledError("of my own accord")
+
+
+def refuse(brief: Brief) -> None:
+    raise RemitError(fault(Code.RATE_LIMITED, "not now", retry_after_ms=70))
+
+
+def answer_with_an_object(brief: Brief) -> object:
+    return {"it": object()}
+
+
+def answer_mistyped(brief: Brief) -> Answer:
+    return Answer("sure", confidence=7)
+
+
+def flood(brief: Brief) -> str:
+    return "x" * (17 * 1024 * 1024)
+
+
+def die(brief: Brief) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_but_leave_a_fork_that_holds_the_channel(brief: Brief) -> None:
+    if os.fork() == 0:
+        time.sleep(60)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_at_once(brief: Brief) -> None:
+    os._exit(3)
+
+
+def say_garbage(brief: Brief) -> None:
+    os.write(int(sys.argv[1]), b"\x00\x00\x00\x05hello")
+    time.sleep(60)
+
+
+def say_too_much(brief: Brief) -> None:
+    os.write(int(sys.argv[1]), b"\x7f\xff\xff\xff")
+    time.sleep(60)
+
+
+# ── that do not stop ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def sleep(brief: Brief) -> None:
+    brief.progress(str(os.getpid()))
+    time.sleep(60)
+
+
+async def spin(brief: Brief) -> None:
+    brief.progress(str(os.getpid()))
+    while True:
+        pass
+
+
+def sleep_with_a_helper(brief: Brief) -> None:
+    helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    brief.progress(str(helper.pid))
+    time.sleep(60)
+
+
+def ignore_signals(brief: Brief) -> None:
+    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        threading.Thread(target=signal.pthread_sigmask, args=(signal.SIG_BLOCK, [name])).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    brief.progress(str(os.getpid()))
+    time.sleep(60)
+
+
+async def wait_for_others(brief: Brief) -> None:
+    brief.progress(str(os.getpid()))
+    await asyncio.gather(brief.delegate("nobody-answers"), brief.delegate("nobody-answers", objective="still not"))
+
+
+def first_sleep_then_answer(brief: Brief) -> int:
+    if brief.input == "sleep":
+        sleep(brief)
+    return os.getpid()

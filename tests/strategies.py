@@ -1,0 +1,245 @@
+"""How hypothesis builds the values of the protocol, with every field of each."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from remit.protocol.card import AgentCard, Capability, Rate
+from remit.protocol.envelope import (
+    VERSION,
+    Answer,
+    Artifact,
+    Call,
+    ContextFilter,
+    Handoff,
+    Request,
+    Response,
+    Source,
+    Usage,
+)
+from remit.protocol.errors import Code, Fault, Problem
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import MAX_INTEGER, Priority, Remit
+
+counts = st.integers(0, MAX_INTEGER)
+shares = st.floats(0, 1)
+texts = st.text(max_size=20)
+names = st.text(
+    st.characters(exclude_categories=["Cc", "Cs"], exclude_characters="\u2028\u2029"), min_size=1, max_size=20
+)
+name_sets = st.frozensets(names, max_size=3)
+priorities = st.sampled_from(Priority)
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-MAX_INTEGER, MAX_INTEGER)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
+json_values: SearchStrategy[Any] = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3), max_leaves=6
+)
+json_objects = st.dictionaries(texts, json_values, max_size=2)
+
+
+def optional(values: SearchStrategy[Any]) -> SearchStrategy[Any]:
+    return st.none() | values
+
+
+def several(values: SearchStrategy[Any]) -> SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values, max_size=2).map(tuple)
+
+
+remits = st.builds(
+    Remit,
+    user=names,
+    depth=counts,
+    max_depth=counts,
+    time_ms=counts,
+    tokens=counts,
+    chain=several(names),
+    context_tokens=counts,
+    tools=optional(name_sets),
+    targets=optional(name_sets),
+    may_delegate=st.booleans(),
+    priority=priorities,
+)
+
+sources = st.builds(Source, owner_scope=names, source_id=names, relevance=optional(shares))
+
+artifacts = st.builds(
+    Artifact, type=st.sampled_from(["table", "json", "url", "id", "file"]), value=json_values, label=texts
+)
+
+usages = st.builds(Usage, prompt=counts, completion=counts, overrun=counts, estimated=st.booleans())
+
+faults = st.builds(
+    Fault,
+    code=st.sampled_from(Code),
+    message=texts,
+    recoverable=st.booleans(),
+    suggestion=texts,
+    problems=several(st.builds(Problem, texts, texts)),
+    retry_after_ms=optional(counts),
+    foreign=optional(texts),
+)
+
+handoffs = st.builds(
+    Handoff,
+    original_request=texts,
+    history=optional(names),
+    position=texts,
+    prior_agents=several(names),
+    prior_outputs=json_objects,
+    decisions=several(texts),
+    constraints=json_objects,
+    findings=several(texts),
+    data=json_objects,
+    assumptions=several(texts),
+    facts=several(texts),
+    references=several(sources),
+)
+
+context_filters = st.builds(
+    ContextFilter,
+    last_messages=optional(counts),
+    roles=optional(name_sets),
+    keywords=optional(several(texts)),
+    include_summary=st.booleans(),
+    include_workspace=st.booleans(),
+    workspace_files=optional(several(texts)),
+    max_age_seconds=optional(counts),
+)
+
+calls = st.builds(
+    Call,
+    target=optional(names),
+    objective=texts,
+    input=json_values,
+    capability=optional(names),
+    session=optional(names),
+    max_tokens=optional(counts),
+    deadline_ms=optional(counts),
+    max_depth=optional(counts),
+    context_tokens=optional(counts),
+    tools=optional(name_sets),
+    targets=optional(name_sets),
+    may_delegate=st.booleans(),
+    priority=optional(priorities),
+    context=optional(context_filters),
+    handoff=optional(handoffs),
+    hints=several(texts),
+    reason=texts,
+    refined_by=optional(names),
+    correlation=optional(names),
+    retry_of=optional(names),
+)
+
+requests = st.builds(
+    Request,
+    version=st.just(VERSION),
+    id=names,
+    origin=names,
+    target=names,
+    remit=remits,
+    objective=texts,
+    input=json_values,
+    capability=optional(names),
+    run=names,
+    parent=optional(names),
+    session=optional(names),
+    parent_session=optional(names),
+    handoff=optional(handoffs),
+    context=optional(context_filters),
+    hints=several(texts),
+    reason=texts,
+    refined_by=optional(names),
+    correlation=optional(names),
+    retry_of=optional(names),
+    created_ms=optional(counts),
+)
+
+answers = st.builds(
+    Answer,
+    result=json_values,
+    summary=texts,
+    confidence=optional(shares),
+    artifacts=several(artifacts),
+    new_facts=several(texts),
+    sources=several(sources),
+    usage=optional(usages),
+    requires_followup=st.booleans(),
+    warnings=several(texts),
+    finished=several(texts),
+    unfinished=several(texts),
+    calls=several(calls),
+    metadata=json_objects,
+)
+
+responses = st.builds(
+    Response,
+    version=st.just(VERSION),
+    id=names,
+    target=names,
+    status=st.sampled_from(Status),
+    run=names,
+    session=optional(names),
+    result=json_values,
+    summary=texts,
+    confidence=optional(shares),
+    artifacts=several(artifacts),
+    new_facts=several(texts),
+    sources=several(sources),
+    usage=usages,
+    duration_ms=counts,
+    queued_ms=counts,
+    requires_followup=st.booleans(),
+    fault=optional(faults),
+    tool_calls=several(texts),
+    warnings=several(texts),
+    finished=several(texts),
+    unfinished=several(texts),
+    path=several(names),
+    agent_version=texts,
+    capability_version=optional(texts),
+    cache=st.sampled_from(["none", "hit", "miss"]),
+    metadata=json_objects,
+)
+
+capabilities = st.builds(
+    Capability,
+    code=names,
+    version=texts,
+    description=texts,
+    input_schema=optional(json_objects),
+    result_schema=optional(json_objects),
+    time_ms=optional(counts),
+    tokens=optional(counts),
+    read_only=st.booleans(),
+    examples=several(texts),
+)
+
+rates = st.builds(
+    Rate, calls=st.integers(1, MAX_INTEGER), seconds=st.floats(0, exclude_min=True, allow_infinity=False)
+)
+
+cards = st.builds(
+    AgentCard,
+    name=names,
+    version=texts,
+    description=texts,
+    capabilities=several(capabilities),
+    tools=name_sets,
+    may_call=name_sets,
+    allow_sub_agent_calls=optional(st.booleans()),
+    max_sub_agent_depth=optional(counts),
+    concurrency=st.integers(1, MAX_INTEGER),
+    queue=counts,
+    rate=optional(rates),
+    time_ms=optional(counts),
+    tokens=optional(counts),
+    resumable=st.booleans(),
+    isolation=st.sampled_from(["task", "process"]),
+)

@@ -1,0 +1,37 @@
+"""What the files around the code promise each other."""
+
+import re
+from pathlib import Path
+
+import remit
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+
+
+def text_of(*names: str) -> str:
+    return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+
+
+def test_the_lock_pins_every_package_by_hash() -> None:
+    pins = re.split(r"\n(?=[a-z])", text_of("requirements.lock"))
+    assert [pin.split()[0] for pin in pins if "--hash=sha256:" not in pin and not pin.startswith("#")] == []
+
+
+def test_the_lock_and_the_settings_leave_open_where_packages_come_from() -> None:
+    places = re.compile(r"://|index-url|find-links|trusted-host")
+    assert places.findall(text_of("requirements.lock")) == []
+    places = re.compile(r"index-url|find-links|trusted-host|tool\.uv|tool\.pip")
+    assert places.findall(text_of("pyproject.toml", "Makefile", ".ci/run")) == []
+
+
+def test_the_readme_names_only_make_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), flags=re.MULTILINE))
+    named = set(re.findall(r"(?:^|`|\$ )make ([a-z][a-z-]*)", text_of("README.md"), flags=re.MULTILINE))
+    assert named <= targets
+
+
+def test_every_public_name_is_in_the_documentation() -> None:
+    pages = [README, *(ROOT / "docs").rglob("*.md")]
+    words = set(re.findall(r"\w+", "\n".join(page.read_text(encoding="utf-8") for page in pages)))
+    assert set(remit.__all__) - words == set()
