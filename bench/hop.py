@@ -1,1 +1,78 @@
-"""One delegation in process, with every guard and record, against a bare task with a time-out."""
+"""One delegation in process, with every guard and record, against a bare task under a time-out.
+
+The floor is `asyncio.create_task` with `wait_for` around the same coroutine. CPU time of all threads counts, the
+store's writer among them; each run ends when its records are committed.
+"""
+
+import asyncio
+import gc
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from harness import Figure, at_most, cpu_seconds, main, rss_mb
+from team import flat_hub
+
+COUNT = 5_000
+ROUNDS = 5
+
+
+async def constant() -> str:
+    return "constant"
+
+
+async def bare(count: int) -> None:
+    for _ in range(count):
+        await asyncio.wait_for(asyncio.create_task(constant()), 30)
+
+
+async def bare_at_once(count: int, at_once: int) -> None:
+    for _ in range(count // at_once):
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(bare(1))
+
+
+async def best(runs: dict[str, Callable[[], Awaitable[object]]]) -> dict[str, float]:
+    """The least CPU microseconds per delegation of each, taken in turns."""
+    found = dict.fromkeys(runs, float("inf"))
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            gc.collect()
+            start = cpu_seconds()
+            await run()
+            found[name] = min(found[name], (cpu_seconds() - start) / COUNT * 1e6)
+    return found
+
+
+async def compare(folder: Path) -> list[Figure]:
+    async with flat_hub(folder) as hub:
+        found = await best(
+            {
+                "bare": lambda: bare(COUNT),
+                "bare at once": lambda: bare_at_once(COUNT, 100),
+                "hop": lambda: hub.ask("a", "1", user="u", input=COUNT),
+                "hop at once": lambda: hub.ask("a", "100", user="u", input=COUNT),
+            }
+        )
+        memory = rss_mb()
+    return [
+        Figure(name="hop: one after another", value=found["hop"], floor=found["bare"], unit="µs", bound=at_most(3)),
+        Figure(
+            name="hop: 100 at once",
+            value=found["hop at once"],
+            floor=found["bare at once"],
+            unit="µs",
+            bound=at_most(3),
+        ),
+        Figure(name="hop: resident memory", value=memory, unit="MB", bound=at_most(45)),
+    ]
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(compare(Path(folder)))
+
+
+if __name__ == "__main__":
+    main(measure)

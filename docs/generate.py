@@ -10,7 +10,11 @@ HEAD = """\
 # Error codes
 
 Every way a delegation can go wrong has one code. A code is stable and never reused. Programs read the code, people the
-message. `remit errors CODE` prints the same in a terminal.
+message. The command line explains them too:
+
+```console
+$ remit errors LOOP_DETECTED
+```
 
 | field | what it says |
 |---|---|

@@ -40,7 +40,7 @@ SCENES = (
         "Two at once, one answer",
         "REVIEW",
         "What did I spend, and how much tax do I get back?",
-        "Both are paid for beforehand from what the orchestrator has left, so together they cannot spend more.",
+        "Both are paid for beforehand from what the orchestrator has left, so together they cannot be granted more.",
     ),
     Scene(
         "A loop, refused",
@@ -149,12 +149,10 @@ def show_verdict() -> int:
     verdict = verify_file(STORE)
     say()
     say(bold("Audit"))
-    whole = "whole: every row is as it was written" if verdict.ok else "tampered with"
-    field("verdict", whole, GREEN if verdict.ok else RED)
-    for finding in verdict.findings:
-        field(finding.tampering, f"rows {finding.first} to {finding.last}: {finding.message}", RED)
-    field("rows", f"{verdict.rows} in the file, of this demo and earlier ones; {verdict.unprotected} not yet sealed")
-    field("seals", f"{verdict.checkpoints} signed checkpoints")
+    said, *details = str(verdict).splitlines()
+    field("verdict", said, GREEN if verdict.ok else RED)
+    for detail in details:
+        field("", detail.strip())
     field("again", f"remit audit verify {STORE}")
     return 0 if verdict.ok else 1
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 from remit.protocol.envelope import Answer, Call, Json
@@ -75,6 +74,11 @@ async def delegate_two_at_once(brief: Brief) -> Json:
     return [one.result, two.result]
 
 
+async def delegate_and_tell_pid(brief: Brief) -> int:
+    await brief.delegate("tag")
+    return os.getpid()
+
+
 async def delegate_several(brief: Brief) -> Json:
     fan = await brief.fan_out([Call(target="one"), Call(target="two")])
     chain = await brief.chain([Call(target="three"), Call(target="four")])
@@ -125,6 +129,14 @@ async def use_what_is_forbidden(brief: Brief) -> Json:
     raise AssertionError
 
 
+async def use_what_gives_too_much(brief: Brief) -> Json:
+    try:
+        await brief.use("flood")
+    except RemitError as error:
+        return error.fault.code
+    raise AssertionError
+
+
 async def recall(brief: Brief) -> Json:
     records = await brief.conversation()
     return [await brief.facts(), [[record.seq, record.kind, type(record.body).__name__] for record in records]]
@@ -156,6 +168,10 @@ async def use_an_old_brief(brief: Brief) -> Json:
 
 
 # ── that fail ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fail_by_pid(brief: Brief) -> None:
+    raise ValueError(f"by {os.getpid()}")
 
 
 def fail(brief: Brief) -> None:
@@ -234,10 +250,9 @@ def sleep_with_a_helper(brief: Brief) -> None:
     time.sleep(60)
 
 
-def ignore_signals(brief: Brief) -> None:
-    for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        threading.Thread(target=signal.pthread_sigmask, args=(signal.SIG_BLOCK, [name])).start()
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def ignore_signals(brief: Brief) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     brief.progress(str(os.getpid()))
     time.sleep(60)
 

@@ -221,9 +221,7 @@ capabilities = st.builds(
     examples=several(texts),
 )
 
-rates = st.builds(
-    Rate, calls=st.integers(1, MAX_INTEGER), seconds=st.floats(0, exclude_min=True, allow_infinity=False)
-)
+rates = st.builds(Rate, calls=st.integers(1, MAX_INTEGER), seconds=st.floats(0, exclude_min=True, allow_infinity=False))
 
 cards = st.builds(
     AgentCard,

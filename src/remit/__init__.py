@@ -23,7 +23,8 @@ _HOMES = {
     "remit.protocol.remit": ("Priority", "Remit"),
     "remit.runtime.brief": ("Brief",),
     "remit.runtime.events": ("Events",),
-    "remit.stores.sqlite": ("SqliteStore",),
+    "remit.runtime.audit": ("AuditVerdict",),
+    "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -37,9 +37,11 @@ from remit.protocol.records import Refusal as Refusal
 from remit.protocol.records import ToolUse as ToolUse
 from remit.protocol.remit import Priority as Priority
 from remit.protocol.remit import Remit as Remit
+from remit.runtime.audit import AuditVerdict as AuditVerdict
 from remit.runtime.brief import Brief as Brief
 from remit.runtime.events import Events as Events
 from remit.stores.sqlite import SqliteStore as SqliteStore
+from remit.stores.sqlite import verify_file as verify_file
 
 __version__: str
 __all__: list[str]

@@ -34,7 +34,7 @@ def test_the_demo_shows_each_scene_then_the_tree_the_totals_and_the_verdict(tmp_
         r"1\. user > orchestrator +success +\d+ +1071\n   ├─ reader +success +\d+ +341\n",
         r"         └─ tax +refused +\d+ +0  LOOP_DETECTED",
         r"calls    24: 18 success, 2 partial, 1 failed, 1 timeout, 2 refused",
-        r"verdict  whole: every row is as it was written",
+        r"verdict  the record is whole: \d+ rows, 1 checkpoint, 0 rows after the last",
     ):
         assert re.search(essential, done.stdout), f"{essential} is not in:\n{done.stdout}"
     assert "\033" not in done.stdout
@@ -44,7 +44,7 @@ def test_the_demo_can_be_shown_again_on_the_same_record(tmp_path: Path) -> None:
     demo(tmp_path)
     done = demo(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "verdict  whole" in done.stdout
+    assert "verdict  the record is whole" in done.stdout
 
 
 def test_the_demo_is_plain_in_a_terminal_without_unicode(tmp_path: Path) -> None:

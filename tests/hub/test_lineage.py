@@ -86,9 +86,7 @@ async def test_a_caller_can_lower_the_depth_below_it_and_never_raise_it(hub: Hub
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> list[object]:
-        return [
-            (await brief.delegate("b", objective=str(depth), max_depth=depth)).result for depth in (1, 2, 50)
-        ]  # fmt: skip
+        return [(await brief.delegate("b", objective=str(each), max_depth=each)).result for each in (1, 2, 50)]
 
     async with hub:
         wide = await hub.ask("a", user="u-1")
@@ -231,14 +229,12 @@ async def test_what_did_not_succeed_may_be_tried_again(hub: Hub, end: str) -> No
         attempts.append(brief.request.id)
         if len(attempts) > 1:
             return Answer("at last")
-        match end:
-            case "failed":
-                raise ValueError("bad luck")
-            case "timeout":
-                await asyncio.Event().wait()
-            case "cancelled":
-                hub.cancel(brief.request.id)
-                await asyncio.Event().wait()
+        if end == "failed":
+            raise ValueError("bad luck")
+        if end == "cancelled":
+            hub.cancel(brief.request.id)
+        if end in ("cancelled", "timeout"):
+            await asyncio.Event().wait()
         return Answer("half", unfinished=("the rest",))
 
     @hub.agent("prime", may_call=["byte"])

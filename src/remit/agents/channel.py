@@ -76,35 +76,35 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     """The agent's code is imported."""
 
 
-class Wish(Frame, frozen=True, kw_only=True):
+class Numbered(Frame, frozen=True, kw_only=True):
     """Something that the agent waits for; its number is answered by one `Reply`."""
 
     number: Count
 
 
-class Delegate(Wish, frozen=True, kw_only=True, tag="delegate"):
+class Delegate(Numbered, frozen=True, kw_only=True, tag="delegate"):
     call: Raw
     """As the agent made it, right or wrong: to refuse it is up to the hub."""
 
 
-class FanOut(Wish, frozen=True, kw_only=True, tag="fan_out"):
+class FanOut(Numbered, frozen=True, kw_only=True, tag="fan_out"):
     calls: tuple[Raw, ...]
 
 
-class Chain(Wish, frozen=True, kw_only=True, tag="chain"):
+class Chain(Numbered, frozen=True, kw_only=True, tag="chain"):
     calls: tuple[Raw, ...]
 
 
-class Use(Wish, frozen=True, kw_only=True, tag="use"):
+class Use(Numbered, frozen=True, kw_only=True, tag="use"):
     tool: str
     arguments: dict[str, Json]
 
 
-class Conversation(Wish, frozen=True, kw_only=True, tag="conversation"):
+class Conversation(Numbered, frozen=True, kw_only=True, tag="conversation"):
     pass
 
 
-class Facts(Wish, frozen=True, kw_only=True, tag="facts"):
+class Facts(Numbered, frozen=True, kw_only=True, tag="facts"):
     pass
 
 
@@ -133,7 +133,8 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     fault: Fault
 
 
-ToHub = Ready | Delegate | FanOut | Chain | Use | Conversation | Facts | Withdraw | Progress | Spend | Done | Failed
+Wish = Delegate | FanOut | Chain | Use | Conversation | Facts
+ToHub = Ready | Wish | Withdraw | Progress | Spend | Done | Failed
 
 
 # ── bytes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -3,20 +3,13 @@
 import asyncio
 import inspect
 import logging
-import os
-import signal
-import socket
-import subprocess
 import sys
-import threading
 from contextlib import suppress
 
 import msgspec
 from msgspec import Raw
 
 from remit.agents.channel import (
-    LENGTH,
-    MAX_FRAME_BYTES,
     NOT_SAYABLE,
     NULL,
     Account,
@@ -27,26 +20,21 @@ from remit.agents.channel import (
     Facts,
     Failed,
     FanOut,
-    Frame,
     Progress,
     Ready,
     Reply,
     Run,
     Spend,
-    Start,
-    ToHub,
     Use,
     Wish,
     Withdraw,
-    pack,
     raw,
-    read_by_hub,
     unraw,
 )
 from remit.agents.function import AgentFunction
-from remit.protocol.codec import decode
+from remit.agents.spawn import Process
 from remit.protocol.envelope import Answer, Call, Json
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 
@@ -57,8 +45,6 @@ MAX_IDLE = 4
 IDLE_S = 60.0
 # Wishes of one agent that are carried out at once; while there are more, what the agent says is left unread.
 MAX_WISHES = 256
-# A killed process is gone within milliseconds, unless the kernel itself is stuck in it.
-REAP_S = 1.0
 
 
 class ProcessAgent:
@@ -71,53 +57,55 @@ class ProcessAgent:
         self._entrance = entrance_of(function)
         self._max_idle = max_idle
         self._idle_s = idle_s
-        self._children: set[Child] = set()
-        self._idle: dict[Child, asyncio.TimerHandle] = {}
+        self._processes: set[Process] = set()
+        self._idle: dict[Process, asyncio.TimerHandle] = {}
 
     async def __call__(self, brief: Brief) -> Answer:
-        child = self._take()
+        process = self._take()
         try:
-            outcome = await child.carry_out(brief)
+            await process.open()
+            outcome = await Clerk(process, brief).serve()
         except BaseException:
-            await child.end()
+            await process.end()
             raise
-        if child.killed or len(self._idle) >= self._max_idle:
-            await child.end()
+        if process.killed or len(self._idle) >= self._max_idle:
+            await process.end()
         else:
-            self._idle[child] = asyncio.get_running_loop().call_later(self._idle_s, self._dismiss, child)
+            self._idle[process] = asyncio.get_running_loop().call_later(self._idle_s, self._dismiss, process)
         if isinstance(outcome, Fault):
             raise RemitError(outcome)
         return outcome
 
     async def close(self) -> None:
         """Kill every process and return once all are gone."""
-        for child in tuple(self._children):
-            self._dismiss(child)
-        for child in tuple(self._children):
-            await child.end()
+        for process in tuple(self._processes):
+            self._dismiss(process)
+        for process in tuple(self._processes):
+            await process.end()
 
-    def _take(self) -> "Child":
-        if self._idle:
-            child, timer = self._idle.popitem()
+    def _take(self) -> Process:
+        while self._idle:
+            process, timer = self._idle.popitem()
             timer.cancel()
-            return child
+            if not process.is_gone():
+                return process
         try:
-            child = Child(self._entrance)
+            process = Process(self._entrance)
         except OSError as error:
             why = fault(Code.DELEGATION_FAILED, f"no process can be started for {self._entrance}: {error}")
             raise RemitError(why) from error
-        self._children.add(child)
-        child.exited.add_done_callback(lambda _: self._forget(child))
-        return child
+        self._processes.add(process)
+        process.exited.add_done_callback(lambda _: self._forget(process))
+        return process
 
-    def _dismiss(self, child: "Child") -> None:
-        if (timer := self._idle.pop(child, None)) is not None:
+    def _dismiss(self, process: Process) -> None:
+        if (timer := self._idle.pop(process, None)) is not None:
             timer.cancel()
-        child.kill()
+        process.kill()
 
-    def _forget(self, child: "Child") -> None:
-        self._dismiss(child)
-        self._children.discard(child)
+    def _forget(self, process: Process) -> None:
+        self._dismiss(process)
+        self._processes.discard(process)
 
 
 def entrance_of(function: AgentFunction) -> str:
@@ -138,149 +126,14 @@ def entrance_of(function: AgentFunction) -> str:
     return f"{function.__module__}:{name}"
 
 
-# ── one process ───────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Child:
-    """One process and the channel to it; it leads a group of its own, so that what it starts ends with it."""
-
-    _reader: asyncio.StreamReader
-    _writer: asyncio.StreamWriter
-
-    def __init__(self, entrance: str) -> None:
-        self._entrance = entrance
-        self._connected = False
-        self._socket, theirs = socket.socketpair()
-        # -P: what lies in the working directory shadows no module. -u: a kill flushes nothing that was printed.
-        command = [sys.executable, "-P", "-u", "-m", "remit.agents.process_main", str(theirs.fileno()), entrance]
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # until it has joined it to its stderr
-                    pass_fds=(theirs.fileno(),),
-                    start_new_session=True,
-                )
-        except OSError:
-            self._socket.close()
-            raise
-        self.killed = False
-        self._reaped = False
-        self._reaping = threading.Lock()
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[int] = loop.create_future()
-        # The end of the channel alone would not tell: what the process has started may hold it open.
-        name = f"remit-process-{self._process.pid}"
-        threading.Thread(target=self._watch, args=(loop,), name=name, daemon=True).start()
-
-    async def carry_out(self, brief: Brief) -> Answer | Fault:
-        """Return what the agent made of it; if this raises, or `killed` is set, the process is of no more use."""
-        if not self._connected:
-            await self._connect()
-        return await Clerk(self, brief).serve()
-
-    async def _connect(self) -> None:
-        self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
-        self._connected = True
-        self.send(Start(path=tuple(sys.path)))
-        match await self.receive():
-            case Ready():
-                pass
-            case Failed(fault=why):
-                raise RemitError(why)
-            case frame:
-                raise self.broken(f"it began with {type(frame).__name__}")
-
-    def send(self, frame: Frame) -> None:
-        """Say something to the process, or raise one of `NOT_SAYABLE`."""
-        payload = pack(frame)
-        if not self.killed:
-            self._writer.write(payload)
-
-    async def sent(self) -> None:
-        """Return once there is room for more."""
-        with suppress(ConnectionError):  # whoever reads will see that it is gone
-            await self._writer.drain()
-
-    async def receive(self) -> ToHub:
-        """Return what the process says next, or raise a `RemitError` if it dies or talks nonsense."""
-        try:
-            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-            if length > MAX_FRAME_BYTES:
-                message = f"{self._entrance} gave {length} bytes at once; at most {MAX_FRAME_BYTES} are taken"
-                raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message))
-            return read_by_hub(await self._reader.readexactly(length))
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            await self.end()
-            message = f"{self._entrance}: its process died ({self._how()})"
-            raise RemitError(fault(Code.DELEGATION_FAILED, message)) from error
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self.broken(str(error)) from error
-
-    def broken(self, message: str) -> RemitError:
-        """Return the error for a process that does not keep to the protocol."""
-        return RemitError(fault(Code.DELEGATION_FAILED, f"{self._entrance}: its process spoke out of turn: {message}"))
-
-    def kill(self) -> None:
-        """Kill the process and all that it started, at once."""
-        self.killed = True
-        with self._reaping:
-            if not self._reaped:
-                self._kill_group()
-        if self._connected:
-            self._writer.transport.abort()
-
-    async def end(self) -> None:
-        """Kill the process and return once it is gone."""
-        self.kill()
-        if not self._connected:
-            self._socket.close()
-        done, _ = await asyncio.wait({self.exited}, timeout=REAP_S)
-        if not done:
-            log.warning("process %s of %s was killed and is not gone yet", self._process.pid, self._entrance)
-        if self._connected:
-            with suppress(ConnectionError):
-                await self._writer.wait_closed()
-
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Only once it is reaped can its number be given to another, so what is left of its group is killed before that.
-        if sys.platform == "darwin":  # has no way to wait without reaping before Python 3.13
-            self._process.wait()
-        else:
-            with suppress(ChildProcessError):  # someone else reaped it
-                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
-        with self._reaping:
-            self._kill_group()
-            code = self._process.wait()
-            self._reaped = True
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(self._note_exit, code)
-
-    def _note_exit(self, code: int) -> None:
-        self.kill()
-        if not self.exited.done():
-            self.exited.set_result(code)
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS forbids it where only the dead are left
-            os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _how(self) -> str:
-        if not self.exited.done():
-            return "it cannot be reaped"
-        code = self.exited.result()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
 # ── one delegation ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Clerk:
     """Carries out, within one delegation's brief, what the agent in the process wishes for."""
 
-    def __init__(self, child: Child, brief: Brief) -> None:
-        self._child = child
+    def __init__(self, process: Process, brief: Brief) -> None:
+        self._process = process
         self._brief = brief
         self._heard = 0
         self._wishes: dict[int, asyncio.Task[None]] = {}
@@ -292,11 +145,11 @@ class Clerk:
             self._hand_over()
             return await self._listen()
         except BaseException:
-            self._child.kill()
+            self._process.kill()
             raise
         finally:
             if self._wishes:
-                self._child.kill()  # it answered without waiting, and what it left running would speak out of turn
+                self._process.kill()  # it answered without waiting, and what it left running would speak out of turn
                 await self._end_wishes()
 
     def _hand_over(self) -> None:
@@ -309,14 +162,14 @@ class Clerk:
             account=self._account(),
         )
         try:
-            self._child.send(run)
+            self._process.send(run)
         except NOT_SAYABLE as error:
             message = f"the request cannot be handed to the process of {brief.request.target}: {error}"
             raise RemitError(fault(Code.TOO_LARGE, message)) from error
 
     async def _listen(self) -> Answer | Fault:
         while True:
-            match await self._child.receive():
+            match await self._process.receive():
                 case Done(answer=answer):
                     return self._answer(answer)
                 case Failed(fault=why):
@@ -333,13 +186,13 @@ class Clerk:
                     if number in self._wishes:
                         self._wishes[number].cancel()
                 case Ready():
-                    raise self._child.broken("it was ready already")
+                    raise self._process.broken("it was ready already")
                 case wish:
                     await self._begin(wish)
 
     async def _begin(self, wish: Wish) -> None:
         if wish.number in self._wishes:
-            raise self._child.broken(f"it wished twice for number {wish.number}")
+            raise self._process.broken(f"it wished twice for number {wish.number}")
         await self._room.acquire()
         task = asyncio.get_running_loop().create_task(self._fulfil(wish))
         self._wishes[wish.number] = task
@@ -353,7 +206,7 @@ class Clerk:
         except Exception as error:
             log.exception("a wish of %s failed", self._brief.request.target)
             self._reply(wish.number, why=fault(Code.DELEGATION_FAILED, f"the hub failed: {type(error).__name__}"))
-        await self._child.sent()
+        await self._process.sent()
 
     def _fulfilled(self, number: int, task: asyncio.Task[None]) -> None:
         del self._wishes[number]
@@ -364,10 +217,10 @@ class Clerk:
 
     def _reply(self, number: int, value: Json = None, *, why: Fault | None = None) -> None:
         try:
-            self._child.send(Reply(number=number, account=self._account(), value=raw(value), fault=why))
+            self._process.send(Reply(number=number, account=self._account(), value=raw(value), fault=why))
         except NOT_SAYABLE as error:
             why = fault(Code.TOO_LARGE, f"what came of it cannot be handed to a process: {error}")
-            self._child.send(Reply(number=number, account=self._account(), fault=why))
+            self._process.send(Reply(number=number, account=self._account(), fault=why))
 
     async def _carry_out(self, wish: Wish) -> Json:
         brief = self._brief
@@ -384,8 +237,6 @@ class Clerk:
                 return await brief.conversation()
             case Facts():
                 return await brief.facts()
-            case _:
-                raise AssertionError(wish)
 
     async def _end_wishes(self) -> None:
         for task in self._wishes.values():
@@ -400,15 +251,10 @@ class Clerk:
         try:
             return unraw(given, Answer)
         except msgspec.ValidationError as error:
-            raise RemitError(self._wrong(given)) from error
-
-    def _wrong(self, given: Raw) -> Fault:
-        message = f"{self._brief.request.target} gave an answer that is not valid"
-        try:
-            decode(bytes(given), Answer, max_bytes=MAX_FRAME_BYTES)
-        except RemitError as error:
-            return fault(Code.RESULT_VALIDATION_FAILED, message, problems=error.fault.problems)
-        return fault(Code.RESULT_VALIDATION_FAILED, message)
+            text, _, place = str(error).partition(" - at `")
+            message = f"{self._brief.request.target} gave an answer that is not valid"
+            problem = Problem(place.rstrip("`") or "$", text)
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=(problem,))) from error
 
 
 def _call(given: Raw) -> Call:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
 from remit.agents.function import AgentFunction, agent_from, tool_from
 from remit.agents.threads import Threads
@@ -33,6 +33,8 @@ class Hub(hub.Hub):
     answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed.
     """
 
+    _ignored: Path | None = None
+
     def __init__(
         self,
         *,
@@ -46,7 +48,9 @@ class Hub(hub.Hub):
         clock: Clock | None = None,
     ) -> None:
         if store is None or isinstance(store, str | Path):
-            store = SqliteStore(DEFAULT_STORE if store is None else store, durability=durability)
+            path = DEFAULT_STORE if store is None else Path(store)
+            store = SqliteStore(path, durability=durability)
+            self._ignored = path.parent if path.parent.name == DEFAULT_STORE.parent.name else None
         super().__init__(
             name=name,
             store=store,
@@ -57,6 +61,12 @@ class Hub(hub.Hub):
             approver=approver,
             clock=clock,
         )
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        if self._ignored is not None:
+            (self._ignored / ".gitignore").write_text("*\n", encoding="ascii")
+        return self
 
     def agent(
         self,

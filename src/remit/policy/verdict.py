@@ -84,11 +84,28 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
         match verdict:
             case Allow():
                 continue
-            case Rewrite(request=request):
+            case Rewrite(request=rewritten):
+                if not _says_the_same(request, rewritten):
+                    message = (
+                        "a guard rewrote more than what is said: a request's route is fixed, and its remit only narrows"
+                    )
+                    return refuse(Code.PERMISSION_DENIED, message)
+                request = rewritten
+            case Ask(question=question) if question in facts.approved:
                 continue
             case (Refuse() | Ask()) as objection:
                 return objection
     return Rewrite(request)
+
+
+def _says_the_same(request: Request, rewritten: Request) -> bool:
+    """Say whether only the content differs, and no one may do more than before."""
+    return rewritten.remit.within(request.remit) and all(
+        getattr(request, field) == getattr(rewritten, field) for field in _ROUTE
+    )
+
+
+_ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
 
 
 def refuse(code: Code, message: str, *, retry_after_ms: int | None = None, suggestion: str | None = None) -> Refuse:

@@ -138,6 +138,22 @@ def decode(raw: bytes, kind: type[T], *, max_bytes: int = MAX_BYTES) -> T:
     return _convert(_parse(raw, max_bytes), kind)
 
 
+def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
+    """Return *value* as it would be after a journey over the wire, or raise a `RemitError` that names what is wrong.
+
+    Structs do not check what they are made with; this does, and the copy shares nothing with the original.
+    """
+    try:
+        raw = encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise RemitError(_malformed((Problem("$", f"cannot be written as JSON: {error}"),))) from error
+    _refuse_size(raw, max_bytes)
+    copy = _convert(_untyped.decode(raw), type(value))
+    if isinstance(copy, Request | Response) and (problems := tuple(_unprintable_names(copy))):
+        raise RemitError(_malformed(problems))
+    return copy
+
+
 def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
     value = _parse(raw, MAX_BYTES)
     if isinstance(value, dict) and "version" in value:
@@ -156,8 +172,7 @@ def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
 
 
 def _parse(raw: bytes, max_bytes: int) -> Json:
-    if len(raw) > max_bytes:
-        raise RemitError(fault(Code.TOO_LARGE, f"the envelope has {len(raw)} bytes; at most {max_bytes} are read"))
+    _refuse_size(raw, max_bytes)
     try:
         value = _untyped.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -166,6 +181,11 @@ def _parse(raw: bytes, max_bytes: int) -> Json:
         raise RemitError(_TOO_DEEP) from error
     _refuse_ambiguity(raw)
     return value
+
+
+def _refuse_size(raw: bytes, max_bytes: int) -> None:
+    if len(raw) > max_bytes:
+        raise RemitError(fault(Code.TOO_LARGE, f"there are {len(raw)} bytes; at most {max_bytes} are taken"))
 
 
 def _convert(value: Json, kind: type[T]) -> T:

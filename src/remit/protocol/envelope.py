@@ -149,6 +149,11 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     created_ms: Count | None = None
     """When it was asked, in milliseconds since 1970, for people to read; no deadline is counted from it."""
 
+    @property
+    def path(self) -> str:
+        """Its place in the run: the run's id for the root, whatever id its sender chose; else its own id, `run.2.1`."""
+        return self.run if self.parent is None else self.id
+
 
 class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What an agent's code gives back; the runtime makes the response from it.
@@ -207,7 +212,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     @property
     def ok(self) -> bool:
-        """Whether there is a result to use, whole or in part."""
+        """Whether it ended as a success or a partial one; a time-out may still carry what was finished before it."""
         return self.status in (Status.SUCCESS, Status.PARTIAL)
 
     def unwrap(self) -> Json:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+import msgspec
 from msgspec import Struct
+from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from remit.protocol.codec import text_of
+from remit.protocol.codec import VERSIONS, Versions, text_of
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
@@ -93,6 +95,24 @@ class Record(Struct, frozen=True, kw_only=True):
     body: Body
 
 
+_DECODERS = {kind: Decoder(body) for kind, body in BODIES.items()}
+
+
+def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
+    """Return the body of a stored row, whichever version wrote it: rows are never rewritten, so readers upgrade."""
+    if not versions.steps:
+        return _DECODERS[kind].decode(raw)
+    value = msgspec.json.decode(raw)
+    match kind:
+        case Kind.STARTED | Kind.DELEGATION | Kind.RESULT:
+            value = versions.upgrade(value, value["version"])
+        case Kind.REFUSED:
+            value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE:
+            pass
+    return msgspec.convert(value, BODIES[kind])
+
+
 class Delegation(Struct, frozen=True, kw_only=True):
     """One line for one delegation: who asked whom for what, and how it ended (None: still under way)."""
 
@@ -120,11 +140,12 @@ def delegations(records: Iterable[Record]) -> list[Delegation]:
         match record.body:
             case Request() as request:
                 asked[request.id] = (request, record.at_ms)
-                found[request.id] = _summary(request, record.at_ms, None)
+                found[request.path] = _summary(request, record.at_ms, None)
             case Response() as response if response.id in asked:
-                found[response.id] = _summary(*asked[response.id], response)
+                request, at_ms = asked[response.id]
+                found[request.path] = _summary(request, at_ms, response)
             case Refusal(request=request, response=response):
-                found[request.id] = _summary(request, record.at_ms, response)
+                found[request.path] = _summary(request, record.at_ms, response)
             case _:
                 pass
     return list(found.values())
@@ -132,7 +153,7 @@ def delegations(records: Iterable[Record]) -> list[Delegation]:
 
 def _summary(request: Request, at_ms: int, response: Response | None) -> Delegation:
     known = Delegation(
-        id=request.id,
+        id=request.path,
         parent=request.parent,
         origin=request.origin,
         target=request.target,

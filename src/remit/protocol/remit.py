@@ -82,6 +82,20 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
             priority=self.priority if priority is None else min(self.priority, priority, key=URGENCY.__getitem__),
         )
 
+    def within(self, other: "Remit") -> bool:
+        """Say whether this remit allows nothing that *other* does not, for the same user at the same place."""
+        return (
+            (self.user, self.depth, self.chain) == (other.user, other.depth, other.chain)
+            and self.max_depth <= other.max_depth
+            and self.time_ms <= other.time_ms
+            and self.tokens <= other.tokens
+            and self.context_tokens <= other.context_tokens
+            and (other.tools is None or (self.tools is not None and self.tools <= other.tools))
+            and (other.targets is None or (self.targets is not None and self.targets <= other.targets))
+            and (other.may_delegate or not self.may_delegate)
+            and URGENCY[self.priority] <= URGENCY[other.priority]
+        )
+
 
 def meet(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     """Return what both bounds allow; None bounds nothing."""

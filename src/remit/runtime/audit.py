@@ -87,11 +87,20 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
         return not self.findings
 
     def __str__(self) -> str:
-        state = "the record is whole" if self.ok else f"the record was tampered with ({len(self.findings)} findings)"
-        lines = [f"{state}: {self.rows} rows, {self.checkpoints} checkpoints, {self.unprotected} rows after the last"]
+        state = (
+            "the record is whole"
+            if self.ok
+            else f"the record was tampered with ({_many(len(self.findings), 'finding')})"
+        )
+        counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
+        lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
         lines += [f"  {finding}" for finding in self.findings]
         lines += [f"  signed by {key}" for key in self.keys]
         return "\n".join(lines)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def verify(
@@ -246,7 +255,7 @@ class _Walk:
             self._find(Tampering.EDITED, first.number, first.number, "its digest was changed")
             self._previous = own
             self._group = []
-        elif _fits(first.previous, row, number - len(group)):
+        elif _fits(first.previous, row, number - len(group)) and not _fits(row.digest, first.row, number):
             self._find(
                 Tampering.INSERTED, first.row.seq, last.row.seq, "the rows after it were renumbered to make room"
             )

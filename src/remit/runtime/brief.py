@@ -89,6 +89,11 @@ class Brief:
         return self.request.objective
 
     @property
+    def capability(self) -> str | None:
+        """The code of the capability that was asked for, if it was one."""
+        return self.request.capability
+
+    @property
     def input(self) -> Json:
         """The full message or the capability's inputs; the objective, if nothing else was sent."""
         return self.request.objective if self.request.input is None else self.request.input

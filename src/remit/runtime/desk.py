@@ -163,7 +163,9 @@ class LocalDesk:
         return [record for record in records if record.kind in own and record.run != request.run]
 
     async def facts(self) -> tuple[str, ...]:
-        return await self._dispatch.parts.store.facts(self._frame.request.remit.user)
+        store = self._dispatch.parts.store
+        await store.flush()
+        return await store.facts(self._frame.request.remit.user)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, judge
-from remit.protocol.codec import decode, encode
+from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION, Call, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status, advance
@@ -231,8 +232,10 @@ class Dispatch:
             response = ended(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
-        if frame.children and not frame.abandoned:
-            await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
+        while frame.children and not frame.abandoned:
+            # Told to stop meanwhile, they are stopping already: only the waiting begins anew.
+            with suppress(asyncio.CancelledError):
+                await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
         self._close(frame, response)
 
     def _close(self, frame: Frame, response: Response) -> None:
@@ -251,7 +254,8 @@ class Dispatch:
         )
         if frame.overrun:
             message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
-            response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+            if response.ok:
+                response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
             self.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
@@ -353,9 +357,7 @@ def _undrafted(parent: Frame, call: Call, path: str) -> Request:
 def _wrong_call(call: Call, error: Exception) -> Fault:
     """Name the fields of a call that are not what they should be."""
     try:
-        decode(encode(call), Call)
+        checked(call)
     except RemitError as wrong:
         return fault(Code.INPUT_VALIDATION_FAILED, "the call is not valid", problems=wrong.fault.problems)
-    except (TypeError, ValueError, RecursionError):
-        pass
     return fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")

@@ -11,7 +11,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import fan_out
-from remit.runtime.ledger import Frame, path_of
+from remit.runtime.ledger import Frame
 from remit.runtime.ports import Slot
 from remit.runtime.respond import answered, ended, handed_on
 from remit.runtime.schemas import misfits
@@ -31,7 +31,7 @@ class Executor:
     async def execute(self, request: Request, slot: Slot) -> Response:
         """Carry out a request that was admitted."""
         parts = self._dispatch.parts
-        frame = parts.ledger.frames[path_of(request)]
+        frame = parts.ledger.frames[request.path]
         frame.slot = slot
         frame.taken_s = parts.clock.now()
         frame.state = advance(frame.state, State.RUNNING)

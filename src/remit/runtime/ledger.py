@@ -36,11 +36,6 @@ class Run:
         """What the journal knew of it when it was taken up; None if it is not resumable."""
 
 
-def path_of(request: Request) -> str:
-    """Return the delegation's place in its run: a root stands for the run, whatever id its sender chose."""
-    return request.run if request.parent is None else request.id
-
-
 class Frame:
     """One delegation in flight: its place in the tree, its account, and the task that carries it out.
 
@@ -84,7 +79,7 @@ class Frame:
         errand: Errand | None = None,
     ) -> None:
         self.request = request
-        self.path = path_of(request)
+        self.path = request.path
         self.card = card
         self.run = run
         self.parent = parent

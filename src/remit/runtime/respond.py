@@ -2,7 +2,7 @@
 
 import msgspec
 
-from remit.protocol.codec import decode, encode
+from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -13,7 +13,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 def isolated(value: Json) -> Json:
     """Return a copy that nobody else can change: what one agent gives another is said, not shared."""
-    return value if isinstance(value, _PLAIN) else msgspec.json.decode(encode(value))
+    return value if isinstance(value, _PLAIN) else msgspec.json.decode(msgspec.json.encode(value))
 
 
 def refused(request: Request, why: Fault) -> Response:
@@ -99,21 +99,9 @@ def _objection(frame: Frame, answer: Answer, max_bytes: int) -> Fault | None:
     if isinstance(result, str) and 4 * len(result) <= max_bytes and answer == Answer(result):
         return None
     try:
-        raw = encode(answer)
-        size = len(raw)
-        if size <= max_bytes:
-            decode(raw, Answer, max_bytes=max_bytes)
+        checked(answer, max_bytes=max_bytes)
     except RemitError as error:
-        return fault(
-            Code.RESULT_VALIDATION_FAILED,
-            f"{frame.card.name} gave an answer that is not valid",
-            problems=error.fault.problems,
-        )
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        return fault(Code.RESULT_VALIDATION_FAILED, f"{frame.card.name} gave an answer that is not JSON: {error}")
-    if size > max_bytes:
-        return fault(
-            Code.RESULT_VALIDATION_FAILED,
-            f"{frame.card.name} gave an answer of {size} bytes; at most {max_bytes} are taken",
-        )
+        wrong = error.fault
+        message = f"{frame.card.name} gave an answer that cannot be used: {wrong.message}"
+        return fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
     return None

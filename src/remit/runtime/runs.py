@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -40,6 +41,8 @@ class Runs:
         self._dispatch = dispatch
         self._worker = worker
         self._going: dict[tuple[str, str, str], Going] = {}
+        self._unrecorded: list[tuple[Run, Response]] = []
+        """Outcomes that the store could not take; they are kept until it can."""
         self._keeper: asyncio.Task[None] | None = None
 
     async def ask(self, request: Request) -> Response:
@@ -62,8 +65,11 @@ class Runs:
             raise
 
     def cancel(self, delegation: str, reason: str) -> bool:
-        """Stop a run or one delegation of it, with everything below; False if nothing of that id is in flight."""
-        frame = self._dispatch.parts.ledger.frames.get(delegation)
+        """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
+        frames = self._dispatch.parts.ledger.frames
+        frame = frames.get(delegation) or next(
+            (each for each in frames.values() if each.request.id == delegation), None
+        )
         if frame is None:
             return False
         self._dispatch.notice(frame, f"cancelled: {reason}", Code.CANCELLED)
@@ -85,6 +91,8 @@ class Runs:
             # One that was still being admitted may start after this; the next turn of the loop finds it.
             await asyncio.wait({going.task for going in self._going.values()}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.sleep(0)
+        with suppress(StoreError):
+            await self._record_late()
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -109,7 +117,6 @@ class Runs:
                 address=entry.address if entry else "",
                 limits=parts.limits,
                 agents=parts.registry.agents.keys(),
-                asked_tools=request.remit.tools,
                 session_user=owner.user if owner else None,
                 session_agent=owner.agent if owner else None,
                 rate_wait_ms=parts.ledger.rate_wait_ms(entry.card, now) if entry else 0,
@@ -154,7 +161,12 @@ class Runs:
 
     async def _finish(self, run: Run, response: Response) -> Response:
         parts = self._dispatch.parts
-        if await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms()):
+        try:
+            recorded = await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms())
+        except StoreError as error:
+            self._unrecorded.append((run, response))
+            return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
+        if recorded:
             return response
         why = fault(
             Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"
@@ -173,11 +185,19 @@ class Runs:
         while True:
             try:
                 await store.heartbeat(self._worker, LEASE_MS)
+                await self._record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except StoreError:
                 log.exception("the store cannot be swept; trying again")
             await asyncio.sleep(LEASE_MS / 3_000)
+
+    async def _record_late(self) -> None:
+        parts = self._dispatch.parts
+        while self._unrecorded:
+            run, response = self._unrecorded[0]
+            await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms())
+            self._unrecorded.pop(0)
 
     async def _take_up(self, expired: Expired) -> None:
         store, request = self._dispatch.parts.store, expired.request

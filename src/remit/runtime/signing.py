@@ -63,7 +63,7 @@ def read_key(path: Path) -> Key:
 
 def _make_key(path: Path) -> Key:
     key = Key(secrets.token_bytes(32))
-    # The file gets its name only once it is whole, and a link never replaces a file: who comes second reads the first's.
+    # The file gets its name once it is whole, and a link never replaces a file: who comes second reads the first's.
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

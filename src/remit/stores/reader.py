@@ -66,15 +66,37 @@ class Reader:
 
 def records(run: str | None, session: str | None, after: int, limit: int) -> Query[list[Record]]:
     """Return the query for committed records in order."""
-    where, values = "seq > ?", [after]
-    for column, value in (("run", run), ("session", session)):
-        if value is not None:
-            where, values = f"{where} AND {column} = ?", [*values, value]
-    sql = f"SELECT seq, kind, at_ms, run, session, body FROM record WHERE {where} ORDER BY seq LIMIT ?"
-    return lambda connection: [_record(*row) for row in connection.execute(sql, (*values, limit))]
+    wanted = {"run": run, "session": session}
+    where = " AND ".join(["seq > ?", *(f"{column} = ?" for column, value in wanted.items() if value is not None)])
+    values = [value for value in wanted.values() if value is not None]
+    sql = _PAGE.format(where=where)
+
+    def query(connection: Connection) -> list[Record]:
+        found: list[Record] = []
+        while (size := min(PAGE, limit - len(found))) > 0:
+            start = found[-1].seq if found else after
+            ((raw,),) = connection.execute(sql, (start, *values, size)).fetchall()
+            page = [_record(*row) for row in _rows(raw)]
+            found += page
+            if len(page) < size:
+                break
+        return found
+
+    return query
 
 
-def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: bytes) -> Record:
+# A page comes as one row of JSON, because each row lets go of the interpreter's lock, and a busy event loop gives it
+# back late: beside such a loop 1,000 records took 560 ms row by row, and take 17 ms so. A hundred of the largest
+# bodies stay below SQLite's limit for one value.
+PAGE = 100
+_PAGE = """
+    SELECT json_group_array(json_array(seq, kind, at_ms, run, session, json(CAST(body AS TEXT))) ORDER BY seq)
+    FROM (SELECT * FROM record WHERE {where} ORDER BY seq LIMIT ?)
+"""
+_rows = msgspec.json.Decoder(list[tuple[int, int, int, str, str, msgspec.Raw]]).decode
+
+
+def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgspec.Raw) -> Record:
     kind = _KIND_OF[number]
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=_decoders[kind](raw))
 

@@ -1,0 +1,450 @@
+"""What every store must do, as tests that anyone can run on a store of their own.
+
+    class TestMyStore(StoreConformance):
+        async def make(self) -> Store:
+            return MyStore(...)
+
+Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A test gets a store that is open, and closes it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+
+from remit.protocol.envelope import VERSION, Json, Request, Response
+from remit.protocol.errors import Code
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.remit import Remit
+from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, Store, StoreError
+
+# Far longer than any test takes, and nothing at all: so that a lease has not ended, or has, without waiting for it.
+LONG_MS = 3_600_000
+OVER_MS = 0
+
+# Only a store that hangs takes as long.
+PATIENCE = 10.0
+
+
+def a_request(name: str = "one", *, id: str | None = None, user: str = "u-1", origin: str = "user") -> Request:
+    """Return a root request whose run, session and, if none is given, id are named for *name*."""
+    return Request(
+        version=VERSION,
+        id=id or f"id-{name}",
+        origin=origin,
+        target="prime",
+        remit=Remit(user=user, depth=0, max_depth=5, time_ms=30_000, tokens=8_000),
+        objective="Sort receipts",
+        run=f"run-{name}",
+        session=f"session-{name}",
+        created_ms=1_000,
+    )
+
+
+def a_response(request: Request, result: Json = "sorted") -> Response:
+    """Return a successful response to *request*."""
+    return Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=Status.SUCCESS,
+        run=request.run,
+        session=request.session,
+        result=result,
+    )
+
+
+def progress(text: str) -> Progress:
+    """Return the body of a progress record."""
+    return Progress(delegation="id-one", agent="prime", text=text)
+
+
+def texts(records: list[Record]) -> list[str]:
+    """Return what the progress records among *records* say."""
+    return [record.body.text for record in records if isinstance(record.body, Progress)]
+
+
+async def code_of(attempt: Awaitable[object]) -> Code | None:
+    """Return the code of the `StoreError` that the attempt ends with, or None if it succeeds."""
+    try:
+        await attempt
+    except StoreError as error:
+        return error.fault.code
+    return None
+
+
+class StoreConformance:
+    """The promises of `remit.runtime.ports.Store`, one test each."""
+
+    async def make(self) -> Store:
+        """Return a new, empty store that is not open yet."""
+        raise NotImplementedError
+
+    async def reopen(self, store: Store) -> Store:
+        """Return a store, not open yet, with what *store*, which is closed, had kept."""
+        return store
+
+    @asynccontextmanager
+    async def opened(self, store: Store | None = None) -> AsyncGenerator[Store]:
+        """Open a store, a new one if none is given, and close it at the end."""
+        store = store or await self.make()
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_what_was_appended_and_flushed_can_be_read_in_order(self) -> None:
+        async with self.opened() as store:
+            for number in range(250):
+                store.append(Kind.PROGRESS, number, "run-one", "session-one", progress(f"step {number}"))
+            await store.flush()
+            found = await store.records(run="run-one")
+        assert texts(found) == [f"step {number}" for number in range(250)]
+        assert [record.at_ms for record in found] == list(range(250))
+
+    async def test_records_are_numbered_without_gaps_from_one(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            await store.finish("run-one", 1, a_response(a_request()), 2)
+            assert [record.seq for record in await store.records()] == [1, 2, 3]
+
+    async def test_every_kind_of_body_comes_back_as_it_was_appended(self) -> None:
+        request = a_request()
+        bodies = {
+            Kind.STARTED: request,
+            Kind.DELEGATION: request,
+            Kind.PROGRESS: progress("“half” \x00\\ 半 \U0001f600"),
+            Kind.TOOL: ToolUse(
+                delegation="d", agent="a", tool="t", input={"n": [1, -2.5, 1e300, 2**53 - 1, None, True]}
+            ),
+            Kind.NOTICE: Notice(delegation="d", agent="a", text="late", code=Code.TIMEOUT),
+            Kind.RESULT: a_response(request, {"deep": [{"x": ""}], "ö": 0.1}),
+            Kind.REFUSED: Refusal(request=request, response=a_response(request)),
+        }
+        async with self.opened() as store:
+            for kind, body in bodies.items():
+                store.append(kind, 5, "run", "session", body)
+            await store.flush()
+            found = await store.records()
+        assert {record.kind: record.body for record in found} == bodies
+
+    async def test_records_of_one_run_or_session_are_found_page_by_page(self) -> None:
+        async with self.opened() as store:
+            for number in range(30):
+                run, session = f"run-{number % 3}", f"session-{number % 2}"
+                store.append(Kind.PROGRESS, number, run, session, progress(str(number)))
+            await store.flush()
+            assert texts(await store.records(run="run-1", limit=3)) == ["1", "4", "7"]
+            assert texts(await store.records(run="run-1", after=8, limit=2)) == ["10", "13"]
+            assert texts(await store.records(session="session-1", after=26)) == ["27", "29"]
+            assert texts(await store.records(run="run-0", session="session-1")) == ["3", "9", "15", "21", "27"]
+            assert await store.records(run="nobody's") == []
+
+    async def test_listeners_get_every_committed_record_in_order_until_they_leave(self) -> None:
+        heard: list[Record] = []
+        enough = asyncio.Event()
+
+        def listener(records: list[Record]) -> None:
+            heard.extend(records)
+            if len(heard) >= 3:
+                enough.set()
+
+        async with self.opened() as store:
+            leave = store.listen(listener)
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            await store.finish("run-one", 1, a_response(a_request()), 2)
+            async with asyncio.timeout(PATIENCE):
+                await enough.wait()
+            leave()
+            store.append(Kind.PROGRESS, 3, "run-one", "session-one", progress("unheard"))
+            await store.flush()
+            assert heard == (await store.records())[:3]
+
+    async def test_a_listener_hears_of_a_record_though_nobody_flushes(self) -> None:
+        heard = asyncio.Event()
+        async with self.opened() as store:
+            store.listen(lambda _: heard.set())
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            async with asyncio.timeout(PATIENCE):
+                await heard.wait()
+
+    async def test_there_is_room_again_after_a_flood(self) -> None:
+        async with self.opened() as store:
+            for number in range(10_000):
+                if store.full:
+                    async with asyncio.timeout(PATIENCE):
+                        await store.room()
+                store.append(Kind.PROGRESS, number, "run-one", "session-one", progress("x"))
+            await store.flush()
+            assert not store.full
+            assert len(await store.records(limit=20_000)) == 10_000
+
+    async def test_closing_keeps_everything_that_was_appended(self) -> None:
+        """K13: session state survives a restart."""
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            store.journal("run-one", 1, "step", b"value")
+            store.remember("u-1", "run-one", ("likes tea",))
+            await store.session("given", "u-2", "tag")
+            await store.cas("key", 0, b"value")
+        async with self.opened(await self.reopen(store)) as store:
+            assert texts(await store.records()) == ["half"]
+            assert await store.load("run-one") == {"step": b"value"}
+            assert await store.facts("u-1") == ("likes tea",)
+            assert await store.session("given", "u-1", "prime") == Owner("u-2", "tag")
+            assert await store.get("key") == (1, b"value")
+            assert await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS) == Known(
+                "run-one", True, None
+            )
+
+    async def test_a_closed_store_says_so(self) -> None:
+        store = await self.make()
+        await store.open()
+        await store.close()
+        for attempt in (store.flush(), store.records(), store.submit(a_request(), b"", worker="w", lease_ms=1)):
+            assert await code_of(attempt) is Code.STORE_UNAVAILABLE
+
+    async def test_closing_twice_is_closing_once(self) -> None:
+        async with self.opened() as store:
+            await store.close()
+
+    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_new_request_is_accepted_and_recorded(self) -> None:
+        """X13: who asks whom, for which user and what is in the record from the start."""
+        request = a_request()
+        async with self.opened() as store:
+            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+            assert await store.records() == [
+                Record(seq=1, kind=Kind.STARTED, at_ms=1_000, run="run-one", session="session-one", body=request)
+            ]
+
+    async def test_a_request_that_is_known_is_not_accepted_again(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            again = a_request("other", id="id-one")
+            assert await store.submit(again, b"digest", worker="w", lease_ms=LONG_MS) == Known("run-one", True, None)
+            assert await store.submit(again, b"another", worker="w", lease_ms=LONG_MS) == Known("run-one", False, None)
+            assert len(await store.records()) == 1
+
+    async def test_the_same_id_of_another_user_or_origin_is_another_request(self) -> None:
+        async with self.opened() as store:
+            for place, (user, origin) in enumerate((("u-1", "user"), ("u-2", "user"), ("u-1", "peer"))):
+                request = a_request(str(place), id="same", user=user, origin=origin)
+                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+
+    async def test_of_many_that_submit_the_same_request_at_once_one_is_accepted(self) -> None:
+        answers: list[Accepted | Known] = []
+
+        async def submit(store: Store) -> None:
+            answers.append(await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
+
+        async with self.opened() as store, asyncio.TaskGroup() as group:
+            for _ in range(20):
+                group.create_task(submit(store))
+        assert sorted(answers, key=len) == [Accepted(1)] + [Known("run-one", True, None)] * 19
+
+    async def test_a_finished_request_is_answered_from_the_store(self) -> None:
+        request = a_request()
+        response = a_response(request, {"n": 1})
+        async with self.opened() as store:
+            await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.finish("run-one", 1, response, 7)
+            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Known(
+                "run-one", True, response
+            )
+            last = (await store.records())[-1]
+        assert last == Record(seq=2, kind=Kind.RESULT, at_ms=7, run="run-one", session="session-one", body=response)
+
+    async def test_a_request_is_finished_once(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.finish("run-one", 1, a_response(a_request(), "first"), 1)
+            assert not await store.finish("run-one", 1, a_response(a_request(), "second"), 2)
+            assert (await store.wait("run-one")).result == "first"
+            assert len(await store.records()) == 2
+
+    async def test_what_was_never_submitted_cannot_be_finished(self) -> None:
+        async with self.opened() as store:
+            assert not await store.finish("run-one", 1, a_response(a_request()), 1)
+            assert await store.records() == []
+
+    async def test_a_claimed_request_cannot_be_claimed_before_its_lease_ends(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.claim("run-one", "other", LONG_MS) is None
+
+    async def test_one_of_two_workers_takes_up_what_expired(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            assert await store.claim("run-one", "first", LONG_MS) == 2
+            assert await store.claim("run-one", "second", LONG_MS) is None
+
+    async def test_a_worker_that_was_replaced_can_no_longer_finish_or_note_anything(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
+            await store.claim("run-one", "quick", LONG_MS)
+            store.journal("run-one", 1, "step", b"stale")
+            store.journal("run-one", 2, "step", b"fresh")
+            store.journal("run-one", 1, "step", b"stale again")
+            assert not await store.finish("run-one", 1, a_response(a_request(), "stale"), 1)
+            assert await store.load("run-one") == {"step": b"fresh"}
+            assert await store.finish("run-one", 2, a_response(a_request(), "fresh"), 2)
+            assert (await store.wait("run-one")).result == "fresh"
+
+    async def test_a_heartbeat_keeps_what_its_worker_has_claimed(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request("one"), b"digest", worker="alive", lease_ms=OVER_MS)
+            await store.submit(a_request("two"), b"digest", worker="dead", lease_ms=OVER_MS)
+            await store.heartbeat("alive", LONG_MS)
+            assert await store.claim("run-one", "other", LONG_MS) is None
+            assert await store.claim("run-two", "other", LONG_MS) == 2
+
+    async def test_what_is_finished_cannot_be_claimed(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.finish("run-one", 1, a_response(a_request()), 1)
+            assert await store.claim("run-one", "other", LONG_MS) is None
+            assert await store.claim("run-unknown", "other", LONG_MS) is None
+
+    async def test_a_sweep_returns_what_expired_until_someone_claims_it(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request("one"), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.submit(a_request("two"), b"digest", worker="w", lease_ms=LONG_MS)
+            expired = [Expired("run-one", a_request("one"))]
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == expired
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == expired
+            await store.claim("run-one", "other", LONG_MS)
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == []
+
+    async def test_what_expires_again_and_again_ends_with_an_unknown_outcome(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.claim("run-one", "other", OVER_MS)
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == []
+            response = await store.wait("run-one")
+            assert response.status is Status.FAILED
+            assert response.fault is not None
+            assert response.fault.code is Code.OUTCOME_UNKNOWN
+            last = (await store.records())[-1]
+            assert (last.kind, last.session, last.body) == (Kind.RESULT, "session-one", response)
+            assert not await store.finish("run-one", 2, a_response(a_request()), 1)
+
+    async def test_the_id_of_a_forgotten_outcome_may_be_used_again(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            await store.finish("run-one", 1, a_response(a_request()), 1)
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS * 24 * 365 * 1_000) == []
+            known = await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            assert isinstance(known, Known)
+            await store.sweep(max_attempts=3, keep_ms=LONG_MS)
+            assert len(await store.records()) == 2
+            assert await store.submit(a_request(), b"new digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+            assert len(await store.runs()) == 2
+
+    async def test_waiting_ends_when_the_outcome_comes(self) -> None:
+        request = a_request()
+        async with self.opened() as store:
+            await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+                waits = [group.create_task(store.wait("run-one")) for _ in range(3)]
+                await asyncio.sleep(0)
+                await store.finish("run-one", 1, a_response(request), 1)
+            assert [wait.result() for wait in waits] == [a_response(request)] * 3
+
+    async def test_waiting_for_what_has_ended_returns_at_once(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            await store.finish("run-one", 1, a_response(a_request()), 1)
+            assert await store.wait("run-one") == a_response(a_request())
+
+    async def test_nobody_waits_for_ever_for_a_run_that_was_never_submitted(self) -> None:
+        async with self.opened() as store:
+            async with asyncio.timeout(PATIENCE):
+                assert await code_of(store.wait("run-unknown")) is Code.OUTCOME_UNKNOWN
+
+    # ── journal ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_later_value_of_a_step_replaces_the_earlier(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.journal("run-one", 1, "a", b"begun")
+            store.journal("run-one", 1, "b", b"\x00\xff")
+            store.journal("run-one", 1, "a", b"done")
+            await store.flush()
+            assert await store.load("run-one") == {"a": b"done", "b": b"\x00\xff"}
+            assert await store.load("run-other") == {}
+
+    async def test_the_journal_of_a_finished_run_is_gone_and_stays_gone(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.journal("run-one", 1, "a", b"done")
+            await store.finish("run-one", 1, a_response(a_request()), 1)
+            store.journal("run-one", 1, "b", b"late")
+            await store.flush()
+            assert await store.load("run-one") == {}
+
+    # ── counters ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_counter_adds_up_within_its_window(self) -> None:
+        async with self.opened() as store:
+            assert [await store.incr("key", n, LONG_MS) for n in (1, 2, 3)] == [1, 3, 6]
+            assert await store.incr("other", 1, LONG_MS) == 1
+
+    async def test_a_value_is_written_only_at_the_revision_that_its_writer_has_seen(self) -> None:
+        async with self.opened() as store:
+            assert await store.get("key") is None
+            assert await store.cas("key", 1, b"too early") is None
+            assert await store.cas("key", 0, b"first") == 1
+            assert await store.cas("key", 0, b"too late") is None
+            assert await store.get("key") == (1, b"first")
+            assert await store.cas("key", 1, b"second") == 2
+            assert await store.get("key") == (2, b"second")
+
+    async def test_of_many_that_write_at_once_one_gets_through(self) -> None:
+        async with self.opened() as store, asyncio.TaskGroup() as group:
+            writes = [group.create_task(store.cas("key", 0, bytes([n]))) for n in range(10)]
+        assert sorted(write.result() or 0 for write in writes) == [0] * 9 + [1]
+
+    # ── archive ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_session_belongs_to_the_first_who_asks_for_it(self) -> None:
+        async with self.opened() as store:
+            assert await store.session("s", "u-1", "prime") == Owner("u-1", "prime")
+            assert await store.session("s", "u-2", "tag") == Owner("u-1", "prime")
+
+    async def test_a_session_in_use_belongs_to_the_user_and_agent_of_its_first_request(self) -> None:
+        """X16: a child session is the callee's conversation with that user."""
+        async with self.opened() as store:
+            store.append(Kind.DELEGATION, 1, "run", "session-one", a_request())
+            assert await store.session("session-one", "u-2", "tag") == Owner("u-1", "prime")
+
+    async def test_runs_are_listed_newest_first_and_by_user(self) -> None:
+        async with self.opened() as store:
+            for name, user in (("one", "u-1"), ("two", "u-2"), ("three", "u-1")):
+                await store.submit(a_request(name, user=user), b"digest", worker="w", lease_ms=LONG_MS)
+            response = a_response(a_request("one"))
+            await store.finish("run-one", 1, response, 1)
+            found = await store.runs(user="u-1")
+            assert [run.run for run in await store.runs(limit=2)] == ["run-three", "run-two"]
+        assert found == [
+            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None),
+            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response),
+        ]
+
+    async def test_facts_are_kept_once_per_user_oldest_first(self) -> None:
+        """X16: new facts are saved for the user, and for no other."""
+        async with self.opened() as store:
+            store.remember("u-1", "run-one", ("likes tea", "is 40"))
+            store.remember("u-1", "run-two", ("likes tea", "has a dog"))
+            store.remember("u-2", "run-three", ("likes coffee",))
+            await store.flush()
+            assert await store.facts("u-1") == ("likes tea", "is 40", "has a dog")
+            assert await store.facts("u-2") == ("likes coffee",)
+            assert await store.facts("u-3") == ()

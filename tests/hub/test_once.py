@@ -1,0 +1,512 @@
+"""At most one execution per request: the same id attaches to it or returns its outcome."""
+
+import asyncio
+import datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status
+from remit.runtime import runs
+from remit.testing.clock import TurnedClock
+
+SOON = 10.0
+
+
+def code_of(response: Response) -> Code | None:
+    return response.fault.code if response.fault else None
+
+
+class Office:
+    """A hub on a file, with a clerk that counts how often it was really asked and waits until it may go."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        self.hub = Hub(store=path / "hub.db", durability="process")
+        self.ran: list[str] = []
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+
+        @self.hub.agent("clerk", **options)
+        async def clerk(brief: Brief) -> object:
+            self.ran.append(f"{brief.user}: {brief.text}")
+            self.begun.set()
+            await self.let_go.wait()
+            return f"{brief.text}, {len(self.ran)}"
+
+    async def ask(self, text: str = "work", id: str = "1", user: str = "u", **options: Any) -> Response:
+        return await self.hub.ask("clerk", text, user=user, request_id=id, **options)
+
+
+@asynccontextmanager
+async def opened(*offices: Office) -> AsyncIterator[None]:
+    async with asyncio.timeout(SOON):
+        for office in offices:
+            await office.hub.__aenter__()
+        try:
+            yield
+        finally:
+            for office in offices:
+                office.let_go.set()
+                await office.hub.__aexit__(None, None, None)
+
+
+async def test_the_same_request_while_it_runs_waits_for_the_one_that_runs(tmp_path: Path) -> None:
+    """C2, decision 6: same id, at most one execution."""
+    office = Office(tmp_path)
+    office.let_go.clear()
+    async with opened(office), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(office.ask()) for _ in range(3)]
+        await office.begun.wait()
+        tasks += [group.create_task(office.ask()) for _ in range(3)]
+        await asyncio.sleep(0)
+        office.let_go.set()
+    assert office.ran == ["u: work"]
+    assert [task.result() for task in tasks] == [tasks[0].result()] * 6
+    assert tasks[0].result().result == "work, 1"
+
+
+async def test_the_same_request_after_it_has_ended_is_answered_without_running(tmp_path: Path) -> None:
+    """C2, decision 6: same digest, its outcome is returned."""
+    office = Office(tmp_path)
+    async with opened(office):
+        first = await office.ask()
+        assert await office.ask() == first
+    assert office.ran == ["u: work"]
+
+
+async def test_the_outcome_survives_a_restart_on_the_same_file(tmp_path: Path) -> None:
+    office, again = Office(tmp_path), Office(tmp_path)
+    async with opened(office):
+        first = await office.ask()
+    async with opened(again):
+        assert await again.ask() == first
+        assert code_of(await again.ask("other work")) is Code.DUPLICATE_REQUEST
+    assert again.ran == []
+
+
+async def test_failures_are_outcomes_too(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    ran: list[str] = []
+
+    @office.hub.agent("shaky")
+    async def shaky(brief: Brief) -> None:
+        ran.append(brief.text)
+        raise ZeroDivisionError
+
+    async with opened(office):
+        responses = [await office.hub.ask("shaky", user="u", request_id="7") for _ in range(3)]
+    assert (responses, len(ran)) == ([responses[0]] * 3, 1)
+
+
+@pytest.mark.parametrize("when", ["while it runs", "after it ended"])
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"text": "other work"},
+        {"input": {"a": 1}},
+        {"session": "s-2"},
+        {"may_delegate": False},
+        {"tools": []},
+        {"handoff": Handoff(findings=("new",))},
+        {"hints": ("hurry",)},
+    ],
+    ids=str,
+)
+async def test_the_same_id_with_another_content_is_refused(tmp_path: Path, when: str, other: dict[str, Any]) -> None:
+    """Decision 6: another digest is a DUPLICATE_REQUEST."""
+    office = Office(tmp_path)
+    if when == "while it runs":
+        office.let_go.clear()
+    async with opened(office), asyncio.TaskGroup() as group:
+        first = group.create_task(office.ask())
+        await office.begun.wait()
+        if when == "after it ended":
+            await first
+        second = await office.ask(**other)
+        office.let_go.set()
+    assert (second.status, code_of(second)) == (Status.REFUSED, Code.DUPLICATE_REQUEST)
+    assert len(office.ran) == 1
+
+
+async def test_budget_time_and_trace_are_no_part_of_the_content(tmp_path: Path) -> None:
+    """Decision 6: a digest of the body without budget, time and trace."""
+    office = Office(tmp_path)
+    async with opened(office):
+        first = await office.ask()
+        assert await office.ask(max_tokens=5, deadline_ms=7_000, correlation="c", max_depth=1) == first
+
+
+async def test_another_users_request_of_the_same_id_is_another_request(tmp_path: Path) -> None:
+    """Decision 6: the key is caller, user and id; nobody can read another user's answer by guessing its id."""
+    office = Office(tmp_path)
+    office.let_go.clear()
+    async with opened(office), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(office.ask(user=user)) for user in ("u", "v")]
+        await office.begun.wait()
+        office.let_go.set()
+    assert sorted(office.ran) == ["u: work", "v: work"]
+    assert len({task.result().run for task in tasks}) == 2
+
+
+async def test_two_hubs_on_one_file_execute_a_request_once(tmp_path: Path) -> None:
+    """Decision 14: several processes share one file; the second attaches to the run of the first."""
+    one, other = Office(tmp_path), Office(tmp_path)
+    one.let_go.clear()
+    async with opened(one, other), asyncio.TaskGroup() as group:
+        first = group.create_task(one.ask())
+        await one.begun.wait()
+        second = group.create_task(other.ask())
+        assert code_of(await other.ask("other work")) is Code.DUPLICATE_REQUEST
+        one.let_go.set()
+    assert first.result() == second.result()
+    assert (len(one.ran), other.ran) == (1, [])
+
+
+async def test_who_attaches_to_another_hubs_run_waits_no_longer_than_it_has_time(tmp_path: Path) -> None:
+    one, other = Office(tmp_path), Office(tmp_path)
+    one.let_go.clear()
+    async with opened(one, other), asyncio.TaskGroup() as group:
+        first = group.create_task(one.ask())
+        await one.begun.wait()
+        second = await other.ask(deadline_ms=100)
+        one.let_go.set()
+        assert (await first).ok
+        assert await other.ask() == await first
+    assert (second.status, code_of(second)) == (Status.TIMEOUT, Code.TIMEOUT)
+
+
+async def test_a_hub_that_waits_for_another_hubs_run_can_be_closed(tmp_path: Path) -> None:
+    one, other = Office(tmp_path), Office(tmp_path)
+    one.let_go.clear()
+    async with opened(one):
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(one.ask())
+            await one.begun.wait()
+            async with asyncio.timeout(SOON):
+                await other.hub.__aenter__()
+                second = group.create_task(other.ask())
+                await other.hub.store.flush()
+                closing = group.create_task(other.hub.__aexit__(None, None, None))
+                done, _ = await asyncio.wait({closing}, timeout=2)
+            one.let_go.set()
+        assert first.result().ok
+    assert closing in done, "closing waited for the other hub's run"
+    assert not second.result().ok
+
+
+async def test_what_was_refused_is_not_kept(tmp_path: Path) -> None:
+    """Decision 6: only outcomes after execution began are kept."""
+    office = Office(tmp_path)
+    async with opened(office):
+        refused = [await office.ask(capability="NONE"), await office.ask(max_tokens=0), await office.ask(deadline_ms=3)]
+        response = await office.ask()
+    assert [code_of(each) for each in refused] == [
+        Code.CAPABILITY_NOT_FOUND,
+        Code.TOKEN_BUDGET_EXCEEDED,
+        Code.TIMEOUT,
+    ]
+    assert response.result == "work, 1"
+
+
+async def test_who_was_sent_away_from_a_full_queue_may_come_back_with_the_same_id(tmp_path: Path) -> None:
+    """Decisions 6 and 10: OVERLOADED says when to come back, and nothing was executed that could be kept."""
+    office = Office(tmp_path, concurrency=1, queue=0)
+    office.let_go.clear()
+    async with opened(office), asyncio.TaskGroup() as group:
+        first = group.create_task(office.ask(id="1"))
+        await office.begun.wait()
+        assert code_of(await office.ask("second", id="2")) is Code.OVERLOADED
+        office.let_go.set()
+        await first
+        assert (await office.ask("second", id="2")).result == "second, 2"
+
+
+async def test_who_gave_up_in_the_queue_may_come_back_with_the_same_id(tmp_path: Path) -> None:
+    """Decision 6: only outcomes after execution began are kept."""
+    office = Office(tmp_path, concurrency=1)
+    office.let_go.clear()
+    async with opened(office), asyncio.TaskGroup() as group:
+        first = group.create_task(office.ask(id="1"))
+        await office.begun.wait()
+        assert code_of(await office.ask("second", id="2", deadline_ms=60)) is Code.TIMEOUT
+        office.let_go.set()
+        await first
+        assert (await office.ask("second", id="2")).result == "second, 2"
+
+
+async def test_a_stored_outcome_is_returned_even_if_a_new_request_would_be_refused(tmp_path: Path) -> None:
+    """Decision 6: a sender whose connection broke asks again, and the answer is there whatever the rate says."""
+    office = Office(tmp_path, rate=Rate(1, 3_600))
+    async with opened(office):
+        first = await office.ask()
+        assert code_of(await office.ask(id="2")) is Code.RATE_LIMITED
+        assert await office.ask() == first
+
+
+async def test_a_stored_outcome_is_returned_though_its_agent_is_being_left_alone(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+
+    @office.hub.agent("shaky")
+    async def shaky(brief: Brief) -> None:
+        raise ZeroDivisionError
+
+    async with opened(office):
+        first = [await office.hub.ask("shaky", user="u", request_id=str(each)) for each in range(5)]
+        assert code_of(await office.hub.ask("shaky", user="u")) is Code.DELEGATION_UNAVAILABLE
+        assert [await office.hub.ask("shaky", user="u", request_id=str(each)) for each in range(5)] == first
+
+
+async def test_only_the_first_asker_cancels_the_run_by_leaving(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    office.let_go.clear()
+    async with opened(office):
+        first = asyncio.create_task(office.ask())
+        await office.begun.wait()
+        guest, stays = asyncio.create_task(office.ask()), asyncio.create_task(office.ask())
+        await asyncio.sleep(0)
+        guest.cancel()
+        await asyncio.wait({guest})
+        assert not first.done()
+        first.cancel()
+        response = await stays
+        assert (response.status, code_of(response)) == (Status.CANCELLED, Code.CANCELLED)
+        assert await office.ask() == response
+    assert first.cancelled()
+
+
+async def test_an_asker_that_leaves_before_its_request_is_accepted_is_let_go_at_once(tmp_path: Path) -> None:
+    """C: cancellation reaches a run wherever it is, and nobody has to wait for work that was not wanted any more."""
+    office = Office(tmp_path)
+    office.let_go.clear()
+    async with opened(office):
+        task = asyncio.create_task(office.ask())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not office.begun.is_set()
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=2)
+        office.let_go.set()
+        assert task in done, "its cancellation waited for the whole run"
+
+
+ODD = [
+    float("nan"),
+    {"a": float("inf")},
+    (1, 2),
+    {1: "one"},
+    b"bytes",
+    datetime.date(2024, 2, 29),
+    Status.FAILED,
+    {"b": 1, "a": 2},
+    1e300,
+    -0.0,
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+async def test_an_answer_is_the_same_when_it_is_asked_for_again(tmp_path: Path, odd: object) -> None:
+    """What leaves the hub is what was recorded, also where JSON has no word for it."""
+    office = Office(tmp_path)
+
+    @office.hub.agent("odd")
+    async def give(brief: Brief) -> object:
+        return odd
+
+    async with opened(office):
+        first = await office.hub.ask("odd", user="u", request_id="1")
+        second = await office.hub.ask("odd", user="u", request_id="1")
+    assert repr(second) == repr(first)
+
+
+async def test_an_answer_that_cannot_be_written_down_is_a_failure_of_the_callee_and_of_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decision 5: what cannot be recorded does not leave, and does not hold up what comes after it."""
+    monkeypatch.setattr(runs, "LEASE_MS", 150)
+    office = Office(tmp_path)
+
+    @office.hub.agent("broken")
+    async def broken(brief: Brief) -> str:
+        return "half a character: \ud800"
+
+    async with opened(office):
+        first = await office.hub.ask("broken", user="u", request_id="1")
+        assert code_of(first) is Code.RESULT_VALIDATION_FAILED
+        assert await office.hub.ask("broken", user="u", request_id="1") == first
+        assert (await office.ask(id="2")).ok
+
+
+@pytest.mark.parametrize(
+    "partial",
+    [
+        Answer(object()),
+        Answer("x", confidence=7),
+        Answer("\ud800"),
+        Answer("x" * 2_000_000),
+    ],
+    ids=["object", "confidence", "surrogate", "flood"],
+)
+async def test_a_part_that_is_nonsense_does_not_keep_a_run_from_ending(tmp_path: Path, partial: Answer) -> None:
+    """K10, K12: what an agent reported before its time ran out is as little trusted as its answer."""
+    clock = TurnedClock()
+    hub = Hub(store=tmp_path / "hub.db", durability="process", clock=clock)
+    begun = asyncio.Event()
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> None:
+        try:
+            brief.progress("half way", partial=partial)
+        except (RemitError, TypeError, ValueError):
+            pass
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(SOON), hub:
+        task = asyncio.create_task(hub.ask("slow", user="u", request_id="1", deadline_ms=1_000))
+        await begun.wait()
+        clock.turn(1.1)
+        first = await task
+        assert code_of(first) is Code.TIMEOUT
+        assert len(str(first.result)) < 1_100_000
+        assert await hub.ask("slow", user="u", request_id="1") == first
+        assert [each.status for each in await hub.delegations(first.run)] == [Status.TIMEOUT]
+
+
+# ── arguments ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("user", None, "user"),
+        ("user", "", "user"),
+        ("user", "a\nb", "user"),
+        ("user", "u" * 300, "user"),
+        ("request_id", 5, "id"),
+        ("request_id", "x\x00", "id"),
+        ("session", 5, "session"),
+        ("max_tokens", "many", "tokens"),
+        ("max_tokens", -1, "tokens"),
+        ("max_tokens", 1.5, "tokens"),
+        ("deadline_ms", "soon", "time_ms"),
+        ("deadline_ms", -1, "time_ms"),
+        ("max_depth", "deep", "max_depth"),
+        ("max_depth", -1, "max_depth"),
+        ("tools", 5, "tools"),
+        ("tools", "search", "tools"),
+        ("targets", "clerk", "targets"),
+        ("priority", "URGENT", "priority"),
+        ("may_delegate", "no", "may_delegate"),
+        ("hints", "hurry", "hints"),
+        ("handoff", {"finding": 1}, "handoff"),
+        ("input", object(), "input"),
+        ("capability", 7, "capability"),
+        ("deadline", 5, "deadline"),
+        ("max_token", 5, "max_token"),
+    ],
+)
+async def test_a_wrong_argument_is_named(tmp_path: Path, name: str, value: object, field: str) -> None:
+    """K10: a failed request returns at once with code and message."""
+    office = Office(tmp_path)
+    options: dict[str, Any] = {"user": "u", name: value}
+    async with opened(office):
+        with pytest.raises((RemitError, TypeError)) as caught:
+            await office.hub.ask("clerk", "work", **options)
+    error = caught.value
+    if isinstance(error, RemitError):
+        assert error.fault.code is Code.MALFORMED_ENVELOPE
+    assert field in str(error)
+    assert office.ran == []
+
+
+async def test_all_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    wrong: dict[str, Any] = {"user": 7, "request_id": 5, "session": 6, "hints": 3}
+    async with opened(office):
+        with pytest.raises(RemitError) as caught:
+            await office.hub.ask("clerk", "work", **wrong)
+    assert {problem.path for problem in caught.value.fault.problems} >= {"$.remit.user", "$.id", "$.session", "$.hints"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("objective", 5),
+        ("objective", "x" * 200_000),
+        ("max_tokens", "many"),
+        ("max_tokens", 1.5),
+        ("max_tokens", -1),
+        ("deadline_ms", "soon"),
+        ("deadline_ms", -5),
+        ("max_depth", "deep"),
+        ("context_tokens", "all"),
+        ("tools", 5),
+        ("tools", "search"),
+        ("targets", "helper"),
+        ("priority", "URGENT"),
+        ("may_delegate", "no"),
+        ("hints", 5),
+        ("reason", 5),
+        ("session", "s" * 300),
+        ("session", 5),
+        ("handoff", {"finding": 1}),
+        ("context", {"last": 1}),
+        ("input", object()),
+        ("input", {"a": {1, object()}}),
+        ("input", "\ud800"),
+        ("objective", "\ud800"),
+        ("correlation", 5),
+        ("refined_by", ""),
+        ("target", 5),
+        ("target", ["helper"]),
+        ("target", "h" * 300),
+        ("target", "\ud800"),
+        ("capability", "c" * 300),
+        ("capability", ["C"]),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+async def test_a_wrong_call_is_refused_by_name_and_leaves_a_record_that_can_be_read(
+    tmp_path: Path, option: str, value: object
+) -> None:
+    """Decision 1: an agent that delegates always gets a response, never a surprise."""
+    office = Office(tmp_path)
+    got: list[Response] = []
+
+    @office.hub.agent("helper")
+    async def helper(brief: Brief) -> str:
+        office.ran.append("helper")
+        return "helped"
+
+    @office.hub.agent("boss", may_call=["*"])
+    async def boss(brief: Brief) -> None:
+        options: dict[str, Any] = {"target": "helper", "objective": "x", option: value}
+        got.append(await brief.delegate(**options))
+
+    async with opened(office):
+        response = await office.hub.ask("boss", user="u")
+        assert code_of(response) is None, response.fault
+        assert len(await office.hub.delegations(response.run)) == 2
+    (refused,) = got
+    assert refused.fault is not None
+    assert (refused.status, office.ran) == (Status.REFUSED, [])
+    told = refused.fault.message + "".join(each.path for each in refused.fault.problems)
+    assert option in told or str(value)[:20] in told
+
+
+async def test_a_call_with_an_option_that_does_not_exist_is_refused_by_python(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+
+    @office.hub.agent("boss", may_call=["*"])
+    async def boss(brief: Brief) -> None:
+        options: dict[str, Any] = {"objectve": "x"}
+        await brief.delegate("clerk", **options)
+
+    async with opened(office):
+        response = await office.hub.ask("boss", user="u")
+    assert response.fault is not None
+    assert "objectve" in response.fault.message

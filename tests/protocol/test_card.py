@@ -1,0 +1,33 @@
+"""What an agent's card lets it do."""
+
+from typing import Any
+
+import pytest
+
+from remit.protocol.card import Capability
+from samples import a_card
+
+
+@pytest.mark.parametrize(
+    ("card", "may"),
+    [
+        ({}, False),
+        ({"may_call": frozenset({"byte"})}, True),
+        ({"may_call": frozenset({"byte"}), "allow_sub_agent_calls": True}, True),
+        ({"may_call": frozenset({"byte"}), "allow_sub_agent_calls": False}, False),
+        ({"may_call": frozenset({"*"})}, True),
+        ({"may_call": frozenset({"*"}), "allow_sub_agent_calls": False}, False),
+        ({"may_call": frozenset({"ledger"})}, False),
+        ({"allow_sub_agent_calls": True}, False),
+    ],
+)
+def test_an_agent_reaches_whom_its_team_names_unless_it_may_call_nobody(card: dict[str, Any], may: bool) -> None:
+    """O5: only an agent with allow_sub_agent_calls may call."""
+    assert a_card(**card).may_reach("byte") is may
+
+
+def test_a_capability_is_found_by_its_code() -> None:
+    """K1: capability_code must be registered."""
+    npv, projection = Capability(code="ANL_NPV"), Capability(code="ANL_PROJECTION", version="2.0")
+    card = a_card(capabilities=(npv, projection))
+    assert [card.capability(code) for code in ("ANL_PROJECTION", "ANL_NPV", "DOC_GENERATE")] == [projection, npv, None]

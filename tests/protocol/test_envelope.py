@@ -1,0 +1,43 @@
+"""What envelopes say of themselves."""
+
+import pytest
+from hypothesis import given
+
+from remit.protocol.envelope import Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from samples import a_response
+from strategies import usages
+
+
+def test_usage_adds_up_and_an_estimate_stays_one() -> None:
+    """X2: token_usage has prompt, completion and total."""
+    total = Usage(prompt=10, completion=5) + Usage(prompt=1, completion=2, overrun=3, estimated=True)
+    assert total == Usage(prompt=11, completion=7, overrun=3, estimated=True)
+    assert total.total == 18
+
+
+@given(usages, usages, usages)
+def test_usage_adds_up_in_any_order(one: Usage, two: Usage, three: Usage) -> None:
+    assert (one + two) + three == three + (two + one)
+
+
+@pytest.mark.parametrize("status", [Status.SUCCESS, Status.PARTIAL])
+def test_a_response_with_something_to_use_unwraps_to_its_result(status: Status) -> None:
+    response = a_response(status=status, result={"npv": 24156.72})
+    assert (response.ok, response.unwrap()) == (True, {"npv": 24156.72})
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.TIMEOUT, Status.REFUSED, Status.CANCELLED])
+def test_a_response_without_a_result_unwraps_to_its_fault(status: Status) -> None:
+    why = fault(Code.TIMEOUT, "tag took more than 5000 ms")
+    response = a_response(status=status, result=None, fault=why)
+    with pytest.raises(RemitError) as raised:
+        response.unwrap()
+    assert (response.ok, raised.value.fault) == (False, why)
+
+
+def test_a_failure_that_gives_no_reason_is_still_a_fault() -> None:
+    with pytest.raises(RemitError) as raised:
+        a_response(status=Status.FAILED).unwrap()
+    assert raised.value.fault == fault(Code.DELEGATION_FAILED, "tag gave no reason")

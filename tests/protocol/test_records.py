@@ -1,0 +1,114 @@
+"""What can be told of a run from its records."""
+
+from typing import Any
+
+import pytest
+
+from remit.protocol.codec import decode, encode
+from remit.protocol.envelope import Usage
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import (
+    BODIES,
+    Body,
+    Delegation,
+    Kind,
+    Notice,
+    Progress,
+    Record,
+    Refusal,
+    ToolUse,
+    delegations,
+)
+from samples import a_remit, a_request, a_response
+
+PROGRESS = Progress(delegation="r-1", agent="tag", text="halfway", finished=("rent",), unfinished=("food",))
+TOOL = ToolUse(delegation="r-1", agent="tag", tool="read", input={"path": "a.txt"}, duration_ms=3, begun=True)
+NOTICE = Notice(delegation="r-1", agent="tag", text="spent 5 tokens too many", code=Code.TOKEN_BUDGET_EXCEEDED)
+REFUSED = a_response(status=Status.REFUSED, result=None, fault=fault(Code.LOOP_DETECTED, "again"))
+REFUSAL = Refusal(request=a_request(), response=REFUSED)
+
+EXAMPLES: dict[Kind, Body] = {
+    Kind.STARTED: a_request(),
+    Kind.DELEGATION: a_request(parent="run-1"),
+    Kind.PROGRESS: PROGRESS,
+    Kind.TOOL: TOOL,
+    Kind.NOTICE: NOTICE,
+    Kind.RESULT: a_response(),
+    Kind.REFUSED: REFUSAL,
+}
+
+
+def recorded(*bodies: Body) -> list[Record]:
+    return [
+        Record(seq=seq, kind=Kind.NOTICE, at_ms=1_000 + seq, run="run-1", session="s-1", body=body)
+        for seq, body in enumerate(bodies)
+    ]
+
+
+def line(**changes: Any) -> Delegation:
+    told: dict[str, Any] = {
+        "id": "r-1",
+        "parent": None,
+        "origin": "prime",
+        "target": "tag",
+        "user": "u-1",
+        "objective": "Categorize",
+        "depth": 1,
+        "started_ms": 1_000,
+    }
+    return Delegation(**told | changes)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_record_of_every_kind_is_read_back_as_it_was_written(kind: Kind) -> None:
+    body = EXAMPLES[kind]
+    assert decode(encode(body), BODIES[kind]) == body
+
+
+def test_a_delegation_under_way_has_no_end_yet() -> None:
+    assert delegations(recorded(a_request(), PROGRESS, TOOL, NOTICE)) == [line()]
+
+
+def test_a_delegation_that_ended_is_one_line_with_a_preview_of_200_characters() -> None:
+    """O8: metadata and a 200-character preview, not the text once more."""
+    response = a_response(
+        result="x" * 300, duration_ms=12, usage=Usage(prompt=3, completion=4), tool_calls=("read", "write")
+    )
+    assert delegations(recorded(a_request(), response)) == [
+        line(
+            status=Status.SUCCESS,
+            preview="x" * 200,
+            duration_ms=12,
+            usage=Usage(prompt=3, completion=4),
+            tool_calls=("read", "write"),
+        )
+    ]
+
+
+def test_a_refused_delegation_says_why_it_never_started() -> None:
+    assert delegations(recorded(REFUSAL)) == [line(status=Status.REFUSED, fault=REFUSED.fault)]
+
+
+def test_delegations_stand_in_the_order_in_which_they_were_asked_for() -> None:
+    child = a_request(id="r-2", parent="r-1", origin="tag", target="byte", remit=a_remit(depth=2))
+    told = delegations(
+        recorded(a_request(), child, a_response(id="r-2", target="byte", result={"n": 1}), a_response(result=None))
+    )
+    assert told == [
+        line(status=Status.SUCCESS),
+        line(
+            id="r-2",
+            parent="r-1",
+            origin="tag",
+            target="byte",
+            depth=2,
+            started_ms=1_001,
+            status=Status.SUCCESS,
+            preview='{"n":1}',
+        ),
+    ]
+
+
+def test_a_response_to_a_request_that_is_not_there_tells_nothing() -> None:
+    assert delegations(recorded(a_response())) == []

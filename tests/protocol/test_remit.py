@@ -1,0 +1,171 @@
+"""A remit can only be narrowed."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from remit.protocol.codec import decode, encode
+from remit.protocol.remit import URGENCY, Priority, Remit, meet
+from samples import a_remit
+from strategies import counts, name_sets, names, optional, priorities, remits
+
+# What a caller may ask for is its own affair: also the impossible is asked for.
+wishes = st.integers(-10, 10_000)
+narrowings = st.fixed_dictionaries(
+    {
+        "caller": names,
+        "time_ms": wishes,
+        "tokens": wishes,
+        "max_depth": optional(wishes),
+        "context_tokens": optional(wishes),
+        "tools": optional(name_sets),
+        "targets": optional(name_sets),
+        "may_delegate": st.booleans(),
+        "priority": optional(priorities),
+    }
+)
+roots = st.builds(lambda remit, depth: replace(remit, depth=depth), remits, st.integers(0, 100)) | st.builds(
+    Remit,
+    user=names,
+    depth=st.just(0),
+    max_depth=st.integers(0, 10),
+    time_ms=st.integers(0, 10_000),
+    tokens=st.integers(0, 10_000),
+    tools=optional(name_sets),
+    targets=optional(name_sets),
+)
+
+
+@st.composite
+def lineages(draw: st.DrawFn) -> list[Remit]:
+    """A remit and its descendants, each narrowed from the one before it."""
+    lineage = [draw(roots)]
+    for narrowing in draw(st.lists(narrowings, min_size=1, max_size=5)):
+        lineage.append(lineage[-1].narrow(**narrowing))
+    return lineage
+
+
+def within(bound: frozenset[str] | None, outer: frozenset[str] | None) -> bool:
+    return outer is None or (bound is not None and bound <= outer)
+
+
+@given(lineages())
+def test_no_descendant_has_more_time_than_its_ancestor(lineage: list[Remit]) -> None:
+    """C7: remaining time shrinks at each hop."""
+    assert all(0 <= child.time_ms <= parent.time_ms for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_has_more_tokens_than_its_ancestor(lineage: list[Remit]) -> None:
+    """X7: a budget covers the callee and all below it."""
+    assert all(0 <= child.tokens <= parent.tokens for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_may_use_a_tool_that_its_ancestor_may_not(lineage: list[Remit]) -> None:
+    """O6: the caller can restrict the callee's tools, never widen them."""
+    assert all(within(child.tools, parent.tools) for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_may_call_whom_its_ancestor_may_not(lineage: list[Remit]) -> None:
+    assert all(within(child.targets, parent.targets) for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_may_go_deeper_than_its_ancestor(lineage: list[Remit]) -> None:
+    """X3: each hop is one deeper, and its limit no further down."""
+    assert all(
+        child.depth == parent.depth + 1 and child.max_depth <= parent.max_depth for parent, child in pairwise(lineage)
+    )
+
+
+@given(lineages())
+def test_no_descendant_is_shown_more_than_its_ancestor_or_than_it_can_pay(lineage: list[Remit]) -> None:
+    assert all(
+        child.context_tokens <= parent.context_tokens and child.context_tokens <= child.tokens
+        for parent, child in pairwise(lineage)
+    )
+
+
+@given(lineages())
+def test_the_right_to_delegate_does_not_come_back_once_it_is_gone(lineage: list[Remit]) -> None:
+    assert all(parent.may_delegate or not child.may_delegate for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_no_descendant_is_more_urgent_than_its_ancestor(lineage: list[Remit]) -> None:
+    assert all(URGENCY[child.priority] <= URGENCY[parent.priority] for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_every_descendant_acts_for_the_same_user_and_knows_who_stands_above_it(lineage: list[Remit]) -> None:
+    """X10: nobody below can act for another user."""
+    assert {remit.user for remit in lineage} == {lineage[0].user}
+    assert all(child.chain[:-1] == parent.chain for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_a_narrowed_remit_can_always_be_sent(lineage: list[Remit]) -> None:
+    assert decode(encode(lineage[-1]), Remit) == lineage[-1]
+
+
+def test_a_callee_gets_what_was_asked_for_where_there_is_enough() -> None:
+    parent = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", "byte"}))
+    assert parent.narrow(
+        caller="tag@hub",
+        time_ms=500,
+        tokens=400,
+        max_depth=3,
+        context_tokens=300,
+        tools=frozenset({"read", "shell"}),
+        targets=frozenset({"byte"}),
+        may_delegate=False,
+        priority=Priority.LOW,
+    ) == Remit(
+        user="u-1",
+        depth=2,
+        max_depth=3,
+        time_ms=500,
+        tokens=400,
+        chain=("prime@hub", "tag@hub"),
+        context_tokens=300,
+        tools=frozenset({"read"}),
+        targets=frozenset({"byte"}),
+        may_delegate=False,
+        priority=Priority.LOW,
+    )
+
+
+def test_a_callee_that_is_asked_without_limits_gets_those_of_its_caller() -> None:
+    parent = a_remit(tools=frozenset({"read"}), priority=Priority.HIGH, context_tokens=900)
+    assert parent.narrow(caller="tag@hub", time_ms=10_000, tokens=1_000) == replace(
+        parent, depth=2, chain=("prime@hub", "tag@hub")
+    )
+
+
+@given(counts, counts)
+def test_what_is_shown_never_costs_more_than_the_budget(tokens: int, context_tokens: int) -> None:
+    child = a_remit(context_tokens=context_tokens).narrow(caller="tag@hub", time_ms=1, tokens=tokens)
+    assert child.context_tokens == min(context_tokens, child.tokens)
+
+
+READ, WRITE = frozenset({"read"}), frozenset({"read", "write"})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        (None, None, None),
+        (READ, None, READ),
+        (None, READ, READ),
+        (READ, WRITE, READ),
+        (READ, frozenset[str](), frozenset[str]()),
+    ],
+)
+def test_two_bounds_allow_what_both_allow(one: Any, other: Any, both: Any) -> None:
+    assert meet(one, other) == both
