@@ -34,7 +34,11 @@ def test_type_checkers_and_programs_see_the_same_names() -> None:
 def test_each_name_comes_from_where_the_stub_says() -> None:
     nodes = ast.parse(STUB.read_text(encoding="utf-8")).body
     homes = {
-        alias.name: node.module for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names if node.module
+        alias.name: node.module
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if node.module
     }
     for name, home in homes.items():
         __import__(home)
@@ -58,7 +62,9 @@ def test_importing_remit_loads_neither_the_event_loop_nor_the_codec() -> None:
 
 
 def test_a_star_import_brings_every_public_name_and_nothing_else() -> None:
-    brought = run_python("before = set(globals()); from remit import *; print(*sorted(set(globals()) - before))").split()
+    brought = run_python(
+        "before = set(globals()); from remit import *; print(*sorted(set(globals()) - before))"
+    ).split()
     assert [name for name in brought if name != "before"] == remit.__all__
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import threading
-from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import msgspec
@@ -14,9 +13,9 @@ from remit.testing.memory import MemoryStore
 
 
 @pytest.fixture
-async def hub() -> AsyncIterator[Hub]:
+def hub() -> Hub:
     """A hub that is not open yet."""
-    yield Hub(store=MemoryStore())
+    return Hub(store=MemoryStore())
 
 
 async def ask(hub: Hub, agent: str = "clerk", **options: Any) -> Response:

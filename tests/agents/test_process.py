@@ -595,7 +595,7 @@ async def test_a_process_that_dies_while_it_is_idle_is_replaced() -> None:
         first = (await agent(a_brief())).result
         os.kill(first, 9)
         for watcher in [each for each in threading.enumerate() if each.name == f"remit-process-{first}"]:
-            await asyncio.to_thread(watcher.join, SOON)
+            watcher.join(SOON)  # blocking, so that the loop has not heard of it yet
         assert (await agent(a_brief())).result != first
 
 

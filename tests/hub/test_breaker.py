@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from remit import Brief, BreakerSettings, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
+from remit import BreakerSettings, Brief, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 
@@ -38,7 +38,9 @@ def code_of(response: Response) -> Code | None:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     clock = TurnedClock()
-    scene = Scene(Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [], asyncio.Event(), asyncio.Event())
+    scene = Scene(
+        Hub(store=tmp_path / "hub.db", durability="process", clock=clock), clock, [], asyncio.Event(), asyncio.Event()
+    )
 
     @scene.hub.agent("shaky", may_call=["nobody-else"], allow_sub_agent_calls=False)
     async def shaky(brief: Brief) -> object:
@@ -147,7 +149,9 @@ async def test_a_probe_that_fails_opens_it_again_for_longer_but_never_beyond_fiv
     assert waits == [30_000 * min(number, 10) for number in range(1, 13)]
 
 
-@pytest.mark.parametrize("text", ["INPUT_VALIDATION_FAILED", "TOKEN_BUDGET_EXCEEDED", "CANCELLED", "LOOP_DETECTED", "spend"])
+@pytest.mark.parametrize(
+    "text", ["INPUT_VALIDATION_FAILED", "TOKEN_BUDGET_EXCEEDED", "CANCELLED", "LOOP_DETECTED", "spend"]
+)
 async def test_errors_that_are_the_callers_never_open_it(scene: Scene, text: str) -> None:
     """K11: failures are the peer's faults and time-outs, never the caller's errors."""
     async with scene.hub:

@@ -332,7 +332,7 @@ async def test_an_agent_cannot_spend_what_it_has_reserved_for_a_callee_in_flight
 
 
 async def test_an_overrun_is_recorded_fails_the_delegation_and_is_charged_to_all_above(tmp_path: Path) -> None:
-    """Decision 12: a settlement is clamped to the reservation, and the excess is recorded and charged to the ancestors."""
+    """Decision 12: what was spent beyond the reservation is recorded and charged to the ancestors."""
     hub = Hub(store=tmp_path / "hub.db", durability="process")
     spender(hub)
 
@@ -478,7 +478,9 @@ class Team:
             await brief.fan_out(calls)
         else:
             for call in calls:
-                await brief.delegate(call.target, objective=call.objective, input=call.input, max_tokens=call.max_tokens)
+                await brief.delegate(
+                    call.target, objective=call.objective, input=call.input, max_tokens=call.max_tokens
+                )
         self.spent[brief.request.id] = spends
         if fails:
             try:
@@ -494,7 +496,9 @@ class Team:
     async def run(self, trees: Sequence[Plan], tokens: int) -> list[Response]:
         async with asyncio.timeout(SOON), self.hub, asyncio.TaskGroup() as group:
             work = [
-                group.create_task(self.hub.ask("a0", input=tree, user="u", max_tokens=tokens, request_id=f"root {each}"))
+                group.create_task(
+                    self.hub.ask("a0", input=tree, user="u", max_tokens=tokens, request_id=f"root {each}")
+                )
                 for each, tree in enumerate(trees)
             ]
         return [task.result() for task in work]

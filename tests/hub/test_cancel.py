@@ -26,33 +26,7 @@ from remit import (
     Status,
     Verdict,
 )
-
-
-class TurnedClock:
-    """Time that moves only when a test turns it."""
-
-    def __init__(self) -> None:
-        self._now = 1_000.0
-        self._due: list[tuple[float, Callable[[], None]]] = []
-
-    def now(self) -> float:
-        return self._now
-
-    def wall_ms(self) -> int:
-        return round(self._now * 1_000)
-
-    def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        entry = (when, callback)
-        self._due.append(entry)
-        return lambda: self._due.remove(entry) if entry in self._due else None
-
-    def turn(self, seconds: float) -> None:
-        end = self._now + seconds
-        while due := sorted((entry for entry in self._due if entry[0] <= end), key=lambda entry: entry[0]):
-            self._due.remove(due[0])
-            self._now = max(self._now, due[0][0])
-            due[0][1]()
-        self._now = end
+from remit.testing.clock import TurnedClock
 
 
 @asynccontextmanager

@@ -496,7 +496,7 @@ WRONG_CALLS: dict[str, dict[str, object]] = {
     "reason of another type": {"reason": object()},
     "hints of another type": {"hints": ("a", 3)},
     "priority of another type": {"priority": "URGENT"},
-    "context of another type": {"context": {"last_messages": 3}},
+    "context of another type": {"context": "everything"},
     "session too long": {"session": "x" * 300},
     "empty name": {"refined_by": ""},
     "input that is not JSON": {"input": object()},

@@ -2,8 +2,8 @@
 
 import asyncio
 import datetime
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Office:
 
 
 @asynccontextmanager
-async def opened(*offices: Office) -> AsyncIterator[None]:
+async def opened(*offices: Office) -> AsyncGenerator[None]:
     async with asyncio.timeout(SOON):
         for office in offices:
             await office.hub.__aenter__()
@@ -160,6 +160,7 @@ async def test_two_hubs_on_one_file_execute_a_request_once(tmp_path: Path) -> No
         first = group.create_task(one.ask())
         await one.begun.wait()
         second = group.create_task(other.ask())
+        await asyncio.sleep(0)
         assert code_of(await other.ask("other work")) is Code.DUPLICATE_REQUEST
         one.let_go.set()
     assert first.result() == second.result()
@@ -319,7 +320,7 @@ async def test_an_answer_is_the_same_when_it_is_asked_for_again(tmp_path: Path, 
     async with opened(office):
         first = await office.hub.ask("odd", user="u", request_id="1")
         second = await office.hub.ask("odd", user="u", request_id="1")
-    assert repr(second) == repr(first)
+    assert second == first
 
 
 async def test_an_answer_that_cannot_be_written_down_is_a_failure_of_the_callee_and_of_nobody_else(
@@ -358,10 +359,8 @@ async def test_a_part_that_is_nonsense_does_not_keep_a_run_from_ending(tmp_path:
 
     @hub.agent("slow")
     async def slow(brief: Brief) -> None:
-        try:
+        with suppress(RemitError, TypeError, ValueError):
             brief.progress("half way", partial=partial)
-        except (RemitError, TypeError, ValueError):
-            pass
         begun.set()
         await asyncio.Event().wait()
 

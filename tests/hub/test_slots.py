@@ -3,7 +3,7 @@
 import asyncio
 import random
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -15,8 +15,8 @@ from remit.transports.local import COME_BACK_MS, LocalTransport, Stall
 SOON = 10.0
 
 
-def a_hub(**limits: int) -> Hub:
-    return Hub(store=MemoryStore(), limits=Limits(**{"max_fan_out": 100, "grace_ms": 500, **limits}))
+def a_hub() -> Hub:
+    return Hub(store=MemoryStore(), limits=Limits(max_fan_out=100, grace_ms=500))
 
 
 def code_of(response: Response) -> Code | None:
@@ -33,15 +33,26 @@ def free_slots(hub: Hub, agent: str) -> int:
     return stall_of(hub, agent)._free  # pyright: ignore[reportPrivateUsage]
 
 
+def waiting(hub: Hub, agent: str) -> int:
+    return len(stall_of(hub, agent)._waiting)  # pyright: ignore[reportPrivateUsage]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the others run until *condition* holds."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise TimeoutError
+
+
 async def queued(hub: Hub, agent: str, count: int) -> None:
     """Return once so many requests wait for the agent."""
-    async with asyncio.timeout(SOON):
-        while len(stall_of(hub, agent)._waiting) < count:  # pyright: ignore[reportPrivateUsage]
-            await asyncio.sleep(0)
+    await until(lambda: waiting(hub, agent) >= count)
 
 
 @asynccontextmanager
-async def opened(hub: Hub) -> AsyncIterator[Hub]:
+async def opened(hub: Hub) -> AsyncGenerator[Hub]:
     async with asyncio.timeout(SOON), hub:
         yield hub
 
@@ -99,8 +110,7 @@ async def test_a_flood_of_high_starves_nobody() -> None:
     async with opened(hub), asyncio.TaskGroup() as group:
         for _ in range(10):
             group.create_task(flood())
-        while served < 20:
-            await asyncio.sleep(0)
+        await until(lambda: served >= 20)
         before = served
         low = await hub.ask("clerk", user="u", priority=Priority.LOW)
         stop.set()
@@ -210,7 +220,7 @@ async def test_two_agents_with_one_slot_each_that_call_each_other_do_not_lock() 
 
 
 async def test_two_plain_functions_with_one_slot_each_that_call_each_other_do_not_lock() -> None:
-    """Decision 10, for agents in threads: who waits in its thread for another must not keep the other's from starting."""
+    """Decision 10, for agents in threads: who waits in its thread must not keep another call from starting."""
     hub = a_hub()
     both = threading.Barrier(2)
 
@@ -352,8 +362,7 @@ async def test_an_agent_that_waits_for_several_in_tasks_of_its_own_comes_back_fo
             back.append("one")
 
         async def two() -> None:
-            while stall_of(hub, "boss")._waiting == []:  # pyright: ignore[reportPrivateUsage]
-                await asyncio.sleep(0)
+            await queued(hub, "boss", 1)
             # The first wants its slot back and has to wait for it; meanwhile this one asks and is answered.
             await brief.delegate("leaf", objective="two")
             back.append("two")

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import decode, decode_request, decode_response, digest, encode, text_of
+from remit.protocol.codec import checked, decode, decode_request, decode_response, digest, encode, text_of
 from remit.protocol.envelope import Answer, Call, ContextFilter, Handoff, Json, Request, Response
+from remit.protocol.errors import Code, Problem, RemitError
 from remit.protocol.remit import Priority
 from samples import a_remit, a_request, a_response
 from strategies import answers, calls, cards, json_values, requests, responses
@@ -55,6 +57,98 @@ def test_long_exponents_and_fractions_are_no_huge_integers(written: bytes) -> No
 @pytest.mark.parametrize("integer", [2**53 - 1, 1 - 2**53])
 def test_the_largest_integers_that_all_readers_agree_on_are_read(integer: int) -> None:
     assert decode(encode(Answer([integer])), Answer) == Answer([integer])
+
+
+# ── what code gives, before it is written ─────────────────────────────────────────────────────────────────────────────
+
+
+@given(requests | responses | calls | answers | cards)
+def test_what_is_right_passes_the_check_unchanged(value: Any) -> None:
+    assert checked(value) == value
+
+
+# What agents' code may hand over, and JSON cannot say or other readers would not read.
+odd_values = st.recursive(
+    json_values | st.integers() | st.floats() | st.text(st.characters(codec=None)) | st.binary() | st.dates(),
+    lambda inner: (
+        st.lists(inner, max_size=2).map(tuple)
+        | st.dictionaries(st.integers() | st.text(max_size=2), inner, max_size=2)
+        | st.integers(60, 70).flatmap(lambda levels: inner.map(lambda value: nested(value, levels)))
+    ),
+    max_leaves=4,
+)
+
+
+def nested(value: Any, levels: int) -> Any:
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@given(odd_values)
+def test_what_passes_the_check_survives_the_wire(value: Any) -> None:
+    try:
+        answer = checked(Answer(value))
+    except RemitError:
+        return
+    assert decode(encode(answer), Answer) == answer
+
+
+def test_what_passes_the_check_shares_nothing_with_what_was_checked() -> None:
+    shared = {"rows": [1]}
+    copy = checked(Answer(shared))
+    shared["rows"].append(2)
+    assert copy == Answer({"rows": [1]})
+
+
+def test_tuples_and_numbered_keys_are_taken_as_json_writes_them() -> None:
+    assert checked(Answer({1: ("a", "b")})) == Answer({"1": ["a", "b"]})
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (Answer(float("nan")), Problem("$", "NaN and infinity cannot be written as JSON")),
+        (Answer([float("inf")]), Problem("$", "NaN and infinity cannot be written as JSON")),
+        (
+            Answer(object()),
+            Problem("$.result", "cannot be written as JSON: Encoding objects of type object is unsupported"),
+        ),
+        (Answer([0, 2**53]), Problem("$.result[1]", "the integer is past ±(2**53 - 1)")),
+        (Answer("x", confidence=1.5), Problem("$.confidence", "Expected `float` <= 1.0")),
+        (Answer(calls=(Call(max_tokens=-1),)), Problem("$.calls[0].max_tokens", "Expected `int` >= 0")),
+        (a_request(target="a\nb"), Problem("$.target", "control characters are not allowed in a name")),
+        (a_response(target="a\nb"), Problem("$.target", "control characters are not allowed in a name")),
+    ],
+)
+def test_what_cannot_be_said_is_refused_where_it_stands(value: Any, problem: Problem) -> None:
+    with pytest.raises(RemitError) as raised:
+        checked(value)
+    assert (raised.value.fault.code, raised.value.fault.problems) == (Code.MALFORMED_ENVELOPE, (problem,))
+
+
+@pytest.mark.parametrize("value", ["\ud800", 10**5_000, nested(0, 10_000)], ids=["surrogate", "integer", "nesting"])
+def test_what_cannot_be_written_at_all_is_refused_where_it_stands(value: Any) -> None:
+    with pytest.raises(RemitError) as raised:
+        checked(Answer(value))
+    assert [problem.path for problem in raised.value.fault.problems] == ["$.result"]
+
+
+def test_nothing_is_too_deep_to_be_refused_with_a_reason() -> None:
+    for levels in range(500, 1_100):
+        with pytest.raises(RemitError) as raised:
+            checked(Answer(nested(0, levels)))
+        assert raised.value.fault.problems or raised.value.fault.code is Code.TOO_LARGE
+
+
+@pytest.mark.parametrize("value", [nested(0, 100), "x" * 5_000_000], ids=["deep", "large"])
+def test_what_is_too_deep_or_too_large_to_be_sent_is_refused(value: Any) -> None:
+    with pytest.raises(RemitError) as raised:
+        checked(Answer(value))
+    assert raised.value.fault.code is Code.TOO_LARGE
+
+
+# ── canonical form ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_equal_requests_are_written_alike_however_they_came_about() -> None:

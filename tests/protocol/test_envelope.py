@@ -6,7 +6,7 @@ from hypothesis import given
 from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from samples import a_response
+from samples import a_request, a_response
 from strategies import usages
 
 
@@ -20,6 +20,11 @@ def test_usage_adds_up_and_an_estimate_stays_one() -> None:
 @given(usages, usages, usages)
 def test_usage_adds_up_in_any_order(one: Usage, two: Usage, three: Usage) -> None:
     assert (one + two) + three == three + (two + one)
+
+
+def test_a_root_stands_where_its_run_does_whatever_id_its_sender_chose() -> None:
+    assert a_request(id="r-1", run="run-1").path == "run-1"
+    assert a_request(id="run-1.2", run="run-1", parent="run-1").path == "run-1.2"
 
 
 @pytest.mark.parametrize("status", [Status.SUCCESS, Status.PARTIAL])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remit.protocol.codec import decode, encode
+from remit.protocol.codec import VERSIONS, Step, decode, encode
 from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -19,6 +19,7 @@ from remit.protocol.records import (
     Refusal,
     ToolUse,
     delegations,
+    read_body,
 )
 from samples import a_remit, a_request, a_response
 
@@ -48,7 +49,7 @@ def recorded(*bodies: Body) -> list[Record]:
 
 def line(**changes: Any) -> Delegation:
     told: dict[str, Any] = {
-        "id": "r-1",
+        "id": "run-1",
         "parent": None,
         "origin": "prime",
         "target": "tag",
@@ -64,6 +65,29 @@ def line(**changes: Any) -> Delegation:
 def test_a_record_of_every_kind_is_read_back_as_it_was_written(kind: Kind) -> None:
     body = EXAMPLES[kind]
     assert decode(encode(body), BODIES[kind]) == body
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_stored_row_is_read_back_as_it_was_written(kind: Kind) -> None:
+    body = EXAMPLES[kind]
+    assert read_body(kind, encode(body)) == body
+
+
+LATER = VERSIONS.then(
+    Step(
+        version="1.1",
+        upgrade=lambda value: {"target" if key == "callee" else key: each for key, each in value.items()},
+        downgrade=lambda value: value,
+    )
+)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_row_that_an_older_version_stored_is_read_as_the_current_one(kind: Kind) -> None:
+    """X14: rows are never rewritten, so readers upgrade."""
+    old = encode(EXAMPLES[kind]).replace(b'"target":', b'"callee":')
+    current = encode(EXAMPLES[kind]).replace(b'"version":"1.0"', b'"version":"1.1"')
+    assert read_body(kind, old, LATER) == read_body(kind, current)
 
 
 def test_a_delegation_under_way_has_no_end_yet() -> None:
@@ -91,15 +115,15 @@ def test_a_refused_delegation_says_why_it_never_started() -> None:
 
 
 def test_delegations_stand_in_the_order_in_which_they_were_asked_for() -> None:
-    child = a_request(id="r-2", parent="r-1", origin="tag", target="byte", remit=a_remit(depth=2))
+    child = a_request(id="run-1.1", parent="run-1", origin="tag", target="byte", remit=a_remit(depth=2))
     told = delegations(
-        recorded(a_request(), child, a_response(id="r-2", target="byte", result={"n": 1}), a_response(result=None))
+        recorded(a_request(), child, a_response(id="run-1.1", target="byte", result={"n": 1}), a_response(result=None))
     )
     assert told == [
         line(status=Status.SUCCESS),
         line(
-            id="r-2",
-            parent="r-1",
+            id="run-1.1",
+            parent="run-1",
             origin="tag",
             target="byte",
             depth=2,

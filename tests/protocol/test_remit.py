@@ -15,7 +15,7 @@ from strategies import counts, name_sets, names, optional, priorities, remits
 
 # What a caller may ask for is its own affair: also the impossible is asked for.
 wishes = st.integers(-10, 10_000)
-narrowings = st.fixed_dictionaries(
+narrowings: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {
         "caller": names,
         "time_ms": wishes,
@@ -28,7 +28,7 @@ narrowings = st.fixed_dictionaries(
         "priority": optional(priorities),
     }
 )
-roots = st.builds(lambda remit, depth: replace(remit, depth=depth), remits, st.integers(0, 100)) | st.builds(
+roots = remits.flatmap(lambda remit: st.integers(0, 100).map(lambda depth: replace(remit, depth=depth))) | st.builds(
     Remit,
     user=names,
     depth=st.just(0),
@@ -49,7 +49,7 @@ def lineages(draw: st.DrawFn) -> list[Remit]:
     return lineage
 
 
-def within(bound: frozenset[str] | None, outer: frozenset[str] | None) -> bool:
+def bounded_by(outer: frozenset[str] | None, bound: frozenset[str] | None) -> bool:
     return outer is None or (bound is not None and bound <= outer)
 
 
@@ -68,12 +68,12 @@ def test_no_descendant_has_more_tokens_than_its_ancestor(lineage: list[Remit]) -
 @given(lineages())
 def test_no_descendant_may_use_a_tool_that_its_ancestor_may_not(lineage: list[Remit]) -> None:
     """O6: the caller can restrict the callee's tools, never widen them."""
-    assert all(within(child.tools, parent.tools) for parent, child in pairwise(lineage))
+    assert all(bounded_by(parent.tools, child.tools) for parent, child in pairwise(lineage))
 
 
 @given(lineages())
 def test_no_descendant_may_call_whom_its_ancestor_may_not(lineage: list[Remit]) -> None:
-    assert all(within(child.targets, parent.targets) for parent, child in pairwise(lineage))
+    assert all(bounded_by(parent.targets, child.targets) for parent, child in pairwise(lineage))
 
 
 @given(lineages())
@@ -107,6 +107,47 @@ def test_every_descendant_acts_for_the_same_user_and_knows_who_stands_above_it(l
     """X10: nobody below can act for another user."""
     assert {remit.user for remit in lineage} == {lineage[0].user}
     assert all(child.chain[:-1] == parent.chain for parent, child in pairwise(lineage))
+
+
+@given(lineages())
+def test_a_descendant_would_be_within_its_ancestor_if_it_stood_in_its_place(lineage: list[Remit]) -> None:
+    first, last = lineage[0], lineage[-1]
+    assert replace(last, depth=first.depth, chain=first.chain).within(first)
+
+
+@given(remits)
+def test_every_remit_is_within_itself(remit: Remit) -> None:
+    assert remit.within(remit)
+
+
+BOUNDED = a_remit(tools=frozenset({"read", "write"}), targets=frozenset({"tag", "byte"}), context_tokens=500)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_depth": 4},
+        {"time_ms": 1},
+        {"tokens": 1},
+        {"context_tokens": 1},
+        {"tools": frozenset({"read"})},
+        {"targets": frozenset[str]()},
+        {"may_delegate": False},
+        {"priority": Priority.LOW},
+    ],
+)
+def test_a_remit_with_less_of_anything_is_within_but_not_the_other_way_round(changes: dict[str, Any]) -> None:
+    less = replace(BOUNDED, **changes)
+    assert (less.within(BOUNDED), BOUNDED.within(less)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"user": "u-2"}, {"depth": 0}, {"chain": ("tag@hub",)}, {"tools": None}, {"targets": None}],
+)
+def test_a_remit_for_another_user_from_another_place_or_without_bounds_is_not_within(changes: dict[str, Any]) -> None:
+    """X10: nobody else's remit will do."""
+    assert not replace(BOUNDED, **changes).within(BOUNDED)
 
 
 @given(lineages())

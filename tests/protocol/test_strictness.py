@@ -1,7 +1,7 @@
 """What is not exactly an envelope is refused: with a code, what to do, and the path of every wrong field."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -145,25 +145,25 @@ def test_what_a_response_cannot_say_is_refused_where_it_stands(changes: Plain, p
     assert paths_of(encode(RESPONSE | changes), Response) == [path]
 
 
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"remit": []}, "$.remit"),
-        ({"remit": [1, 2]}, "$.remit"),
-        ({"handoff": []}, "$.handoff"),
-        ({"handoff": "x"}, "$.handoff"),
-        ({"handoff": {"references": {}}}, "$.handoff.references"),
-        ({"handoff": {"references": {"owner_scope": "u"}}}, "$.handoff.references"),
-        ({"handoff": {"references": [[]]}}, "$.handoff.references[0]"),
-        ({"handoff": {"prior_outputs": []}}, "$.handoff.prior_outputs"),
-        ({"context": {"roles": {}}}, "$.context.roles"),
-        ({"hints": {}}, "$.hints"),
-        ({"objective": []}, "$.objective"),
-        ({"version": 1}, "$.version"),
-        ({"version": ["1.0"]}, "$.version"),
-        ({"version": None}, "$.version"),
-    ],
-)
+MISPLACED: list[tuple[Plain, str]] = [
+    ({"remit": []}, "$.remit"),
+    ({"remit": [1, 2]}, "$.remit"),
+    ({"handoff": []}, "$.handoff"),
+    ({"handoff": "x"}, "$.handoff"),
+    ({"handoff": {"references": {}}}, "$.handoff.references"),
+    ({"handoff": {"references": {"owner_scope": "u"}}}, "$.handoff.references"),
+    ({"handoff": {"references": [[]]}}, "$.handoff.references[0]"),
+    ({"handoff": {"prior_outputs": []}}, "$.handoff.prior_outputs"),
+    ({"context": {"roles": {}}}, "$.context.roles"),
+    ({"hints": {}}, "$.hints"),
+    ({"objective": []}, "$.objective"),
+    ({"version": 1}, "$.version"),
+    ({"version": ["1.0"]}, "$.version"),
+    ({"version": None}, "$.version"),
+]
+
+
+@pytest.mark.parametrize(("changes", "path"), MISPLACED)
 def test_an_array_for_an_object_or_the_reverse_is_a_wrong_field_like_any_other(changes: Plain, path: str) -> None:
     """X1: wrong types are refused by name."""
     assert paths_of(encode(REQUEST | changes)) == [path]
@@ -364,14 +364,14 @@ def test_an_envelope_that_is_too_large_is_refused_unread() -> None:
     fault = fault_of(b"x" * (MAX_BYTES + 1))
     assert (fault.code, fault.message) == (
         Code.TOO_LARGE,
-        f"the envelope has {MAX_BYTES + 1} bytes; at most {MAX_BYTES} are read",
+        f"there are {MAX_BYTES + 1} bytes; at most {MAX_BYTES} are taken",
     )
 
 
 def test_a_reader_may_set_a_smaller_size() -> None:
     raw = encode(Answer("x" * 100))
     assert decode(raw, Answer, max_bytes=len(raw)) == Answer("x" * 100)
-    with pytest.raises(RemitError, match="at most 50 are read"):
+    with pytest.raises(RemitError, match="at most 50 are taken"):
         decode(raw, Answer, max_bytes=50)
 
 
@@ -408,6 +408,13 @@ def test_an_envelope_with_any_bytes_changed_is_read_or_refused(request: Request,
     refused_or_read(raw[:start] + patch + raw[end:])
 
 
+def keys_of(value: Any) -> list[Any]:
+    """Return the names or the indexes of what *value* holds."""
+    if isinstance(value, dict):
+        return sorted(cast("Plain", value))
+    return list(range(len(cast("list[Any]", value)))) if isinstance(value, list) else []
+
+
 EMPTY: list[Any] = [[], {}, [[]], [{}]]
 
 
@@ -415,12 +422,14 @@ EMPTY: list[Any] = [[], {}, [[]], [{}]]
 def tampered(draw: st.DrawFn) -> bytes:
     """A request in which anything stands in the place of some part, or beside it."""
     plain: Any = msgspec.json.decode(encode(draw(requests)))
-    part, key = plain, draw(st.sampled_from(sorted(plain)))
-    while part[key] and isinstance(part[key], dict | list) and draw(st.booleans()):
-        part = part[key]
-        key = draw(st.sampled_from(sorted(part) if isinstance(part, dict) else list(range(len(part)))))
+    part: Any = plain
+    key: Any = draw(st.sampled_from(sorted(plain)))
+    while keys := keys_of(part[key]):
+        if draw(st.booleans()):
+            break
+        part, key = part[key], draw(st.sampled_from(keys))
     part[key] = draw(json_values | st.sampled_from(EMPTY))
-    if isinstance(part, dict) and draw(st.booleans()):
+    if type(part) is dict and draw(st.booleans()):
         part[draw(texts)] = draw(json_values)
     return encode(plain)
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -14,25 +15,34 @@ import pytest
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
 from remit.runtime.ports import Accepted, StoreError
+from remit.stores.connection import Connection, connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress, texts
 
 
 @pytest.fixture
-def connections() -> Generator[list[apsw.Connection]]:
+def connections() -> Generator[list[Connection]]:
     """The connections that are made during the test; a store's first one writes."""
-    made: list[apsw.Connection] = []
+    made: list[Any] = []
     apsw.connection_hooks.append(made.append)
     yield made
     apsw.connection_hooks.remove(made.append)
 
 
 @contextmanager
-def full_disk(writer: apsw.Connection) -> Generator[None]:
+def full_disk(writer: Connection) -> Generator[None]:
     pages = writer.pragma("page_count")
     writer.pragma("max_page_count", pages)
     yield
     writer.pragma("max_page_count", pages + 10_000)
+
+
+async def use(store: SqliteStore) -> None:
+    await store.open()
+    try:
+        await store.records()
+    finally:
+        await store.close()
 
 
 async def opening(path: Path) -> StoreError:
@@ -44,7 +54,7 @@ async def opening(path: Path) -> StoreError:
     return caught.value
 
 
-async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connections: list[apsw.Connection]) -> None:
+async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connections: list[Connection]) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     with full_disk(connections[0]):
@@ -62,7 +72,7 @@ async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connection
 
 
 async def test_what_waits_for_a_full_disk_is_written_by_itself_once_there_is_room(
-    tmp_path: Path, connections: list[apsw.Connection]
+    tmp_path: Path, connections: list[Connection]
 ) -> None:
     store, written = SqliteStore(tmp_path / "hub.db"), asyncio.Event()
     await store.open()
@@ -78,22 +88,21 @@ async def test_what_waits_for_a_full_disk_is_written_by_itself_once_there_is_roo
 
 
 async def test_a_failed_close_says_so_and_keeps_the_queue_for_the_next_open(
-    tmp_path: Path, connections: list[apsw.Connection]
+    tmp_path: Path, connections: list[Connection]
 ) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
-    with full_disk(connections[0]):
-        store.append(Kind.PROGRESS, 1, "run", "session", progress("x" * 100_000))
-        with pytest.raises(StoreError, match="full"):
-            await store.close()
-        connections[0] = apsw.Connection(":memory:")
+    connections[0].pragma("max_page_count", connections[0].pragma("page_count"))
+    store.append(Kind.PROGRESS, 1, "run", "session", progress("x" * 100_000))
+    with pytest.raises(StoreError, match="full"):
+        await store.close()
     await store.open()
     await store.flush()
     assert len(await store.records()) == 1
     await store.close()
 
 
-async def test_a_failed_finish_can_be_repeated(tmp_path: Path, connections: list[apsw.Connection]) -> None:
+async def test_a_failed_finish_can_be_repeated(tmp_path: Path, connections: list[Connection]) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
@@ -108,7 +117,7 @@ async def test_a_failed_finish_can_be_repeated(tmp_path: Path, connections: list
 async def test_a_file_that_another_process_keeps_locked_is_named_and_written_to_afterwards(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hub.db", busy_seconds=0.05)
     await store.open()
-    other = apsw.Connection(str(store.path))
+    other = connect_writer(store.path, "process", 1)
     other.execute("BEGIN IMMEDIATE")
     store.append(Kind.PROGRESS, 1, "run", "session", progress("patient"))
     with pytest.raises(StoreError, match="locked"):
@@ -130,7 +139,7 @@ async def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path
 
 async def test_the_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
-    connection = apsw.Connection(str(path))
+    connection = connect_writer(path, "process", 1)
     connection.execute("CREATE TABLE theirs (x)")
     connection.close()
     assert "another program" in (await opening(path)).fault.message
@@ -150,18 +159,14 @@ async def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"damaged|malformed"):
         verify_file(store.path)
     with pytest.raises(StoreError, match=r"damaged|malformed"):
-        await store.open()
-        try:
-            await store.records()
-        finally:
-            await store.close()
+        await use(store)
 
 
 async def test_a_file_that_a_newer_program_wrote_is_named_and_left_alone(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     await store.close()
-    connection = apsw.Connection(str(store.path))
+    connection = connect_writer(store.path, "process", 1)
     connection.pragma("user_version", 99)
     connection.close()
     assert "has version 99" in (await opening(store.path)).fault.message
@@ -189,7 +194,7 @@ async def test_a_missing_folder_is_made(tmp_path: Path) -> None:
 
 async def test_a_damaged_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "hub.db.key").write_text("no key")
-    with pytest.raises(StoreError, match="hub.db.key is damaged"):
+    with pytest.raises(StoreError, match=r"hub\.db\.key is damaged"):
         await SqliteStore(tmp_path / "hub.db").open()
 
 

@@ -7,12 +7,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import apsw
-
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
 from remit.runtime.ports import Accepted, Known
+from remit.stores.connection import connect_reader
 from remit.stores.sqlite import SqliteStore
 from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress, texts
 
@@ -49,9 +48,10 @@ async def test_everything_that_is_queued_during_a_commit_shares_the_next(tmp_pat
         for number in range(64):
             store.append(Kind.PROGRESS, number, "run", "session", progress("x"))
             group.create_task(store.submit(a_request(str(number)), b"digest", worker="w", lease_ms=LONG_MS))
+        last = group.create_task(store.flush())
         await asyncio.sleep(0)
         gate.open.set()
-        await store.flush()
+        await last
         assert gate.commits == 2
 
 
@@ -85,7 +85,7 @@ async def test_an_answer_is_acknowledged_after_every_earlier_record_of_its_run_i
         for number in range(1_500):
             store.append(Kind.PROGRESS, number, "run-one", "session-one", progress(str(number)))
         await store.finish("run-one", 1, a_response(a_request()), 1)
-        other = apsw.Connection(str(store.path), flags=apsw.SQLITE_OPEN_READONLY)
+        other = connect_reader(store.path, 1)
         assert other.execute("SELECT count(*) FROM record").fetchall() == [(1_502,)]
         other.close()
 
@@ -151,7 +151,9 @@ async def test_closing_frees_those_who_wait_for_room(tmp_path: Path) -> None:
 async def test_a_record_that_cannot_be_written_leaves_a_notice_and_spares_its_neighbours(tmp_path: Path) -> None:
     async with opened(tmp_path) as store:
         store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("before"))
-        store.append(Kind.TOOL, 2, "run-one", "session-one", ToolUse(delegation="d", agent="a", tool="t", input=object()))
+        store.append(
+            Kind.TOOL, 2, "run-one", "session-one", ToolUse(delegation="d", agent="a", tool="t", input=object())
+        )
         store.append(Kind.PROGRESS, 3, "run-\ud800", "session-one", progress("a name that is no text"))
         store.append(Kind.PROGRESS, 4, "run-one", "session-one", progress("after"))
         await store.flush()

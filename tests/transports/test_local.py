@@ -283,7 +283,7 @@ async def test_a_slot_that_is_asked_back_twice_at_once_is_taken_once() -> None:
 
 
 async def test_a_slot_held_again_after_its_request_has_ended_is_not_lost() -> None:
-    """An agent may answer while a task of its own still waits for a delegation, and comes back for the slot too late."""
+    """An agent may answer while a task of its own still waits for another agent, and comes back for its slot late."""
     transport, counter = a_clerk()
     async with Crowd(transport) as crowd:
         first = await crowd.send("first")
@@ -299,7 +299,8 @@ async def test_a_slot_held_again_after_its_request_has_ended_is_not_lost() -> No
 
 Move = tuple[str, int]
 MOVES = st.lists(
-    st.tuples(st.sampled_from(["send", "send", "end", "cancel", "wait", "turn", "turn"]), st.integers(0, 9)), max_size=60
+    st.tuples(st.sampled_from(["send", "send", "end", "cancel", "wait", "turn", "turn"]), st.integers(0, 9)),
+    max_size=60,
 )
 
 

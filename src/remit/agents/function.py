@@ -59,10 +59,14 @@ def tool_from(
     """Make a tool of a function: its parameters are the schema, but `user` comes from the remit, not from an agent."""
     name = name or function.__name__
     arguments, wants_user = _arguments_of(function, name)
+    try:
+        schema = _inlined(msgspec.json.schema(arguments))
+    except TypeError as error:
+        raise team_invalid(f"tool `{name}`: its parameters cannot be described as JSON: {error}") from error
     card = ToolCard(
         name=name,
         description=inspect.cleandoc(function.__doc__ or "") if description is None else description,
-        input_schema=_inlined(msgspec.json.schema(arguments)),
+        input_schema=schema,
         safe_to_repeat=safe_to_repeat,
     )
 
@@ -104,10 +108,7 @@ def _arguments_of(function: Callable[..., object], name: str) -> tuple[type[msgs
             if parameter.default is parameter.empty
             else (parameter.name, kind, parameter.default)
         )
-    try:
-        return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True), wants_user
-    except TypeError as error:
-        raise team_invalid(f"tool `{name}`: its parameters cannot be described as JSON: {error}") from error
+    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True), wants_user
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:

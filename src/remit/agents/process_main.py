@@ -48,7 +48,7 @@ from remit.agents.threads import Threads
 from remit.protocol.envelope import VERSION, Answer, Call, Json, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import BODIES, Kind, Record
+from remit.protocol.records import Kind, Record, read_body
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Agent
 
@@ -322,7 +322,7 @@ class Entry(Struct, frozen=True, kw_only=True):
             at_ms=self.at_ms,
             run=self.run,
             session=self.session,
-            body=unraw(self.body, BODIES[self.kind]),
+            body=read_body(self.kind, bytes(self.body)),
         )
 
 

@@ -3,9 +3,11 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+
+from remit.runtime.desk import stepping_aside
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -19,7 +21,9 @@ class Threads:
         self._limit = limit
         self._count = 0
         self._idle = 0
-        self._work: deque[Callable[[], None] | None] = deque()
+        """Threads that wait for work and that no work was promised to yet."""
+        self._generation = 0
+        self._work: deque[Callable[[], None]] = deque()
         self._changed = threading.Condition()
 
     async def run(self, function: Callable[[A], T], argument: A) -> T:
@@ -30,32 +34,53 @@ class Threads:
         return await future
 
     async def close(self) -> None:
-        """Let the threads end once they are idle."""
+        """Let the threads end once they are idle; work that comes later gets new ones."""
         with self._changed:
-            self._work.extend([None] * self._count)
+            self._generation += 1
+            self._count = self._idle = 0
             self._changed.notify_all()
+
+    @contextmanager
+    def _step_aside(self) -> Generator[None, None, None]:
+        """A thread that only waits counts as none, so that those it waits for can never be kept out by it."""
+        with self._changed:
+            self._count -= 1
+            if self._work:
+                self._bring_one_more()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._count += 1
 
     def _put(self, work: Callable[[], None]) -> None:
         with self._changed:
             self._work.append(work)
-            if self._idle == 0 and self._count < self._limit:
-                self._count += 1
-                threading.Thread(target=self._serve, name=f"remit-{self._name}-{self._count}", daemon=True).start()
-            else:
-                self._changed.notify()
+            self._bring_one_more()
 
-    def _serve(self) -> None:
-        while True:
-            with self._changed:
-                while not self._work:
-                    self._idle += 1
-                    self._changed.wait()
-                    self._idle -= 1
-                work = self._work.popleft()
-                if work is None:
-                    self._count -= 1
-                    return
+    def _bring_one_more(self) -> None:
+        if self._idle > 0:
+            self._idle -= 1
+            self._changed.notify()
+        elif self._count < self._limit:
+            self._count += 1
+            name = f"remit-{self._name}-{self._count}"
+            threading.Thread(target=self._serve, args=(self._generation,), name=name, daemon=True).start()
+
+    def _serve(self, generation: int) -> None:
+        stepping_aside.set(self._step_aside)
+        while (work := self._next(generation)) is not None:
             work()
+
+    def _next(self, generation: int) -> Callable[[], None] | None:
+        with self._changed:
+            while generation == self._generation:
+                if self._work:
+                    return self._work.popleft()
+                # Whoever wakes this thread takes it off the idle ones; if its work was taken first, it is idle again.
+                self._idle += 1
+                self._changed.wait()
+            return None
 
 
 def _perform(

@@ -1,5 +1,6 @@
 """The hub that a Python program opens: SQLite beside it, agents from plain functions."""
 
+import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -19,6 +20,8 @@ from remit.transports.local import LocalTransport
 
 # Beside the program, like other tools' folders of that kind; it ignores itself in git.
 DEFAULT_STORE = Path(".remit") / "hub.db"
+# A process takes some 20 MB, and more of them than this only share the processors.
+PROCESSES = 2 * (os.cpu_count() or 1)
 # More threads than this for one agent wait for the same thing, and each costs memory.
 MAX_THREADS = 32
 
@@ -79,7 +82,7 @@ class Hub(hub.Hub):
         may_call: Collection[str] = (),
         allow_sub_agent_calls: bool | None = None,
         max_sub_agent_depth: int | None = None,
-        concurrency: int = CONCURRENCY,
+        concurrency: int | None = None,
         queue: int = QUEUE,
         rate: Rate | None = None,
         time_ms: int | None = None,
@@ -89,14 +92,17 @@ class Hub(hub.Hub):
     ) -> Callable[[Function], Function]:
         """Make the decorated function an agent; it stays callable as it was."""
 
+        if concurrency is None:
+            concurrency = CONCURRENCY if isolation == "task" else PROCESSES
+
         def add(function: Function) -> Function:
             card = AgentCard(
                 name=name,
                 version=version,
                 description=(function.__doc__ or "").strip() if description is None else description,
                 capabilities=tuple(_capability(each, name) for each in capabilities),
-                tools=frozenset(tools),
-                may_call=frozenset(may_call),
+                tools=_names(tools, name, "tools"),
+                may_call=_names(may_call, name, "may_call"),
                 allow_sub_agent_calls=allow_sub_agent_calls,
                 max_sub_agent_depth=max_sub_agent_depth,
                 concurrency=concurrency,
@@ -126,12 +132,17 @@ class Hub(hub.Hub):
 
         def add(function: ToolFunction) -> ToolFunction:
             threads = Threads(name or function.__name__, MAX_THREADS)
-            self.register_tool(
-                tool_from(function, name, threads, description=description, safe_to_repeat=safe_to_repeat)
-            )
+            tool = tool_from(function, name, threads, description=description, safe_to_repeat=safe_to_repeat)
+            self.register_tool(tool, threads.close)
             return function
 
         return add
+
+
+def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:
+    if isinstance(given, str):
+        raise team_invalid(f"agent `{agent}`: {field} takes several names, not one text: [{given!r}]")
+    return frozenset(given)
 
 
 def _capability(capability: Capability | str, agent: str) -> Capability:

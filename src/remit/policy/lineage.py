@@ -64,7 +64,7 @@ def nesting(request: Request, facts: Facts) -> Verdict:
 
 def fan_out(request: Request, facts: Facts) -> Verdict:
     """The caller has not too many delegations under way at once."""
-    wanted, limit = facts.in_flight + facts.asking, facts.limits.max_fan_out
+    wanted, limit = facts.at_once, facts.limits.max_fan_out
     if facts.held is None or wanted <= limit:
         return ALLOW
     return refuse(

@@ -58,10 +58,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     session_user: str | None = None
     session_agent: str | None = None
     """Whose the request's session is already, if it is anyone's."""
-    in_flight: int = 0
-    """How many delegations of the caller's are under way."""
-    asking: int = 1
-    """How many it wants to start together with this one."""
+    at_once: int = 1
+    """How many delegations of the caller's would be under way at once, this one included."""
     repeated: bool = False
     """Whether the caller has asked the same of the same callee, with success or without an end so far."""
     overrun: bool = False
@@ -95,6 +93,8 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
                 continue
             case (Refuse() | Ask()) as objection:
                 return objection
+            case _:  # guards come from users too, and what is not a verdict is not a yes
+                return refuse(Code.PERMISSION_DENIED, f"a guard gave no verdict but {verdict!r}"[:200])
     return Rewrite(request)
 
 

@@ -1,9 +1,11 @@
 """Between bytes and envelopes: strict to read, canonical to write, and able to read the two versions before."""
 
 import hashlib
+import json as _plain_json
 import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
@@ -143,15 +145,53 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
 
     Structs do not check what they are made with; this does, and the copy shares nothing with the original.
     """
+    kind = type(value)
     try:
-        raw = encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise RemitError(_malformed((Problem("$", f"cannot be written as JSON: {error}"),))) from error
+        raw = msgspec.json.encode(value)
+    except _UNWRITABLE as error:
+        raise RemitError(_malformed(tuple(_unwritable_fields(value)))) from error
     _refuse_size(raw, max_bytes)
-    copy = _convert(_untyped.decode(raw), type(value))
-    if isinstance(copy, Request | Response) and (problems := tuple(_unprintable_names(copy))):
+    try:
+        copy = _decoder(kind).decode(raw)
+    except msgspec.ValidationError as error:
+        raise RemitError(_malformed(tuple(_wrong_fields(_untyped.decode(raw), kind, "$")))) from error
+    differs = copy != value
+    if differs or _LONG_NUMBER.search(raw) or raw.count(b"{") + raw.count(b"[") > MAX_NESTING:
+        _refuse_ambiguity(raw)
+    if differs:
+        _refuse_unsayable(value)
+    if isinstance(value, Request | Response) and (problems := tuple(_unprintable_names(value))):
         raise RemitError(_malformed(problems))
     return copy
+
+
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+def _unwritable_fields(value: object, path: str = "$") -> Iterator[Problem]:
+    """Say of each field that cannot be written as JSON where it is."""
+    if isinstance(value, Struct):
+        for name in value.__struct_fields__:
+            yield from _unwritable_fields(getattr(value, name), f"{path}.{name}")
+        return
+    try:
+        msgspec.json.encode(value)
+    except _UNWRITABLE as error:
+        # The text may hold what made the trouble: half a character, which no log could take.
+        yield Problem(path, f"cannot be written as JSON: {str(error).encode(errors='replace').decode()[:200]}")
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def _refuse_unsayable(value: object) -> None:
+    """Refuse NaN and infinity, which are written as null; what else differs (tuples, keys) is a matter of form."""
+    try:
+        _plain_json.dumps(msgspec.to_builtins(value), allow_nan=False)
+    except ValueError as error:
+        raise RemitError(_malformed((Problem("$", "NaN and infinity cannot be written as JSON"),))) from error
 
 
 def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:

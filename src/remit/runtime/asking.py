@@ -1,12 +1,15 @@
 """A person's wish as a root request, checked like one that came over the wire."""
 
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import TypedDict
+
+from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Priority, Remit
 
 
@@ -35,40 +38,65 @@ def root_request(
     agent: str, text: str, user: str, options: AskOptions, *, run: str, created_ms: int, limits: Limits
 ) -> Request:
     """Return the request that starts a run, or raise a `RemitError` that names every wrong argument."""
-    tools, targets, asked_depth = options.get("tools"), options.get("targets"), options.get("max_depth")
-    tokens, time_ms = options.get("max_tokens"), options.get("deadline_ms")
-    tokens = limits.root_tokens if tokens is None else tokens
-    try:
-        return checked(
-            Request(
-                version=VERSION,
-                id=options.get("request_id") or run,
-                origin=USER,
-                target=agent,
-                remit=Remit(
-                    user=user,
-                    depth=0,
-                    max_depth=limits.max_depth if asked_depth is None else min(asked_depth, limits.max_depth),
-                    time_ms=limits.root_time_ms if time_ms is None else time_ms,
-                    tokens=tokens,
-                    context_tokens=min(limits.context_tokens, tokens),
-                    tools=None if tools is None else frozenset(tools),
-                    targets=None if targets is None else frozenset(targets),
-                    may_delegate=options.get("may_delegate", True),
-                    priority=options.get("priority", Priority.NORMAL),
-                ),
-                objective=text,
-                input=options.get("input"),
-                capability=options.get("capability"),
-                run=run,
-                session=options.get("session") or run,
-                handoff=options.get("handoff"),
-                context=options.get("context"),
-                hints=options.get("hints", ()),
-                correlation=options.get("correlation"),
-                retry_of=options.get("retry_of"),
-                created_ms=created_ms,
-            )
-        )
-    except TypeError as error:
-        raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"an argument has the wrong type: {error}")) from error
+    _refuse_unknown(options)
+    tokens, time_ms, depth = options.get("max_tokens"), options.get("deadline_ms"), options.get("max_depth")
+    remit = Remit(
+        user=user,
+        depth=0,
+        max_depth=limits.max_depth if depth is None else depth,
+        time_ms=limits.root_time_ms if time_ms is None else time_ms,
+        tokens=limits.root_tokens if tokens is None else tokens,
+        tools=_names(options.get("tools")),
+        targets=_names(options.get("targets")),
+        may_delegate=options.get("may_delegate", True),
+        priority=options.get("priority", Priority.NORMAL),
+    )
+    request = Request(
+        version=VERSION,
+        id=options.get("request_id") or run,
+        origin=USER,
+        target=agent,
+        remit=remit,
+        objective=text,
+        input=options.get("input"),
+        capability=options.get("capability"),
+        run=run,
+        session=options.get("session") or run,
+        handoff=options.get("handoff"),
+        context=options.get("context"),
+        hints=options.get("hints", ()),
+        correlation=options.get("correlation"),
+        retry_of=options.get("retry_of"),
+        created_ms=created_ms,
+    )
+    request = checked(request)
+    return _within_limits(request, limits)
+
+
+def _within_limits(request: Request, limits: Limits) -> Request:
+    """Return the request with what the hub itself bounds: depth, and the context that fits into the budget."""
+    remit = request.remit
+    bounded = replace(
+        remit,
+        max_depth=min(remit.max_depth, limits.max_depth),
+        context_tokens=min(limits.context_tokens, remit.tokens),
+    )
+    return replace(request, remit=bounded)
+
+
+def _names(given: Collection[str] | None) -> frozenset[str] | None:
+    """Take any collection of names; what is none is left as it is, for the check to name."""
+    return frozenset(given) if isinstance(given, list | tuple | set) else given  # pyright: ignore[reportReturnType]
+
+
+def _refuse_unknown(options: AskOptions) -> None:
+    known = AskOptions.__annotations__
+    problems = tuple(Problem(name, f"unknown argument{_near(name, known)}") for name in options if name not in known)
+    if problems:
+        names = ", ".join(problem.path for problem in problems)
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"unknown arguments: {names}", problems=problems))
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""

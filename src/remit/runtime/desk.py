@@ -1,11 +1,14 @@
 """What an agent in this process asks for through its brief."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Call, Json, Response, Usage
+from remit.protocol.codec import checked, text_of
+from remit.protocol.envelope import Answer, Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
@@ -14,12 +17,19 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Tool
-from remit.runtime.respond import isolated
+from remit.runtime.respond import isolated, presentable, verified, worded
 from remit.runtime.schemas import misfits
 
 T = TypeVar("T")
 
+log = logging.getLogger("remit")
+
 MAX_PROGRESS_TEXT = 2_000
+
+stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
+    "stepping_aside", default=nullcontext
+)
+"""What a thread does while it waits: whoever owns the thread may let another one work in its place."""
 
 
 class LocalDesk:
@@ -47,8 +57,10 @@ class LocalDesk:
         frame, parts = self._frame, self._dispatch.parts
         known = parts.registry.tools.get(tool)
         if known is None or tool not in self._tools:
-            why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {tool}")
-            self._record_tool(tool, None, 0, why)
+            named = presentable(tool)
+            why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {named}")
+            self._record_tool(named, None, 0, why)
+            await asyncio.sleep(0)  # who tries again and again must not keep others from running
             raise RemitError(why)
         arguments = isolated(arguments)
         if problems := misfits(known.card.input_schema, arguments):
@@ -59,7 +71,7 @@ class LocalDesk:
         return await self._use(known, arguments, f"{frame.path}.{frame.calls}")
 
     async def _use(self, tool: Tool, arguments: dict[str, Json], path: str) -> Json:
-        frame, parts, run = self._frame, self._dispatch.parts, self._frame.run
+        parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
         digest = journal.tool_digest(name, arguments)
         step = journal.recall(run, path, digest, repeatable=repeatable)
@@ -67,7 +79,9 @@ class LocalDesk:
             raise RemitError(step)
         self._note_use(name)
         if step is not None:
-            self._record_tool(name, arguments, 0, None, replayed=True)
+            self._record_tool(name, arguments, 0, step.fault, replayed=True)
+            if step.fault is not None:
+                raise RemitError(step.fault)
             return step.value
         if run.steps is not None:
             parts.store.journal(run.id, run.epoch, path, journal.begun(digest))
@@ -76,27 +90,36 @@ class LocalDesk:
             self._record_tool(name, arguments, 0, None, begun=True)
             await parts.store.flush()
         started = parts.clock.now()
-        why = None
-        try:
-            value = isolated(await tool.run(arguments, frame.request.remit.user))
-        except RemitError as error:
-            why = error.fault
-            raise
-        except Exception as error:
-            why = fault(Code.DELEGATION_FAILED, f"tool {name} raised {type(error).__name__}: {error}")
-            raise RemitError(why) from error
-        finally:
-            self._record_tool(
-                name, arguments if repeatable else None, round((parts.clock.now() - started) * 1_000), why
-            )
+        value, why = await self._run_tool(tool, arguments)
+        duration_ms = round((parts.clock.now() - started) * 1_000)
+        self._record_tool(name, arguments if repeatable else None, duration_ms, why)
         if run.steps is not None:
-            parts.store.journal(run.id, run.epoch, path, journal.done(digest, value=value))
+            parts.store.journal(run.id, run.epoch, path, journal.done(digest, value=value, why=why))
+        if why is not None:
+            raise RemitError(why)
         return value
+
+    async def _run_tool(self, tool: Tool, arguments: dict[str, Json]) -> tuple[Json, Fault | None]:
+        name = tool.card.name
+        try:
+            return isolated(await tool.run(isolated(arguments), self._frame.request.remit.user)), None
+        except asyncio.CancelledError:
+            self._record_tool(name, None, 0, fault(Code.CANCELLED, f"tool {name} was cancelled"))
+            raise
+        except RemitError as error:
+            return None, error.fault
+        except Exception as error:
+            log.warning("tool %s failed in %s", name, self._frame.path, exc_info=True)
+            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {worded(error)}")
 
     def progress(self, text: str, partial: Answer | None) -> None:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts
-        frame.partial = partial or frame.partial
+        if partial is not None:
+            kept = verified(frame, partial, parts.limits.max_result_bytes)
+            if isinstance(kept, Fault):
+                raise RemitError(kept)
+            frame.partial = kept
         frame.progress_count += 1
         if frame.progress_count > parts.limits.max_progress:
             if frame.progress_count == parts.limits.max_progress + 1:
@@ -119,10 +142,8 @@ class LocalDesk:
     def spend(self, usage: Usage) -> int:
         self._refuse_if_over()
         frame = self._frame
-        frame.prompt += usage.prompt
-        frame.completion += usage.completion
-        frame.estimated = frame.estimated or usage.estimated
-        if frame.used > frame.granted:
+        frame.meter(checked(usage))
+        if frame.left < 0:
             raise RemitError(
                 fault(
                     Code.TOKEN_BUDGET_EXCEEDED,
@@ -159,8 +180,9 @@ class LocalDesk:
         request, store = self._frame.request, self._dispatch.parts.store
         await store.flush()
         records = await store.records(session=request.session)
-        own = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)
-        return [record for record in records if record.kind in own and record.run != request.run]
+        return [
+            record for record in records if isinstance(record.body, Request | Response) and record.body.id != request.id
+        ]
 
     async def facts(self) -> tuple[str, ...]:
         store = self._dispatch.parts.store
@@ -168,7 +190,11 @@ class LocalDesk:
         return await store.facts(self._frame.request.remit.user)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
+            work.close()
+            raise RuntimeError("`brief.wait` is for plain functions; in an async one, await the call itself")
+        with stepping_aside.get()():
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _refuse_if_over(self) -> None:
         frame = self._frame

@@ -19,7 +19,7 @@ from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
 from remit.runtime.ports import NobodyServesError, Owner
 from remit.runtime.registry import Entry
-from remit.runtime.respond import ended, refused, stopped
+from remit.runtime.respond import ended, for_record, presentable, refused, stopped
 from remit.runtime.schemas import misfits
 from remit.runtime.wheel import Wheel
 
@@ -43,26 +43,33 @@ class Dispatch:
         """Carry out one call in *parent*'s name and return how it ended, whatever happened."""
         begun = await self.begin(parent, call)
         if isinstance(begun, Response):
+            await asyncio.sleep(0)  # who asks again and again must not keep others from running
             return begun
         (response,) = await self.join(parent, (begun,))
         return response
 
-    async def begin(self, parent: Frame, call: Call, *, asking: int = 1) -> Frame | Response:
-        """Judge a call and start it, or return the refusal; with a refusal, nothing was started."""
+    async def begin(self, parent: Frame, call: Call, *, at_once: int | None = None) -> Frame | Response:
+        """Judge a call and start it, or return the refusal; with a refusal, nothing was started.
+
+        *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand.
+        """
         parts = self.parts
         parent.calls += 1
         path = f"{parent.path}.{parent.calls}"
-        entry = parts.registry.route(call)
         owner: Owner | None = None
         approved: frozenset[str] = frozenset()
         try:
+            call = _checked_call(call)
+            entry = parts.registry.route(call)
             if parts.store.full:
                 await parts.store.room()
-            if call.session is not None and entry is not None:
-                owner = await parts.store.session(call.session, parent.request.remit.user, entry.card.name)
+            if call.session is not None:
+                owner = await parts.store.owner(call.session)
             while True:
                 now = parts.clock.now()
-                request = self._drafted(parent, call, entry, path, now)
+                left_ms = int((parent.deadline - now) * 1_000)
+                card = entry.card if entry is not None else None
+                request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits)
                 if parent.stopping is not None or isinstance(parent.state, Status):
                     return self.refuse(request, _too_late_to_ask(parent))
                 if parent.run.steps is not None and entry is not None:
@@ -72,41 +79,38 @@ class Dispatch:
                 errand = errand_of(request)
                 ledger = parts.ledger
                 facts = Facts(
-                    target=entry.card if entry else None,
-                    address=entry.address if entry else "",
+                    target=card,
+                    address=entry.address if entry is not None else "",
                     caller=parent.card,
                     held=parent.request.remit,
                     limits=parts.limits,
                     agents=parts.registry.agents,
-                    asked_tools=None if call.tools is None else frozenset(call.tools),
-                    session_user=owner.user if owner else None,
-                    session_agent=owner.agent if owner else None,
-                    in_flight=len(parent.children) if parent.children else 0,
-                    asking=asking,
+                    asked_tools=call.tools,
+                    session_user=owner.user if owner is not None else None,
+                    session_agent=owner.agent if owner is not None else None,
+                    at_once=at_once or parent.in_flight() + 1,
                     repeated=parent.errands is not None and errand in parent.errands,
                     overrun=parent.run.overrun,
-                    rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry and entry.card.rate else 0,
+                    rate_wait_ms=ledger.rate_wait_ms(card, now) if card is not None and card.rate else 0,
                     breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
                     approved=approved,
                 )
                 match self.judge(request, facts):
                     case Rewrite(request=request):
                         assert entry is not None, "a guard refuses unknown targets"
-                        return self.start(Frame(request, entry.card, parent.run, parent, now, entry.address, errand))
+                        if call.session is not None and owner is None:
+                            # Taken only by who may have it; then all is judged anew, since others may have been first.
+                            owner = await parts.store.session(call.session, request.remit.user, request.target)
+                            continue
+                        frame = Frame(request, entry.card, parent.run, parent, now, entry.address, errand)
+                        self.parts.ledger.open(frame)
+                        return self.start(frame)
                     case Refuse(fault=why):
                         return self.refuse(request, why)
                     case Ask(question=question):
-                        approved = await self.ask_person(request, question, approved)
+                        approved = await self._ask_while_clocks_stand(parent, request, question, approved)
         except RemitError as error:
             return self.refuse(_undrafted(parent, call, path), error.fault)
-
-    def _drafted(self, parent: Frame, call: Call, entry: Entry | None, path: str, now: float) -> Request:
-        left_ms = int((parent.deadline - now) * 1_000)
-        created_ms = self.parts.clock.wall_ms()
-        try:
-            return draft(parent, call, entry.card if entry else None, path, left_ms, created_ms, self.parts.limits)
-        except (TypeError, ValueError, AttributeError) as error:
-            raise RemitError(_wrong_call(call, error)) from error
 
     def judge(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
         """Ask the guards, then the schema of the capability; a guard that fails lets nothing through."""
@@ -136,12 +140,40 @@ class Dispatch:
             async with asyncio.timeout(timeout_ms / 1_000):
                 agreed = await approver(request, question)
         except TimeoutError as error:
-            raise RemitError(
-                fault(Code.APPROVAL_DECLINED, f"nobody answered within {timeout_ms} ms: {question}")
-            ) from error
-        if not agreed:
+            message = f"nobody answered within {timeout_ms} ms: {question}"
+            raise RemitError(fault(Code.APPROVAL_DECLINED, message)) from error
+        except Exception as error:
+            log.exception("the approver failed on %s", request.path)
+            message = f"nobody could be asked ({type(error).__name__}): {question}"
+            raise RemitError(fault(Code.APPROVAL_DECLINED, message)) from error
+        if agreed is not True:
             raise RemitError(fault(Code.APPROVAL_DECLINED, f"declined: {question}"))
         return approved | {question}
+
+    async def _ask_while_clocks_stand(
+        self, frame: Frame, request: Request, question: str, approved: frozenset[str]
+    ) -> frozenset[str]:
+        """Ask a person; meanwhile no time passes for *frame* and all above it, and its slot is free."""
+        waiting = frame.lineage()
+        now = self.parts.clock.now()
+        for each in waiting:
+            each.pauses += 1
+            if each.pauses == 1:
+                each.paused_since = now
+                self._wheel.discard(each, each.tick)
+        _give_slot(frame)
+        try:
+            approved = await self.ask_person(request, question, approved)
+        finally:
+            frame.waiting -= 1
+            now = self.parts.clock.now()
+            for each in waiting:
+                each.pauses -= 1
+                if each.pauses == 0 and each.stopping is None and not isinstance(each.state, Status):
+                    each.deadline += now - each.paused_since
+                    each.tick = self._wheel.add(each, each.deadline)
+        await _regain_slot(frame)
+        return approved
 
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
@@ -153,13 +185,15 @@ class Dispatch:
     # ── carrying out ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def start(self, frame: Frame) -> Frame:
-        """Reserve, record and set going what was admitted; there is no await between the guards and this."""
+        """Record and set going what was admitted and reserved."""
         request = frame.request
-        self.parts.ledger.open(frame)
         if frame.parent is not None:
             self._record(Kind.DELEGATION, request.run, request.session or frame.path, request)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
+        if frame.stopping is not None:
+            self._close(frame, stopped(frame, frame.stopping))
+            return frame
         frame.tick = self._wheel.add(frame, frame.deadline)
         frame.task = loop.create_task(self._carry(frame))
         return frame
@@ -167,19 +201,22 @@ class Dispatch:
     async def join(self, parent: Frame | None, frames: Sequence[Frame]) -> list[Response]:
         """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they."""
         if parent is not None:
-            parent.waiting += 1
-            if parent.waiting == 1 and parent.slot is not None:
-                parent.slot.release()
+            _give_slot(parent)
         try:
             responses = [await frames[0].outcome] if len(frames) == 1 else [await frame.outcome for frame in frames]
         except asyncio.CancelledError:
-            await self.end(frames, "its caller was cancelled")
+            try:
+                await self.end(frames, "its caller was cancelled")
+            finally:
+                if parent is not None:
+                    parent.waiting -= 1
+                    # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+                    if parent.stopping is None:
+                        await _regain_slot(parent)
             raise
-        finally:
-            if parent is not None:
-                parent.waiting -= 1
-        if parent is not None and parent.waiting == 0 and parent.slot is not None:
-            await parent.slot.regain()
+        if parent is not None:
+            parent.waiting -= 1
+            await _regain_slot(parent)
         return responses
 
     async def end(self, frames: Iterable[Frame], reason: str) -> None:
@@ -203,6 +240,8 @@ class Dispatch:
                 f"{each.request.target} was cancelled: {frame.request.target}, which it worked for, was stopped",
             )
             each.stopping = why if each is frame else above
+            if each.task is None:
+                continue  # not started yet: it will find that it need not be
             self._wheel.discard(each, each.tick)
             each.tick = self._wheel.add(each, grace_end)
             each.task.cancel()
@@ -261,7 +300,7 @@ class Dispatch:
         self._wheel.discard(frame, frame.tick)
         self.parts.ledger.close(frame, response, now)
         if frame.parent is not None:
-            self._record(Kind.RESULT, frame.run.id, response.session or frame.path, response)
+            self._record(Kind.RESULT, frame.run.id, response.session or frame.path, for_record(response))
             if frame.run.steps is not None:
                 self._note_done(frame, response)
         if response.new_facts:
@@ -269,16 +308,25 @@ class Dispatch:
         if not frame.outcome.done():
             frame.outcome.set_result(response)
 
-    def _due(self, frame: Frame) -> None:
+    def _due(self, frame: Frame, tick: int) -> None:
+        if tick != frame.tick:
+            return
         if frame.stopping is None:
             self.stop(frame, _too_late(frame))
-        else:
+        elif not frame.children:
             self._abandon(frame)
 
     def _abandon(self, frame: Frame) -> None:
         frame.abandoned = True
-        self.abandoned.add(frame.task)
-        frame.task.add_done_callback(self.abandoned.discard)
+        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        for above in frame.lineage()[1:]:
+            # It could not stop before this one did, and has its own time to clean up from now on.
+            if above.stopping is not None:
+                self._wheel.discard(above, above.tick)
+                above.tick = self._wheel.add(above, grace_end)
+        if frame.task is not None:
+            self.abandoned.add(frame.task)
+            frame.task.add_done_callback(self.abandoned.discard)
         log.warning("agent %s ignores cancellation; %s was abandoned", frame.card.name, frame.path)
         self.notice(frame, f"{frame.card.name} did not stop within {self.parts.limits.grace_ms} ms and was abandoned")
         assert frame.stopping is not None
@@ -306,8 +354,9 @@ class Dispatch:
             return self.refuse(request, step)
         if step is None or step.response is None:
             return None
-        parent.prompt += step.response.usage.prompt
-        parent.completion += step.response.usage.completion
+        parent.meter(step.response.usage)
+        if step.response.usage.overrun:
+            parent.run.overrun = True
         if step.response.status is Status.SUCCESS:
             parent.errands = {*(parent.errands or ()), errand_of(request)}
         self._record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request))
@@ -324,6 +373,19 @@ class Dispatch:
         self.parts.store.journal(frame.run.id, frame.run.epoch, frame.path, value)
 
 
+def _give_slot(frame: Frame) -> None:
+    """Let others have the slot of a delegation that waits, for one or for several."""
+    frame.waiting += 1
+    if frame.waiting == 1 and frame.slot is not None:
+        frame.slot.release()
+
+
+async def _regain_slot(frame: Frame) -> None:
+    """Take the slot again once nothing is waited for any more."""
+    if frame.waiting == 0 and frame.slot is not None:
+        await frame.slot.regain()
+
+
 def _too_late(frame: Frame) -> Fault:
     return fault(Code.TIMEOUT, f"Delegation timeout after {frame.request.remit.time_ms}ms")
 
@@ -338,26 +400,26 @@ def _replayed(request: Request) -> Notice:
     )
 
 
+def _checked_call(call: Call) -> Call:
+    """Return a copy of the call that is what it says it is, or raise with every field that is not."""
+    try:
+        return checked(call)
+    except RemitError as error:
+        wrong = error.fault
+        message = f"the call is not valid: {wrong.message}"
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=wrong.problems)) from error
+
+
 def _undrafted(parent: Frame, call: Call, path: str) -> Request:
     """Return as much of a request as can be said of a call that could not be made into one."""
-    asking = parent.request
+    asking, target = parent.request, call.target or call.capability
     return Request(
         version=VERSION,
         id=path,
         origin=asking.target,
-        target=str(call.target or call.capability or "?"),
+        target=presentable(target),
         remit=asking.remit.narrow(caller=parent.address, time_ms=0, tokens=0),
-        objective=str(call.objective),
         run=asking.run,
         parent=parent.path,
         parent_session=asking.session,
     )
-
-
-def _wrong_call(call: Call, error: Exception) -> Fault:
-    """Name the fields of a call that are not what they should be."""
-    try:
-        checked(call)
-    except RemitError as wrong:
-        return fault(Code.INPUT_VALIDATION_FAILED, "the call is not valid", problems=wrong.fault.problems)
-    return fault(Code.INPUT_VALIDATION_FAILED, f"the call is not valid: {error}")

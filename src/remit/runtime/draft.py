@@ -8,7 +8,6 @@ from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Call, Request
 from remit.runtime.ledger import Errand, Frame
-from remit.runtime.respond import isolated
 
 
 def draft(
@@ -32,13 +31,13 @@ def draft(
             tokens=grant_tokens(tokens, parent.left),
             max_depth=max_depth,
             context_tokens=call.context_tokens,
-            tools=None if call.tools is None else frozenset(call.tools),
-            targets=None if call.targets is None else frozenset(call.targets),
+            tools=call.tools,
+            targets=call.targets,
             may_delegate=call.may_delegate,
             priority=call.priority,
         ),
         objective=call.objective,
-        input=isolated(call.input),
+        input=call.input,
         capability=call.capability,
         run=asking.run,
         parent=parent.path,

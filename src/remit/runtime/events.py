@@ -18,18 +18,22 @@ class Events(AsyncIterator[Record]):
     def __init__(self, recorder: Recorder, run: str | None = None) -> None:
         self._run = run
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
+        self._closed = False
         self._leave = recorder.listen(self._heard)
 
     async def __anext__(self) -> Record:
         record = await self._queue.get()
         if record is None:
+            self._queue.put_nowait(None)  # for whoever else reads, and for the next time
             raise StopAsyncIteration
         return record
 
     def close(self) -> None:
         """Hear no more; what was heard so far can still be read."""
-        self._leave()
-        self._put(None)
+        if not self._closed:
+            self._closed = True
+            self._leave()
+            self._put(None)
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +44,7 @@ class Events(AsyncIterator[Record]):
         self.close()
 
     def _heard(self, records: list[Record]) -> None:
-        for record in records:
+        for record in () if self._closed else records:
             if self._run is None or record.run == self._run:
                 self._put(record)
 

@@ -1,10 +1,11 @@
 """Runs an agent's code for one delegation and makes its response, whatever the code does."""
 
+import asyncio
 import logging
 
 from remit.policy.aggregate import merge_all
 from remit.protocol.envelope import Answer, Call, Request, Response
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.remit import meet
 from remit.runtime.brief import Brief
@@ -13,7 +14,7 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Slot
-from remit.runtime.respond import answered, ended, handed_on
+from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, verified, worded
 from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
@@ -35,28 +36,31 @@ class Executor:
         frame.slot = slot
         frame.taken_s = parts.clock.now()
         frame.state = advance(frame.state, State.RUNNING)
+        frame.ran = True
         tools = meet(frame.card.tools, request.remit.tools) or NO_TOOLS
-        brief = Brief(request, tools, LocalDesk(self._dispatch, frame, tools))
+        brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools))
         name = frame.card.name
         try:
-            answer = await parts.registry.agents[name].agent(brief)
-        except RemitError as error:
-            return ended(frame, Status.FAILED, error.fault)
-        except (Exception, SystemExit) as error:
-            log.warning("agent %s failed on %s", name, frame.path, exc_info=True)
-            message = f"{name} raised {type(error).__name__}: {error}"
-            return ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, message))
-        if not isinstance(answer, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            message = f"{name} gave a {type(answer).__name__}, not an answer"
+            given = await parts.registry.agents[name].agent(brief)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            if not isinstance(error, RemitError):
+                log.warning("agent %s failed on %s: %s", name, frame.path, worded(error))
+                log.debug("agent %s failed on %s", name, frame.path, exc_info=True)
+            return ended(frame, Status.FAILED, failure(frame, error))
+        if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
+            message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+        answer = verified(frame, given, parts.limits.max_result_bytes)
+        if isinstance(answer, Fault):
+            return ended(frame, Status.FAILED, answer)
         if answer.usage is not None:
-            frame.prompt += answer.usage.prompt
-            frame.completion += answer.usage.completion
-            frame.estimated = frame.estimated or answer.usage.estimated
+            frame.meter(answer.usage)
         if answer.calls:
             response = await self._hand_on(frame, answer.calls)
         else:
-            response = answered(frame, answer, parts.limits.max_result_bytes)
+            response = answered(frame, answer)
         return self._checked(frame, response) if response.sources or request.capability is not None else response
 
     async def _hand_on(self, frame: Frame, calls: tuple[Call, ...]) -> Response:
@@ -67,7 +71,7 @@ class Executor:
         merged = merge_all(responses)
         if merged is None:
             return handed_on(frame, responses[0])
-        return answered(frame, merged, self._dispatch.parts.limits.max_result_bytes)
+        return answered(frame, merged)
 
     def _checked(self, frame: Frame, response: Response) -> Response:
         """Hold a result to its capability's schema, and its sources to the user of the remit."""

@@ -13,8 +13,9 @@ from remit.runtime.ledger import Frame
 
 async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
     """Ask all at once, each within its own limits; more than may be in flight are refused whole, before any starts."""
-    if parent.in_flight() + len(calls) > dispatch.parts.limits.max_fan_out:
-        refusals = [await dispatch.begin(parent, call, asking=len(calls)) for call in calls]
+    at_once = parent.in_flight() + len(calls)
+    if at_once > dispatch.parts.limits.max_fan_out:
+        refusals = [await dispatch.begin(parent, call, at_once=at_once) for call in calls]
         return [each for each in refusals if isinstance(each, Response)]
     shared = [call for call in calls if call.max_tokens is None]
     share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0

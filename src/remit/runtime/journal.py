@@ -18,6 +18,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     done: bool = False
     response: Response | None = None
     value: Json = None
+    fault: Fault | None = None
 
 
 _decoder = msgspec.json.Decoder(Step)
@@ -45,9 +46,9 @@ def begun(digest: bytes) -> bytes:
     return encode(Step(digest))
 
 
-def done(digest: bytes, *, response: Response | None = None, value: Json = None) -> bytes:
-    """Return what to note once a step is done."""
-    return encode(Step(digest, True, response, value))
+def done(digest: bytes, *, response: Response | None = None, value: Json = None, why: Fault | None = None) -> bytes:
+    """Return what to note once a step is done, well or not."""
+    return encode(Step(digest, True, response, value, why))
 
 
 def errand_digest(request: Request) -> bytes:

@@ -7,13 +7,14 @@ import asyncio
 
 from remit.policy import breaker as breakers
 from remit.policy import rate as rates
-from remit.policy.breaker import Breaker, BreakerSettings
+from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
+from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.ports import Slot
 
 NOTHING = Usage()
@@ -42,12 +43,16 @@ class Frame:
     What most delegations never touch is a default of the class, so that making one stays cheap.
     """
 
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
+    """What carries it out; None until it is started."""
     outcome: asyncio.Future[Response]
     tick = 0
 
     state: State | Status = State.QUEUED
     begun = False
+    """Whether its task has had its first step."""
+    ran = False
+    """Whether the agent's code was called: before that, nothing has happened that could not be asked for again."""
     abandoned = False
     stopping: Fault | None = None
     """Why it was told to stop."""
@@ -64,6 +69,12 @@ class Frame:
     children: "set[Frame] | None" = None
     slot: Slot | None = None
     waiting = 0
+    """For how much it waits: while it is more than nothing, its slot is free."""
+    pauses = 0
+    paused_since = 0.0
+    """Since when its clock stands, because a person is asked in its name or below it."""
+    is_probe = False
+    """Whether it is the one call that a breaker let through to see whether the callee has recovered."""
     tool_calls: list[str] | None = None
     partial: Answer | None = None
     progress_count = 0
@@ -114,6 +125,19 @@ class Frame:
         """Delegations of this one that have not ended."""
         return len(self.children) if self.children else 0
 
+    def lineage(self) -> "list[Frame]":
+        """This frame and all above it."""
+        found: list[Frame] = [self]
+        while found[-1].parent is not None:
+            found.append(found[-1].parent)
+        return found
+
+    def meter(self, usage: Usage) -> None:
+        """Count what the agent itself has spent."""
+        self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
+        self.completion = min(self.completion + usage.completion, MAX_INTEGER)
+        self.estimated = self.estimated or usage.estimated
+
     def subtree(self) -> "list[Frame]":
         """This frame and all that are in flight below it, parents first."""
         found: list[Frame] = [self]
@@ -157,8 +181,22 @@ class Ledger:
         self.frames[frame.path] = frame
         if card.rate is not None:
             self.windows[card.name] = rates.count(self.windows.get(card.name, Window()), card.rate, frame.started)
-        if card.name in self.breakers:
-            self.breakers[card.name] = breakers.admitted(self.breakers[card.name])
+        breaker = self.breakers.get(card.name)
+        if breaker is not None and breaker.phase is not Phase.CLOSED:
+            self.breakers[card.name] = breakers.admitted(breaker)
+            frame.is_probe = True
+
+    def withdraw(self, frame: Frame, now: float) -> None:
+        """Take back a reservation that nothing came of."""
+        self.frames.pop(frame.path, None)
+        self._judge_target(frame, None, now)
+
+    def _judge_target(self, frame: Frame, failed: bool | None, now: float) -> None:
+        name = frame.card.name
+        breaker = self.breakers.get(name, Breaker())
+        # A call from before the opening says nothing about whether the callee has recovered.
+        if breaker.phase is Phase.CLOSED or frame.is_probe:
+            self.breakers[name] = breakers.after(breaker, failed, now, self.settings)
 
     def close(self, frame: Frame, response: Response, now: float) -> None:
         """Settle the account, give the rest back, and remember how it went."""
@@ -166,9 +204,7 @@ class Ledger:
         if parent is not None:
             parent.reserved -= frame.granted
             if frame.used:
-                parent.prompt += frame.prompt
-                parent.completion += frame.completion
-                parent.estimated = parent.estimated or frame.estimated
+                parent.meter(frame.usage())
             if parent.children is not None:
                 parent.children.discard(frame)
             if frame.errand is not None and parent.errands is not None and response.status is not Status.SUCCESS:
@@ -176,7 +212,4 @@ class Ledger:
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)
-        name = frame.card.name
-        self.breakers[name] = breakers.after(
-            self.breakers.get(name, Breaker()), breakers.is_failure(response), now, self.settings
-        )
+        self._judge_target(frame, breakers.is_failure(response), now)

@@ -175,6 +175,10 @@ class Requests(Protocol):
         """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
         ...
 
+    async def find(self, request: Request, digest: bytes) -> Known | None:
+        """Return what is known of a request without submitting it."""
+        ...
+
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
         ...
@@ -183,8 +187,11 @@ class Requests(Protocol):
         """Extend the lease of everything that *worker* has claimed."""
         ...
 
-    async def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
-        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
+        """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written.
+
+        Without *keep* the outcome is recorded and not kept: the same request may be submitted again.
+        """
         ...
 
     async def wait(self, run: str) -> Response:
@@ -229,6 +236,10 @@ class Counters(Protocol):
 
 class Archive(Protocol):
     """What readers ask of a store; readers never block the writer."""
+
+    async def owner(self, session: str) -> Owner | None:
+        """Return whose session it is, or None if it is nobody's yet."""
+        ...
 
     async def session(self, session: str, user: str, agent: str) -> Owner:
         """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""

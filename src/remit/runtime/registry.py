@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from remit.protocol.card import AgentCard
+from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, Call
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Agent, Tool
@@ -34,14 +35,20 @@ class Registry:
 
     def add(self, card: AgentCard, agent: Agent) -> None:
         """Register an agent under its card's name."""
-        if not NAME.match(card.name) or card.name == USER:
+        if not isinstance(card.name, str) or not NAME.match(card.name) or card.name == USER:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise team_invalid(
                 f"`{card.name}` cannot be an agent's name: use letters, digits, `-`, `_` and `.`, and not `{USER}`"
             )
         if card.name in self.agents:
             raise team_invalid(f"there are two agents named `{card.name}`")
-        if card.concurrency < 1:
-            raise team_invalid(f"agent `{card.name}`: concurrency must be at least 1, not {card.concurrency}")
+        try:
+            card = checked(card)
+        except RemitError as error:
+            problems = tuple(
+                Problem(each.path.replace("$", card.name, 1), each.message) for each in error.fault.problems
+            )
+            message = f"the card of agent `{card.name}` is not valid: {', '.join(each.path for each in problems)}"
+            raise RemitError(fault(Code.TEAM_INVALID, message, problems=problems)) from error
         self.agents[card.name] = Entry(card, agent, f"{card.name}@{self.hub}")
 
     def add_tool(self, tool: Tool) -> None:

@@ -1,12 +1,16 @@
 """How a delegation's end becomes its response."""
 
 import msgspec
+from msgspec.structs import replace
 
 from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ledger import Frame
+
+# What is said of an error is for people to read.
+MAX_WORDS = 1_000
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -16,16 +20,19 @@ def isolated(value: Json) -> Json:
     return value if isinstance(value, _PLAIN) else msgspec.json.decode(msgspec.json.encode(value))
 
 
+def presentable(name: object) -> str:
+    """Return a name that someone made up as one that can be recorded and shown, or a question mark."""
+    return name if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() else "?"
+
+
 def refused(request: Request, why: Fault) -> Response:
     """A request that was judged and not started."""
     status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
     return Response(version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why)
 
 
-def answered(frame: Frame, answer: Answer, max_bytes: int) -> Response:
-    """The callee's answer, once it is known to be one; else the fault of a callee that needs mending."""
-    if (objection := _objection(frame, answer, max_bytes)) is not None:
-        return ended(frame, Status.FAILED, objection)
+def answered(frame: Frame, answer: Answer) -> Response:
+    """The callee's answer, once nothing is to be objected to it."""
     request = frame.request
     capability = frame.card.capability(request.capability) if request.capability else None
     return Response(
@@ -35,7 +42,7 @@ def answered(frame: Frame, answer: Answer, max_bytes: int) -> Response:
         status=Status.PARTIAL if answer.unfinished else Status.SUCCESS,
         run=request.run,
         session=request.session,
-        result=isolated(answer.result),
+        result=answer.result,
         summary=answer.summary,
         confidence=answer.confidence,
         artifacts=answer.artifacts,
@@ -82,7 +89,7 @@ def stopped(frame: Frame, why: Fault) -> Response:
 
 def handed_on(frame: Frame, response: Response) -> Response:
     """The response of the agent that the callee named instead of answering, as the callee's own."""
-    return msgspec.structs.replace(
+    return replace(
         response,
         id=frame.request.id,
         target=frame.request.target,
@@ -92,16 +99,52 @@ def handed_on(frame: Frame, response: Response) -> Response:
     )
 
 
-def _objection(frame: Frame, answer: Answer, max_bytes: int) -> Fault | None:
-    """Say what is wrong with an answer, if anything is."""
+def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
+    """Return a copy of an answer that is one, or what is wrong with it."""
     result = answer.result
     # The commonest answer, a short text and nothing else, needs no encoding to be known as good.
-    if isinstance(result, str) and 4 * len(result) <= max_bytes and answer == Answer(result):
-        return None
+    if isinstance(result, str) and result.isascii() and len(result) < max_bytes and answer == Answer(result):
+        return answer
     try:
-        checked(answer, max_bytes=max_bytes)
+        return checked(answer, max_bytes=max_bytes)
     except RemitError as error:
         wrong = error.fault
         message = f"{frame.card.name} gave an answer that cannot be used: {wrong.message}"
         return fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
-    return None
+
+
+def failure(frame: Frame, error: BaseException) -> Fault:
+    """Return the fault for what an agent's code raised; a fault that it raised on purpose is its own."""
+    if isinstance(error, RemitError) and isinstance(error.fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
+        try:
+            return checked(error.fault)
+        except RemitError:
+            pass  # made by hand, and not well
+    return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {worded(error)}")
+
+
+def worded(error: BaseException) -> str:
+    """Return an error's type and text, as far as they can be said."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is someone else's `__str__`
+        text = "(no words for it)"
+    return f"{type(error).__name__}: {text[:MAX_WORDS]}".encode(errors="replace").decode()
+
+
+def for_callee(request: Request) -> Request:
+    """Return the request as its callee gets it: what it does to its input changes nobody else's."""
+    if request.handoff is None and isinstance(request.input, _PLAIN):
+        return request
+    return replace(
+        request,
+        input=isolated(request.input),
+        handoff=None if request.handoff is None else checked(request.handoff),
+    )
+
+
+def for_record(response: Response) -> Response:
+    """Return the response as it is recorded: what its caller does to it changes no record."""
+    if not response.artifacts and not response.metadata and isinstance(response.result, _PLAIN):
+        return response
+    return checked(response)

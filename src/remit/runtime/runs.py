@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -20,6 +21,8 @@ from remit.runtime.respond import refused
 
 log = logging.getLogger("remit")
 
+T = TypeVar("T")
+
 # A worker that has not been heard of for this long is taken to be dead, and what it had claimed is taken up again.
 LEASE_MS = 5_000
 MAX_ATTEMPTS = 3
@@ -27,10 +30,15 @@ MAX_ATTEMPTS = 3
 KEEP_MS = 24 * 3_600_000
 
 
+# How often a hub that closes looks for runs that were still being admitted when it began to.
+CLOSING_S = 0.05
+
+
 class Going(NamedTuple):
     """A root request that this hub carries out."""
 
     digest: bytes
+    run: str
     task: asyncio.Task[Response]
 
 
@@ -41,6 +49,11 @@ class Runs:
         self._dispatch = dispatch
         self._worker = worker
         self._going: dict[tuple[str, str, str], Going] = {}
+        self._tasks: set[asyncio.Task[Response]] = set()
+        self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
+        """Those that wait for a person or for another hub, and why they need not wait any more."""
+        self._called_off: dict[str, Fault] = {}
+        """Runs that were cancelled before they were admitted."""
         self._unrecorded: list[tuple[Run, Response]] = []
         """Outcomes that the store could not take; they are kept until it can."""
         self._keeper: asyncio.Task[None] | None = None
@@ -53,9 +66,7 @@ class Runs:
             if going.digest != content:
                 return await self._refuse(request, _duplicate(request))
             return await asyncio.shield(going.task)
-        task = asyncio.get_running_loop().create_task(self._run(request, content))
-        self._going[key] = Going(content, task)
-        task.add_done_callback(lambda _: self._going.pop(key, None))
+        task = self._go(key, content, request.run, self._run(request, content))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -66,15 +77,27 @@ class Runs:
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
+        why = fault(Code.CANCELLED, f"cancelled: {reason}")
+        for (_, _, request_id), going in self._going.items():
+            if delegation in (going.run, request_id) and self._interrupt(going.task, why):
+                return True
         frames = self._dispatch.parts.ledger.frames
-        frame = frames.get(delegation) or next(
-            (each for each in frames.values() if each.request.id == delegation), None
-        )
+        # Request ids are the sender's own, so two users may have chosen the same one: then it names neither.
+        by_request = [frame for frame in frames.values() if frame.request.id == delegation]
+        frame = frames.get(delegation) or (by_request[0] if len(by_request) == 1 else None)
         if frame is None:
-            return False
-        self._dispatch.notice(frame, f"cancelled: {reason}", Code.CANCELLED)
+            return self._call_off(delegation, why)
+        self._dispatch.notice(frame, why.message, why.code)
         self._dispatch.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
+
+    def _call_off(self, delegation: str, why: Fault) -> bool:
+        """See to it that a run that is still being admitted does not start."""
+        for (_, _, request_id), going in self._going.items():
+            if delegation in (going.run, request_id):
+                self._called_off[going.run] = why
+                return True
+        return False
 
     def open(self) -> None:
         """Keep this hub's claims alive and take up what others left behind."""
@@ -85,30 +108,74 @@ class Runs:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
-        while self._going:
+        why = fault(Code.CANCELLED, "cancelled: the hub is closing")
+        while self._tasks:
             for run in [frame.path for frame in self._dispatch.parts.ledger.frames.values() if frame.parent is None]:
                 self.cancel(run, "the hub is closing")
+            for task in self._tasks:
+                self._interrupt(task, why)
+            for going in self._going.values():
+                self._called_off[going.run] = why
             # One that was still being admitted may start after this; the next turn of the loop finds it.
-            await asyncio.wait({going.task for going in self._going.values()}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.sleep(0)
+            await asyncio.wait(self._tasks, timeout=CLOSING_S, return_when=asyncio.FIRST_COMPLETED)
         with suppress(StoreError):
             await self._record_late()
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _go(
+        self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]
+    ) -> asyncio.Task[Response]:
+        task = asyncio.get_running_loop().create_task(work)
+        going = self._going[key] = Going(content, run, task)
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._gone(key, going))
+        return task
+
+    def _gone(self, key: tuple[str, str, str], going: Going) -> None:
+        self._tasks.discard(going.task)
+        self._called_off.pop(going.run, None)
+        if self._going.get(key) is going:
+            del self._going[key]
+
+    def _interrupt(self, task: asyncio.Task[Response], why: Fault) -> bool:
+        """End the waiting of a run for a person or another hub; False if it does not wait for one."""
+        if task not in self._waiting:
+            return False
+        self._waiting[task] = self._waiting[task] or why
+        task.cancel()
+        return True
+
+    async def _interruptible(self, waiting: Awaitable[T]) -> T:
+        """Await a person or another hub; `cancel` and `close` end it with a fault."""
+        task = cast("asyncio.Task[Response]", asyncio.current_task())
+        self._waiting[task] = None
+        try:
+            return await waiting
+        except asyncio.CancelledError:
+            why = self._waiting[task]
+            if why is None:
+                raise
+            raise RemitError(why) from None
+        finally:
+            del self._waiting[task]
+
     async def _run(self, request: Request, content: bytes) -> Response:
         try:
             return await self._admit(request, content)
+        except StoreError as error:
+            return refused(request, error.fault)
         except RemitError as error:
-            if isinstance(error, StoreError):
-                return refused(request, error.fault)
             return await self._refuse(request, error.fault)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
         parts = self._dispatch.parts
         entry = parts.registry.agents.get(request.target)
+        # What the sender chose may have been used before: an id for the same request, a session by its owner.
+        if request.id != request.run and (known := await parts.store.find(request, content)) is not None:
+            return await self._known(request, known)
         chosen = request.session if request.session != request.run else None
-        owner = await parts.store.session(chosen, request.remit.user, request.target) if entry and chosen else None
+        owner = await parts.store.owner(chosen) if chosen else None
         approved: frozenset[str] = frozenset()
         while True:
             now = parts.clock.now()
@@ -116,7 +183,7 @@ class Runs:
                 target=entry.card if entry else None,
                 address=entry.address if entry else "",
                 limits=parts.limits,
-                agents=parts.registry.agents.keys(),
+                agents=parts.registry.agents,
                 session_user=owner.user if owner else None,
                 session_agent=owner.agent if owner else None,
                 rate_wait_ms=parts.ledger.rate_wait_ms(entry.card, now) if entry else 0,
@@ -127,42 +194,59 @@ class Runs:
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask(question=question):
-                    approved = await self._dispatch.ask_person(request, question, approved)
+                    asking = self._dispatch.ask_person(request, question, approved)
+                    approved = await self._interruptible(asking)
                 case Rewrite(request=request):
                     assert entry is not None, "a guard refuses unknown targets"
-                    return await self._submit(request, content, entry)
+                    if chosen and owner is None:
+                        owner = await parts.store.session(chosen, request.remit.user, request.target)
+                        continue
+                    if (why := self._called_off.get(request.run)) is not None:
+                        return await self._refuse(request, why)
+                    run = Run(request, 0, {} if entry.card.resumable else None)
+                    frame = Frame(request, entry.card, run, None, now, entry.address)
+                    # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
+                    parts.ledger.open(frame)
+                    return await self._submit(frame, content)
 
-    async def _submit(self, request: Request, content: bytes, entry: Entry) -> Response:
-        store = self._dispatch.parts.store
-        match await store.submit(request, content, worker=self._worker, lease_ms=LEASE_MS):
-            case Known(same_content=False):
-                return await self._refuse(request, _duplicate(request))
-            case Known(run=run, response=response):
-                return await self._attach(request, run) if response is None else response
-            case Accepted(epoch=epoch):
-                return await self._carry_out(request, entry, Run(request, epoch, {} if entry.card.resumable else None))
+    async def _submit(self, frame: Frame, content: bytes) -> Response:
+        parts, request = self._dispatch.parts, frame.request
+        try:
+            submitted = await parts.store.submit(request, content, worker=self._worker, lease_ms=LEASE_MS)
+        except BaseException:
+            parts.ledger.withdraw(frame, parts.clock.now())
+            raise
+        if isinstance(submitted, Accepted):
+            frame.run.epoch = submitted.epoch
+            return await self._carry_out(frame)
+        parts.ledger.withdraw(frame, parts.clock.now())
+        return await self._known(request, submitted)
+
+    async def _known(self, request: Request, known: Known) -> Response:
+        if not known.same_content:
+            return await self._refuse(request, _duplicate(request))
+        return known.response or await self._attach(request, known.run)
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, as long as this one may take."""
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
-                return await self._dispatch.parts.store.wait(run)
+                return await self._interruptible(self._dispatch.parts.store.wait(run))
         except TimeoutError:
             return refused(
                 request,
                 fault(Code.TIMEOUT, f"the same request, run {run}, had not ended after {request.remit.time_ms} ms"),
             )
 
-    async def _carry_out(self, request: Request, entry: Entry, run: Run) -> Response:
-        parts = self._dispatch.parts
-        frame = Frame(request, entry.card, run, None, parts.clock.now(), entry.address)
+    async def _carry_out(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.join(None, (self._dispatch.start(frame),))
-        return await self._finish(run, response)
+        # Only what happened after the agent's code began is kept: before that, the same request may come again.
+        return await self._finish(frame.run, response, keep=frame.ran)
 
-    async def _finish(self, run: Run, response: Response) -> Response:
+    async def _finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
         parts = self._dispatch.parts
         try:
-            recorded = await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms())
+            recorded = await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
         except StoreError as error:
             self._unrecorded.append((run, response))
             return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
@@ -202,20 +286,22 @@ class Runs:
     async def _take_up(self, expired: Expired) -> None:
         store, request = self._dispatch.parts.store, expired.request
         entry = self._dispatch.parts.registry.agents.get(request.target)
-        if entry is None:
-            return  # another hub on this store may have it
+        if entry is None or expired.run in self._dispatch.parts.ledger.frames:
+            return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
         epoch = await store.claim(expired.run, self._worker, LEASE_MS)
         if epoch is None:
             return
         key = (request.origin, request.remit.user, request.id)
         work = self._resume(request, entry, epoch) if entry.card.resumable else self._give_up(request, epoch)
-        task = asyncio.get_running_loop().create_task(work)
-        self._going[key] = Going(digest(request), task)
-        task.add_done_callback(lambda _: self._going.pop(key, None))
+        self._go(key, digest(request), request.run, work)
 
     async def _resume(self, request: Request, entry: Entry, epoch: int) -> Response:
-        steps = await self._dispatch.parts.store.load(request.run)
-        return await self._carry_out(request, entry, Run(request, epoch, steps))
+        parts = self._dispatch.parts
+        run = Run(request, epoch, await parts.store.load(request.run))
+        frame = Frame(request, entry.card, run, None, parts.clock.now(), entry.address)
+        parts.ledger.open(frame)
+        self._dispatch.notice(frame, "taken up again after a restart")
+        return await self._carry_out(frame)
 
     async def _give_up(self, request: Request, epoch: int) -> Response:
         why = fault(

@@ -28,6 +28,7 @@ class Watchdog:
     def start(self) -> None:
         """Watch the running loop."""
         loop = asyncio.get_running_loop()
+        self._stop.clear()
         self._tick(loop)
         self._thread = threading.Thread(target=self._watch, args=(loop,), name="remit-watchdog", daemon=True)
         self._thread.start()

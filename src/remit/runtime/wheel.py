@@ -12,9 +12,12 @@ TICK_S = 0.01
 
 
 class Wheel(Generic[T]):
-    """Calls back with each item whose time has come, at most one tick late and never early."""
+    """Calls back with each item whose time has come and its tick, at most one tick late and never early.
 
-    def __init__(self, clock: Clock, due: Callable[[T], None]) -> None:
+    An item that is taken off while its own tick is being called back is still called: compare the tick.
+    """
+
+    def __init__(self, clock: Clock, due: Callable[[T, int], None]) -> None:
         self._clock = clock
         self._due = due
         self._ticks: dict[int, set[T]] = {}
@@ -59,6 +62,6 @@ class Wheel(Generic[T]):
         now = int(self._clock.now() / TICK_S + 1e-6)
         for tick in sorted(tick for tick in self._ticks if tick <= now):
             for item in self._ticks.pop(tick, ()):
-                self._due(item)
-        if self._ticks and self._next is None:
+                self._due(item, tick)
+        if self._ticks and (self._next is None or min(self._ticks) < self._next):
             self._arm(min(self._ticks))

@@ -59,7 +59,7 @@ def audit(path: Path, public_key: bytes | None) -> Query[AuditVerdict]:
     return query
 
 
-_MARKS = "SELECT number, (SELECT coalesce(max(max(first_seq), max(last_seq)), 0) FROM request) FROM checkpoint"
+_MARKS = "SELECT number, (SELECT coalesce(max(max(first_seq, coalesce(last_seq, 0))), 0) FROM request) FROM checkpoint"
 
 # Read as bytes, because a row that was tampered with may hold text that is none.
 _ROWS = """
@@ -74,8 +74,8 @@ def _rows(connection: Connection) -> Iterator[Row]:
         yield Row(seq, kind, at_ms, _text(run), _text(session), body, digest)
 
 
-def _text(raw: bytes) -> str:
-    return raw.decode(errors="surrogateescape")
+def _text(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="surrogateescape")
 
 
 def _public_key(path: Path) -> bytes | None:

@@ -66,33 +66,37 @@ class Checkpoints:
         self._unsealed_since = None
 
     def _seal(self, connection: Connection, at_ms: int) -> None:
-        (seq, digest, number, sealed) = connection.execute(_HEAD).fetchall()[0]
+        head = connection.execute(_HEAD).fetchone()
+        if head is None:
+            return  # someone has emptied the table; verification will tell
+        seq, digest, number, sealed = head
         self.head = seq
-        if sealed >= seq:
-            return
-        number = max(number, self._last_number()) + 1
-        self._append(encode_checkpoint(sign(self._key, number=number, seq=seq, digest=digest, at_ms=at_ms)))
-        connection.execute("UPDATE checkpoint SET number = ?, seq = ?", (number, seq))
+        if sealed < seq:
+            number = self._append(number + 1, seq, digest, at_ms)
+            connection.execute("UPDATE checkpoint SET number = ?, seq = ?", (number, seq))
 
-    def _last_number(self) -> int:
-        """Return the number of the last line: after a crash the file may be ahead of the database."""
-        found = [each.number for each in read_checkpoints(self._path) if each]
-        return found[-1] if found else 0
-
-    def _append(self, line: bytes) -> None:
-        handle = os.open(checkpoint_path(self._path), os.O_RDWR | os.O_CREAT, 0o600)
+    def _append(self, number: int, seq: int, digest: bytes, at_ms: int) -> int:
+        """Write a checkpoint at the end of the file and return its number: a higher one if the file is ahead."""
+        handle = os.open(checkpoint_path(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
+            end, last = _end(handle)
+            number = max(number, last + 1)
+            line = encode_checkpoint(sign(self._key, number=number, seq=seq, digest=digest, at_ms=at_ms))
             # A line that a crash tore off is no checkpoint; the next one must not be glued to it.
-            whole = _end_of_last_line(handle)
-            os.ftruncate(handle, whole)
-            os.pwrite(handle, line, whole)
+            os.ftruncate(handle, end)
+            os.pwrite(handle, line, end)
             if self._durable:
                 os.fsync(handle)
         finally:
             os.close(handle)
+        return number
 
 
-def _end_of_last_line(handle: int) -> int:
+def _end(handle: int) -> tuple[int, int]:
+    """Return where the last whole line ends, and its number; after a crash the file may be ahead of the database."""
     size = os.fstat(handle).st_size
+    # A line has some 350 bytes, so the last one is among these.
     tail = os.pread(handle, 4096, max(0, size - 4096))
-    return size - len(tail) + tail.rfind(b"\n") + 1
+    whole = tail[: tail.rfind(b"\n") + 1]
+    found = [each.number for each in decode_checkpoints(whole) if each]
+    return size - len(tail) + len(whole), found[-1] if found else 0

@@ -11,8 +11,9 @@ import apsw
 import msgspec
 
 from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, fault
 from remit.protocol.records import BODIES, Record
-from remit.runtime.ports import RunSummary
+from remit.runtime.ports import RunSummary, StoreError
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.schema import KINDS
@@ -97,7 +98,15 @@ _rows = msgspec.json.Decoder(list[tuple[int, int, int, str, str, msgspec.Raw]]).
 
 
 def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgspec.Raw) -> Record:
-    kind = _KIND_OF[number]
+    kind = _KIND_OF.get(number)
+    if kind is None:
+        raise StoreError(
+            fault(
+                Code.STORE_UNAVAILABLE,
+                f"row {seq} of the record is of no known kind",
+                suggestion="Someone has changed the file: see what else with `remit audit verify`.",
+            )
+        )
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=_decoders[kind](raw))
 
 

@@ -71,16 +71,14 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Open the file, made now with its folder and its key if it is not there."""
-        connection, key = await asyncio.to_thread(self._open)
+        connection, self._key, self._reader = await asyncio.to_thread(self._open)
         checkpoints = Checkpoints(
             self.path,
-            key,
+            self._key,
             every=self._checkpoint_every,
             seconds=self._checkpoint_seconds,
             durable=self._durability == "power",
         )
-        self._key = key
-        self._reader = Reader(self.path, self._busy_seconds)
         self._writer.start(connection, checkpoints)
 
     async def close(self) -> None:
@@ -96,12 +94,12 @@ class SqliteStore:
             await reader.close()
             await self._writer.stop()
 
-    def _open(self) -> tuple[Connection, Key]:
+    def _open(self) -> tuple[Connection, Key, Reader]:
         try:
             connection = connect_writer(self.path, self._durability, self._busy_seconds)
             try:
                 migrate(connection, self.path, self._busy_seconds)
-                return connection, open_key(key_path(self.path))
+                return connection, open_key(key_path(self.path)), Reader(self.path, self._busy_seconds)
             except BaseException:
                 connection.close()
                 raise
@@ -143,6 +141,10 @@ class SqliteStore:
         """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
         return await self._do(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
 
+    async def find(self, request: Request, digest: bytes) -> Known | None:
+        """Return what is known of a request without submitting it."""
+        return await self._do(lambda transaction: transaction.find(request, digest))
+
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
         return await self._do(lambda transaction: transaction.claim(run, worker, lease_ms))
@@ -151,10 +153,12 @@ class SqliteStore:
         """Extend the lease of everything that *worker* has claimed."""
         await self._do(lambda transaction: transaction.heartbeat(worker, lease_ms))
 
-    async def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
         # Shielded, because the outcome is worth keeping even if nobody waits for the acknowledgement any more.
-        return await asyncio.shield(self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms)))
+        return await asyncio.shield(
+            self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep))
+        )
 
     async def wait(self, run: str) -> Response:
         """Return the outcome once there is one, whichever process finishes it."""
@@ -197,6 +201,10 @@ class SqliteStore:
     async def get(self, key: str) -> tuple[int, bytes] | None:
         """Return revision and value."""
         return await self._read(queries.cell(key))
+
+    async def owner(self, session: str) -> Owner | None:
+        """Return whose session it is, or None if it is nobody's yet."""
+        return await self._do(lambda transaction: transaction.owner(session))
 
     async def session(self, session: str, user: str, agent: str) -> Owner:
         """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""

@@ -82,17 +82,21 @@ class Transaction:
             (self.seq + 1, *key, digest, request.run, RUNNING, 1, worker, self._now_ms + lease_ms),
         )
         if not self._connection.changes():
-            return self._known(key, request.run, digest)
+            known = self.find(request, digest)
+            if known is None:
+                raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
+            return known
         session = request.session or request.run
         self.extend([(Kind.STARTED, request.created_ms or self._now_ms, request.run, session, request)])
         return Accepted(1)
 
-    def _known(self, key: tuple[str, str, str], new_run: str, digest: bytes) -> Known:
+    def find(self, request: Request, digest: bytes) -> Known | None:
         found = self._row(
-            "SELECT run, digest, last_seq FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2", key
+            "SELECT run, digest, last_seq FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2",
+            (request.id, request.remit.user, request.origin),
         )
         if not found:
-            raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {new_run}"))
+            return None
         run, known_digest, last_seq = found
         return Known(run, known_digest == digest, self._response(last_seq))
 
@@ -109,11 +113,11 @@ class Transaction:
             "UPDATE request SET lease_until_ms = ? WHERE state = 0 AND worker = ?", (self._now_ms + lease_ms, worker)
         )
 
-    def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+    def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._connection.execute(
             "UPDATE request SET state = ?, last_seq = ?, finished_ms = ?"
             " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
-            (FINISHED, self.seq + 1, at_ms, run, epoch),
+            (FINISHED if keep else FORGOTTEN, self.seq + 1, at_ms, run, epoch),
         )
         if not self._connection.changes():
             return False
@@ -164,10 +168,13 @@ class Transaction:
             (run, epoch, step, value),
         )
 
+    def owner(self, session: str) -> Owner | None:
+        found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,))
+        return Owner(*found) if found else self._first_owner(session)
+
     def session(self, session: str, user: str, agent: str) -> Owner:
-        found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,)) or self._first_owner(session)
-        if found:
-            return Owner(*found)
+        if found := self.owner(session):
+            return found
         self._connection.execute("INSERT INTO session (id, user, agent) VALUES (?,?,?)", (session, user, agent))
         return Owner(user, agent)
 

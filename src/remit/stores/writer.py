@@ -193,12 +193,18 @@ class Writer:
         while not self._stopping:
             self._gate.acquire(timeout=-1 if wait is None else wait)
             self._signalled = False
-            while (written := self._write_batch()) and self.queue:
-                pass
-            wait = self._seal(self._checkpoints.seal_if_due) if written else RETRY_SECONDS
+            wait = self._drain()
         self._seal(self._checkpoints.seal)
         self._connection.close()
         self._tell(lambda: self._stopped.set_result(None))
+
+    def _drain(self) -> float | None:
+        """Write until nothing is queued; return after how many seconds there is something to do again, if at all."""
+        while self._write_batch():
+            due = self._seal(self._checkpoints.seal_if_due)
+            if not self.queue:
+                return due
+        return RETRY_SECONDS
 
     def _write_batch(self) -> bool:
         """Write what is queued and say whether that worked; what nobody waits for stays queued until it does."""

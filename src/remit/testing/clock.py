@@ -9,8 +9,8 @@ from itertools import count
 class TurnedClock:
     """Time that passes only when it is turned; implements `remit.runtime.ports.Clock`.
 
-    Deadlines, rates and breakers of a hub made with `Hub(clock=TurnedClock())` then wait for the test, not for the wall.
-    The date starts at *wall_ms*, or today: a store has a clock of its own, and would take old outcomes for forgotten.
+    Deadlines, rates and breakers of a hub made with `Hub(clock=TurnedClock())` then wait for the test. The date starts
+    at *wall_ms*, or today: a store has a clock of its own, and would forget outcomes that look old to it.
     """
 
     def __init__(self, *, now: float = 1_000.0, wall_ms: int | None = None) -> None:

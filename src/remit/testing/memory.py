@@ -111,14 +111,21 @@ class MemoryStore:
             worker=worker,
             lease_until_ms=now_ms + lease_ms,
         )
-        for known in self._submitted.values():
-            if known.key == new.key and not known.forgotten:
-                return Known(known.request.run, known.digest == digest, known.response)
+        if known := await self.find(request, digest):
+            return known
         if request.run in self._submitted:
             self._older.append(self._submitted.pop(request.run))
         self._submitted[request.run] = new
         self.append(Kind.STARTED, new.started_ms, request.run, request.session or request.run, request)
         return Accepted(new.epoch)
+
+    async def find(self, request: Request, digest: bytes) -> Known | None:
+        self._check_open()
+        key = (request.origin, request.remit.user, request.id)
+        for known in self._submitted.values():
+            if known.key == key and not known.forgotten:
+                return Known(known.request.run, known.digest == digest, known.response)
+        return None
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         self._check_open()
@@ -136,12 +143,13 @@ class MemoryStore:
             if known.worker == worker and known.response is None:
                 known.lease_until_ms = self._wall_ms() + lease_ms
 
-    async def finish(self, run: str, epoch: int, response: Response, at_ms: int) -> bool:
+    async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()
         known = self._running(run)
         if known is None or known.epoch != epoch:
             return False
         self._end(known, response, at_ms)
+        known.forgotten = not keep
         return True
 
     async def wait(self, run: str) -> Response:
@@ -215,10 +223,12 @@ class MemoryStore:
         self._check_open()
         return self._cells.get(key)
 
-    async def session(self, session: str, user: str, agent: str) -> Owner:
+    async def owner(self, session: str) -> Owner | None:
         self._check_open()
-        owner = self._sessions.get(session) or self._first_owner(session) or Owner(user, agent)
-        return self._sessions.setdefault(session, owner)
+        return self._sessions.get(session) or self._first_owner(session)
+
+    async def session(self, session: str, user: str, agent: str) -> Owner:
+        return self._sessions.setdefault(session, await self.owner(session) or Owner(user, agent))
 
     def _first_owner(self, session: str) -> Owner | None:
         for record in self._records:

@@ -21,22 +21,42 @@ COME_BACK_MS = 1_000
 
 
 class Place:
-    """One slot as its holder sees it: given back at most once, whoever is cancelled where."""
+    """One slot as its holder sees it: given back and taken again at will, and given up for good at the end."""
 
-    __slots__ = ("_held", "_stall")
+    __slots__ = ("_held", "_left", "_returning", "_stall")
 
     def __init__(self, stall: "Stall") -> None:
         self._stall = stall
         self._held = True
+        self._left = False
+        self._returning: asyncio.Event | None = None
 
     def release(self) -> None:
         if self._held:
             self._held = False
             self._stall.release()
 
+    def leave(self) -> None:
+        """Give the slot up for good: whoever still waits to regain it gets none."""
+        self._left = True
+        self.release()
+
     async def regain(self) -> None:
-        await self._stall.take(FIRST)
-        self._held = True
+        # Several of one agent's tasks may come back at once: one of them takes the slot for all.
+        while not self._held and not self._left:
+            if self._returning is not None:
+                await self._returning.wait()
+                continue
+            self._returning = asyncio.Event()
+            try:
+                await self._stall.take(FIRST)
+                if self._left:
+                    self._stall.release()
+                else:
+                    self._held = True
+            finally:
+                self._returning.set()
+                self._returning = None
 
 
 class Stall:
@@ -106,7 +126,7 @@ class LocalTransport:
         try:
             return await stall.handler(request, place)
         finally:
-            place.release()
+            place.leave()
 
     def serve(self, agent: str, slots: int, queue: int, handler: Handler) -> Callable[[], None]:
         stall = self._stalls[agent] = Stall(agent, slots, queue, handler)

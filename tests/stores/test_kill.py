@@ -1,0 +1,141 @@
+"""A process may be killed at any moment: what it acknowledged is there, nothing is executed twice, the chain holds."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from remit.protocol.envelope import Request
+from remit.runtime.ports import Known
+from remit.stores.sqlite import Durability, SqliteStore, verify_file
+from remit.testing.conformance import LONG_MS, a_request, a_response
+
+VICTIM = Path(__file__).with_name("victim.py")
+
+# A fresh file after so many kills, so that looking at all of it stays quick.
+KILLS = 25
+FILES = 5
+
+# More than a victim can do before it is killed.
+PLENTY = 100_000
+
+
+class Victims:
+    """Starts one process after another on the same file and kills each."""
+
+    def __init__(self, path: Path, durability: Durability, chance: random.Random) -> None:
+        self._path = path
+        self._durability = durability
+        self._chance = chance
+        self._again: list[str] = []
+        self._nursery = subprocess.Popen(
+            [sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.executions: Counter[str] = Counter()
+        self.answers: dict[str, int] = {}
+
+    def kill_one(self) -> None:
+        """Let a process work, kill it, and note what it has told until then."""
+        assert self._nursery.stdin
+        seed = self._chance.randrange(10**9)
+        task = {
+            "path": str(self._path),
+            "durability": self._durability,
+            "seed": seed,
+            "again": self._again,
+            "new": PLENTY,
+        }
+        self._nursery.stdin.write(json.dumps(task) + "\n")
+        self._nursery.stdin.flush()
+        pid = int(self._listen_for("pid"))
+        # Some die while they open the file, some in their first commit, some under full load.
+        for _ in range(self._chance.choice([0, 0, 1, 20, 60])):
+            self._listen()
+        time.sleep(self._chance.random() * 0.02)
+        os.kill(pid, signal.SIGKILL)
+        self._listen_for("gone")
+        # The next one asks again for all that this one can have begun, and for some that it answered.
+        begun = [int(name.split("-")[1]) for name in self.executions if name.startswith(f"{seed}-")]
+        self._again = [f"{seed}-{number}" for number in range(max(begun, default=0) + 40)]
+
+    def _listen(self) -> list[str]:
+        assert self._nursery.stdout
+        words: list[str] = self._nursery.stdout.readline().split()
+        match words:
+            case ["executing", name]:
+                self.executions[name] += 1
+            case ["answered", name, times]:
+                self.answers[name] = int(times)
+            case []:
+                raise AssertionError("the victims' parent died")
+            case _:
+                pass
+        return words
+
+    def _listen_for(self, event: str) -> str:
+        while (words := self._listen())[0] != event:
+            pass
+        return words[-1]
+
+    def close(self) -> None:
+        assert self._nursery.stdin
+        self._nursery.stdin.close()
+        self._nursery.wait()
+        if self._nursery.stdout:
+            self._nursery.stdout.close()
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    seed = int(os.environ.get("REMIT_SEED") or random.randrange(10**9))
+    print(f"REMIT_SEED={seed}")
+    return random.Random(seed)
+
+
+@pytest.fixture
+def victims(tmp_path: Path, durability: Durability, chance: random.Random) -> Generator[Victims]:
+    victims = Victims(tmp_path / "hub.db", durability, chance)
+    yield victims
+    victims.close()
+
+
+@pytest.mark.parametrize("durability", ["power", "process"])
+@pytest.mark.parametrize("file", range(FILES))
+async def test_a_killed_process_takes_nothing_back(tmp_path: Path, victims: Victims, file: int) -> None:
+    """K13, X13: every acknowledged answer and its record survive; no request is executed twice."""
+    checked: set[str] = set()
+    for _ in range(KILLS):
+        victims.kill_one()
+        assert [name for name, times in victims.executions.items() if times > 1] == []
+        new = victims.answers.keys() - checked
+        await check_answers(tmp_path / "hub.db", {name: victims.answers[name] for name in new})
+        checked |= new
+    await check_answers(tmp_path / "hub.db", victims.answers)
+    assert victims.answers
+
+
+async def check_answer(store: SqliteStore, request: Request, result: str) -> None:
+    known = await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+    assert known == Known(request.run, True, a_response(request, result))
+
+
+async def check_answers(path: Path, answers: dict[str, int]) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        async with asyncio.TaskGroup() as group:
+            for name, times in answers.items():
+                group.create_task(check_answer(store, a_request(name), name * times))
+    finally:
+        await store.close()
+    verdict = verify_file(path)
+    assert verdict.ok, verdict
