@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import NamedTuple
 
 from receipts import DATA, STORE, hub
-
 from remit import Delegation, Response, Status
 from remit.stores.sqlite import verify_file
 

@@ -134,6 +134,21 @@ async def test_what_is_said_twice_in_one_run_is_part_of_the_conversation(hub: Hu
     assert response.result == "two after ['a: one', 'b: one after []']"
 
 
+async def test_a_long_conversation_keeps_its_newest_part(hub: Hub) -> None:
+    """X16: whatever else was recorded in the session, what was said last is there."""
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> list[str]:
+        for number in range(1_000 if brief.objective == "one" else 0):
+            brief.progress(str(number))
+        return await conversation_of(brief)
+
+    async with hub:
+        await hub.ask("a", "one", user="u-1", session="s")
+        response = await hub.ask("a", "two", user="u-1", session="s")
+    assert response.result == ["user: one", "a: []"]
+
+
 async def test_another_users_session_is_refused_as_a_security_violation_and_recorded(hub: Hub) -> None:
     """X10: named or made by the hub, a root's or a child's, by a user or by an agent."""
     ran: list[str] = []

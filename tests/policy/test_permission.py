@@ -7,7 +7,7 @@ from remit.policy.limits import Limits
 from remit.policy.permission import known_target, permission, tools, user
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
 from remit.protocol.card import Capability
-from remit.protocol.envelope import Handoff, Source
+from remit.protocol.envelope import NOBODY, Handoff, Source
 from remit.protocol.errors import Code
 from remit.protocol.remit import meet
 from samples import a_card, a_remit, a_request
@@ -31,6 +31,13 @@ def test_an_agent_that_is_not_registered_is_not_found(agents: tuple[str, ...], h
     """O5: the target must exist."""
     assert known_target(a_request(), Facts(target=None, agents=agents)) == refuse(
         Code.AGENT_NOT_FOUND, f"there is no agent `tag`; {hint}"
+    )
+
+
+def test_a_capability_that_no_agent_offers_is_not_found() -> None:
+    """K1: capability_code must be registered."""
+    assert known_target(a_request(target=NOBODY, capability="ANL_NPV"), Facts(target=None, agents=("tag",))) == refuse(
+        Code.CAPABILITY_NOT_FOUND, "no agent here offers `ANL_NPV`"
     )
 
 

@@ -68,7 +68,9 @@ def after(breaker: Breaker, failed: bool | None, now: float, settings: BreakerSe
         opened_at=breaker.opened_at,
         openings=0 if now >= breaker.opened_at + settings.max_open_s + settings.window_s else breaker.openings,
     )
-    return _opened(counted, now) if counted.phase is Phase.CLOSED and _too_many(counted, settings) else counted
+    # A success opens nothing, be the share of failures before it what it may.
+    opens = failed and counted.phase is Phase.CLOSED and _too_many(counted, settings)
+    return _opened(counted, now) if opens else counted
 
 
 def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:

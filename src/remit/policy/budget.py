@@ -13,13 +13,16 @@ FLOOR_MS = 20
 
 def grant_time_ms(asked_ms: int, left_ms: int) -> int:
     """Return the time a callee gets: what was asked for, but never more than is left less the caller's reserve."""
-    most = left_ms - min(RESERVE_MS, left_ms // 10)
-    return max(0, most if most < asked_ms else asked_ms)
+    tenth = left_ms // 10
+    most = left_ms - (tenth if tenth < RESERVE_MS else RESERVE_MS)
+    granted = asked_ms if asked_ms < most else most
+    return granted if granted > 0 else 0
 
 
 def grant_tokens(asked: int, left: int) -> int:
     """Return the tokens a callee gets: what was asked for, but never more than are left."""
-    return max(0, min(asked, left))
+    granted = asked if asked < left else left
+    return granted if granted > 0 else 0
 
 
 def split_tokens(left: int, among: int) -> int:

@@ -3,12 +3,14 @@
 from difflib import get_close_matches
 
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
-from remit.protocol.envelope import Request
+from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
 
 
 def known_target(request: Request, facts: Facts) -> Verdict:
     """The callee exists and offers what is asked of it."""
+    if facts.target is None and request.target == NOBODY:
+        return refuse(Code.CAPABILITY_NOT_FOUND, f"no agent here offers `{request.capability}`")
     if facts.target is None:
         near = get_close_matches(request.target, facts.agents, n=1)
         known = f"did you mean `{near[0]}`?" if near else f"known agents: {', '.join(sorted(facts.agents)) or 'none'}"

@@ -3,22 +3,26 @@
 import hashlib
 import json as _plain_json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
 from functools import cache
+from itertools import islice
 from types import UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
-from remit.protocol.remit import MAX_INTEGER
+from remit.protocol.remit import MAX_INTEGER, NAME_RULE
 
 # An envelope carries a task and its context, not a data set: those travel by reference.
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NESTING = 64
+# Enough to mend an envelope in one go; a hostile one may have a million wrong fields, with names of a megabyte.
+MAX_PROBLEMS = 100
+SHOWN = 100
 
 T = TypeVar("T")
 E = TypeVar("E", Request, Response)
@@ -96,6 +100,15 @@ class Versions(Struct, frozen=True):
         """Return these versions with one more, which becomes the current one."""
         return Versions(self.first, (*self.steps, step))
 
+    def spoken(self, version: str) -> str:
+        """Return *version* if it is read and written here; else raise a `RemitError` that names those that are."""
+        if version in self.readable:
+            return version
+        readable = ", ".join(self.readable)
+        raise RemitError(
+            fault(Code.VERSION_UNSUPPORTED, f"version {_shown(version)} is not spoken here; send one of: {readable}")
+        )
+
     def upgrade(self, value: dict[str, Any], version: str) -> dict[str, Any]:
         """Return *value*, written in *version*, as the current version writes it."""
         for step in self._after(version):
@@ -130,9 +143,9 @@ def decode_response(raw: bytes, versions: Versions = VERSIONS) -> Response:
 
 
 def encode_for(envelope: Request | Response, version: str, versions: Versions = VERSIONS) -> bytes:
-    """Write an envelope for a peer that speaks *version*."""
+    """Write an envelope for a peer that speaks *version*, or raise a `RemitError` if that is not spoken here."""
     plain: dict[str, Any] = msgspec.to_builtins(envelope, str_keys=True)
-    return encode(versions.downgrade(plain, version))
+    return encode(versions.downgrade(plain, versions.spoken(version)))
 
 
 def decode(raw: bytes, kind: type[T], *, max_bytes: int = MAX_BYTES) -> T:
@@ -154,14 +167,12 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     try:
         copy = _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(tuple(_wrong_fields(_untyped.decode(raw), kind, "$")))) from error
+        raise RemitError(_malformed(tuple(islice(_wrong_fields(_untyped.decode(raw), kind), MAX_PROBLEMS)))) from error
     differs = copy != value
-    if differs or _LONG_NUMBER.search(raw) or raw.count(b"{") + raw.count(b"[") > MAX_NESTING:
+    if differs or _LONG_NUMBER.search(raw) or _many_brackets(raw):
         _refuse_ambiguity(raw)
     if differs:
         _refuse_unsayable(value)
-    if isinstance(value, Request | Response) and (problems := tuple(_unprintable_names(value))):
-        raise RemitError(_malformed(problems))
     return copy
 
 
@@ -196,19 +207,12 @@ def _refuse_unsayable(value: object) -> None:
 
 def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
     value = _parse(raw, MAX_BYTES)
-    if isinstance(value, dict) and "version" in value:
+    if isinstance(value, dict):
         value = cast("dict[str, Json]", value)
-        version = value["version"]
-        if version not in versions.readable:
-            readable = ", ".join(versions.readable)
-            raise RemitError(
-                fault(Code.VERSION_UNSUPPORTED, f"version {version!r} is not spoken here; send one of: {readable}")
-            )
-        value = versions.upgrade(value, version)
-    envelope = _convert(value, kind)
-    if problems := tuple(_unprintable_names(envelope)):
-        raise RemitError(_malformed(problems))
-    return envelope
+        # A version that is no text is a wrong field like any other.
+        if isinstance(version := value.get("version"), str):
+            value = versions.upgrade(value, versions.spoken(version))
+    return _convert(value, kind)
 
 
 def _parse(raw: bytes, max_bytes: int) -> Json:
@@ -232,14 +236,15 @@ def _convert(value: Json, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(tuple(_wrong_fields(value, kind, "$")))) from error
+        raise RemitError(_malformed(tuple(islice(_wrong_fields(value, kind), MAX_PROBLEMS)))) from error
 
 
 def _malformed(problems: tuple[Problem, ...]) -> Fault:
     fields = "field is" if len(problems) == 1 else "fields are"
+    least = "at least " if len(problems) == MAX_PROBLEMS else ""
     return fault(
         Code.MALFORMED_ENVELOPE,
-        f"{len(problems)} {fields} wrong: " + ", ".join(each.path for each in problems),
+        f"{least}{len(problems)} {fields} wrong: " + ", ".join(each.path for each in problems),
         problems=problems,
     )
 
@@ -248,108 +253,116 @@ _TOO_DEEP = fault(Code.TOO_LARGE, f"the envelope is nested deeper than {MAX_NEST
 
 # Both patterns take every string whole, so that what stands inside one is never mistaken for structure.
 _STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:)?', re.DOTALL)
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"(?P<colon>\s*:)?|[\[\]{}]|-?\d{16,}+(?![.eE])', re.DOTALL)
+# The digits of a fraction or an exponent are no integer, and the middle of a number is no place to begin one.
+_TOKEN = re.compile(
+    rb'"(?:[^"\\]|\\.)*+"(?P<colon>\s*:)?|[\[\]{},]|(?<![\d.eE+-])-?\d{16,}+(?![.eE])',
+    re.DOTALL,
+)
 _LONG_NUMBER = re.compile(rb"\d{16}")
 
 
 def _refuse_ambiguity(raw: bytes) -> None:
     """Refuse valid JSON that two readers would read differently: duplicate keys, integers past 2**53, deep nesting."""
     # Nearly every envelope passes here: few brackets, no long number, and no key twice anywhere in it.
-    if raw.count(b"{") + raw.count(b"[") <= MAX_NESTING and not _LONG_NUMBER.search(raw):
+    if not _many_brackets(raw) and not _LONG_NUMBER.search(raw):
         keys = [text for text, colon in _STRING.findall(raw) if colon]
         if len(set(keys)) == len(keys) and not any(b"\\" in key for key in keys):
             return
-    objects: list[set[str]] = []
+    if problems := tuple(islice(_ambiguities(raw), MAX_PROBLEMS)):
+        raise RemitError(_malformed(problems))
+
+
+def _many_brackets(raw: bytes) -> bool:
+    return raw.count(b"{") + raw.count(b"[") > MAX_NESTING
+
+
+def _ambiguities(raw: bytes) -> Iterator[Problem]:
+    # For each object or array that is open: the keys seen in it, and the key or index at which we are.
+    seen: list[set[str]] = []
+    place: list[str | int] = []
     for token in _TOKEN.finditer(raw):
         match token[0][:1]:
-            case b"{" | b"[":
-                objects.append(set())
-                if len(objects) > MAX_NESTING:
+            case b"{" | b"[" as opening:
+                seen.append(set())
+                place.append("" if opening == b"{" else 0)
+                if len(place) > MAX_NESTING:
                     raise RemitError(_TOO_DEEP)
             case b"}" | b"]":
-                objects.pop()
+                seen.pop()
+                place.pop()
+            case b",":
+                if isinstance(index := place[-1], int):
+                    place[-1] = index + 1
             case b'"':
                 if token["colon"]:
-                    _note_key(token[0][: -len(token["colon"])], objects[-1])
+                    key = str(_untyped.decode(token[0][: -len(token["colon"])]))
+                    place[-1] = key
+                    if key in seen[-1]:
+                        yield Problem(_path(place), "the key stands twice in one object")
+                    seen[-1].add(key)
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:
-                    raise RemitError(
-                        _malformed((Problem("$", f"the integer {token[0].decode()} is past ±(2**53 - 1)"),))
-                    )
+                    yield Problem(_path(place), "the integer is past ±(2**53 - 1)")
 
 
-def _note_key(quoted: bytes, seen: set[str]) -> None:
-    key = str(_untyped.decode(quoted))
-    if key in seen:
-        raise RemitError(_malformed((Problem(key, "the key stands twice in one object"),)))
-    seen.add(key)
+def _path(steps: Iterable[str | int]) -> str:
+    """Return where a value is, as it can be shown: `$.handoff.references[0]`."""
+    return "$" + "".join(
+        f".{step}" if isinstance(step, str) and step.isidentifier() and len(step) <= SHOWN else f"[{_shown(step)}]"
+        for step in steps
+    )
 
 
-def _wrong_fields(value: Json, kind: Any, path: str) -> Iterator[Problem]:
+def _shown(step: str | int) -> str:
+    """What a peer calls a field may be long and hold anything; what is said of it goes to logs and terminals."""
+    return repr(step[:SHOWN] if isinstance(step, str) else step)
+
+
+def _wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
     """Say of each wrong field where it is; msgspec itself stops at the first."""
-    inner = _struct_in(kind)
-    if isinstance(inner, type) and isinstance(value, dict):
-        yield from _wrong_members(cast("dict[str, Json]", value), inner, path)
-    elif inner is not None and isinstance(value, list):
-        (element,) = get_args(inner)[:1]
-        for index, each in enumerate(cast("list[Json]", value)):
-            yield from _check(each, element, f"{path}[{index}]")
-    else:
-        yield from _check(value, kind, path)
-
-
-def _wrong_members(value: dict[str, Json], kind: type[Struct], path: str) -> Iterator[Problem]:
-    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    for name in value.keys() - fields.keys():
-        near = get_close_matches(name, fields, n=1)
-        hint = f"did you mean `{near[0]}`?" if near else f"known fields: {', '.join(sorted(fields))}"
-        yield Problem(f"{path}.{name}", f"unknown field; {hint}")
-    for name, field in fields.items():
-        if name in value:
-            yield from _check(value[name], field.type, f"{path}.{name}")
-        elif field.required:
-            yield Problem(f"{path}.{name}", "required field is missing")
-
-
-def _check(value: Json, kind: Any, path: str) -> Iterator[Problem]:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        if _struct_in(kind) is not None and isinstance(value, dict | list):
-            yield from _wrong_fields(value, kind, path)
+        within = _wrong_parts(value, kind, place)
+        first = next(within, None)
+        if first is None:
+            message, _, _ = str(error).partition(" - at `")
+            yield Problem(_path(place), NAME_RULE if "matching regex" in message else message)
         else:
-            message, _, place = str(error).partition(" - at `$")
-            yield Problem(path + place.rstrip("`"), message)
+            yield first
+            yield from within
 
 
-def _struct_in(kind: Any) -> Any:
-    """Return the Struct, or the tuple of Structs, that *kind* holds or allows."""
+def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[Problem]:
+    for option in _options(kind):
+        if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
+            yield from _wrong_members(cast("dict[str, Json]", value), option, place)
+        elif isinstance(value, list) and get_origin(option) in (tuple, frozenset):
+            for index, each in enumerate(cast("list[Json]", value)):
+                yield from _wrong_fields(each, get_args(option)[0], (*place, index))
+
+
+def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[Problem]:
+    fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
+    for name in value:
+        if name not in fields:
+            near = get_close_matches(name[:SHOWN], fields, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"known fields: {', '.join(sorted(fields))}"
+            yield Problem(_path((*place, name)), f"unknown field; {hint}")
+    for name, field in fields.items():
+        if name in value:
+            yield from _wrong_fields(value[name], field.type, (*place, name))
+        elif field.required:
+            yield Problem(_path((*place, name)), "required field is missing")
+
+
+def _options(kind: Any) -> Iterator[Any]:
+    """Return the types that *kind* allows, without what is annotated to them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return next((found for each in get_args(kind) if (found := _struct_in(each)) is not None), None)
-    if origin is tuple:
-        return kind if _struct_in(get_args(kind)[0]) is not None else None
-    return kind if isinstance(kind, type) and issubclass(kind, Struct) else None
-
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
-
-
-def _unprintable_names(envelope: Request | Response) -> Iterator[Problem]:
-    """Names end up in logs and terminals: one that could break a line there is refused."""
-    names: dict[str, str | None] = {
-        "id": envelope.id,
-        "target": envelope.target,
-        "run": envelope.run,
-        "session": envelope.session,
-    }
-    if isinstance(envelope, Request):
-        names |= {"origin": envelope.origin, "capability": envelope.capability, "parent": envelope.parent}
-        names |= {"parent_session": envelope.parent_session, "remit.user": envelope.remit.user}
-        names |= {f"remit.chain[{index}]": each for index, each in enumerate(envelope.remit.chain)}
-    if _CONTROL.search("".join(name or "" for name in names.values())):
-        yield from (
-            Problem(f"$.{path}", "control characters are not allowed in a name")
-            for path, name in names.items()
-            if name and _CONTROL.search(name)
-        )
+        for each in get_args(kind):
+            yield from _options(each)
+    elif origin is Annotated:
+        yield from _options(get_args(kind)[0])
+    else:
+        yield kind

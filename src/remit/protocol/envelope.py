@@ -21,6 +21,9 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 # The name under which a person's own request enters; no agent may have it.
 USER = "user"
 
+# The target of a call by capability that no agent offers; no agent may have it either.
+NOBODY = "?"
+
 
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A document or record, and whose it is."""

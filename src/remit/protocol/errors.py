@@ -295,7 +295,7 @@ TABLE: dict[Code, Row] = {
 }
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, forbid_unknown_fields=True):
     """One wrong field: where it is and what was expected there."""
 
     path: str

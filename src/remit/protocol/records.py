@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import cast
 
 import msgspec
 from msgspec import Struct
@@ -111,6 +112,16 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
         case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE:
             pass
     return msgspec.convert(value, BODIES[kind])
+
+
+def read_request(raw: bytes) -> Request:
+    """Return the request of a stored row that started something."""
+    return cast("Request", read_body(Kind.STARTED, raw))
+
+
+def read_response(raw: bytes) -> Response:
+    """Return the response of a stored row that ended something."""
+    return cast("Response", read_body(Kind.RESULT, raw))
 
 
 class Delegation(Struct, frozen=True, kw_only=True):

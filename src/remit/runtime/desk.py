@@ -35,13 +35,12 @@ stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = Context
 class LocalDesk:
     """Carries out what one delegation's agent asks for, within that delegation's frame."""
 
-    __slots__ = ("_dispatch", "_frame", "_loop", "_tools")
+    __slots__ = ("_dispatch", "_frame", "_tools")
 
     def __init__(self, dispatch: Dispatch, frame: Frame, tools: frozenset[str]) -> None:
         self._dispatch = dispatch
         self._frame = frame
         self._tools = tools
-        self._loop = asyncio.get_running_loop()
 
     def delegate(self, call: Call) -> Coroutine[Any, Any, Response]:
         return self._dispatch.delegate(self._frame, call)
@@ -179,7 +178,9 @@ class LocalDesk:
     async def conversation(self) -> list[Record]:
         request, store = self._frame.request, self._dispatch.parts.store
         await store.flush()
-        records = await store.records(session=request.session)
+        records: list[Record] = []
+        while page := await store.records(session=request.session, after=records[-1].seq if records else 0):
+            records += page
         return [
             record for record in records if isinstance(record.body, Request | Response) and record.body.id != request.id
         ]
@@ -193,8 +194,10 @@ class LocalDesk:
         if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
             work.close()
             raise RuntimeError("`brief.wait` is for plain functions; in an async one, await the call itself")
+        assert self._frame.task is not None, "an agent's code runs only in its task"
+        loop = self._frame.task.get_loop()
         with stepping_aside.get()():
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+            return asyncio.run_coroutine_threadsafe(work, loop).result()
 
     def _refuse_if_over(self) -> None:
         frame = self._frame

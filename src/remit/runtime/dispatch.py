@@ -45,7 +45,15 @@ class Dispatch:
         if isinstance(begun, Response):
             await asyncio.sleep(0)  # who asks again and again must not keep others from running
             return begun
-        (response,) = await self.join(parent, (begun,))
+        _give_slot(parent)
+        try:
+            response = await begun.outcome
+        except asyncio.CancelledError:
+            await self._give_up(parent, (begun,))
+            raise
+        parent.waiting -= 1
+        if parent.waiting == 0 and parent.slot is not None and not parent.slot.regain_now():
+            await parent.slot.regain()
         return response
 
     async def begin(self, parent: Frame, call: Call, *, at_once: int | None = None) -> Frame | Response:
@@ -102,7 +110,7 @@ class Dispatch:
                             # Taken only by who may have it; then all is judged anew, since others may have been first.
                             owner = await parts.store.session(call.session, request.remit.user, request.target)
                             continue
-                        frame = Frame(request, entry.card, parent.run, parent, now, entry.address, errand)
+                        frame = Frame(request, entry, parent.run, parent, now, errand)
                         self.parts.ledger.open(frame)
                         return self.start(frame)
                     case Refuse(fault=why):
@@ -178,7 +186,8 @@ class Dispatch:
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
         response = refused(request, why)
-        session = request.parent_session or request.session or request.run
+        # Not in the session that it asked for: that may be another user's.
+        session = request.parent_session or request.run
         self._record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
 
@@ -188,7 +197,8 @@ class Dispatch:
         """Record and set going what was admitted and reserved."""
         request = frame.request
         if frame.parent is not None:
-            self._record(Kind.DELEGATION, request.run, request.session or frame.path, request)
+            at_ms = request.created_ms or self.parts.clock.wall_ms()
+            self.parts.store.append(Kind.DELEGATION, at_ms, request.run, request.session or frame.path, request)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
         if frame.stopping is not None:
@@ -203,21 +213,25 @@ class Dispatch:
         if parent is not None:
             _give_slot(parent)
         try:
-            responses = [await frames[0].outcome] if len(frames) == 1 else [await frame.outcome for frame in frames]
+            responses = [await frame.outcome for frame in frames]
         except asyncio.CancelledError:
-            try:
-                await self.end(frames, "its caller was cancelled")
-            finally:
-                if parent is not None:
-                    parent.waiting -= 1
-                    # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
-                    if parent.stopping is None:
-                        await _regain_slot(parent)
+            await self._give_up(parent, frames)
             raise
         if parent is not None:
             parent.waiting -= 1
             await _regain_slot(parent)
         return responses
+
+    async def _give_up(self, parent: Frame | None, frames: Sequence[Frame]) -> None:
+        """End what the caller does not wait for any more."""
+        try:
+            await self.end(frames, "its caller was cancelled")
+        finally:
+            if parent is not None:
+                parent.waiting -= 1
+                # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+                if parent.stopping is None:
+                    await _regain_slot(parent)
 
     async def end(self, frames: Iterable[Frame], reason: str) -> None:
         """Stop what is still in flight and return once it is gone or abandoned."""
@@ -285,13 +299,13 @@ class Dispatch:
         if frame.stopping is not None:
             response = stopped(frame, frame.stopping)
         now = self.parts.clock.now()
-        response = replace(
-            response,
-            usage=frame.usage(),
-            duration_ms=round((now - frame.started) * 1_000),
-            queued_ms=round((frame.taken_s - frame.started) * 1_000),
-        )
-        if frame.overrun:
+        duration_ms = int((now - frame.started) * 1_000 + 0.5)
+        if duration_ms:
+            queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
+            response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
+        if frame.used:
+            response = replace(response, usage=frame.usage())
+        if response.usage.overrun:
             message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
             if response.ok:
                 response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
@@ -382,7 +396,7 @@ def _give_slot(frame: Frame) -> None:
 
 async def _regain_slot(frame: Frame) -> None:
     """Take the slot again once nothing is waited for any more."""
-    if frame.waiting == 0 and frame.slot is not None:
+    if frame.waiting == 0 and frame.slot is not None and not frame.slot.regain_now():
         await frame.slot.regain()
 
 
@@ -402,6 +416,19 @@ def _replayed(request: Request) -> Notice:
 
 def _checked_call(call: Call) -> Call:
     """Return a copy of the call that is what it says it is, or raise with every field that is not."""
+    target, objective, tokens = call.target, call.objective, call.max_tokens
+    # The commonest call, a short text for a named agent, is told from the others sooner than it could be checked.
+    if (
+        type(target) is str
+        and type(objective) is str
+        and (tokens is None or (type(tokens) is int and tokens >= 0))
+        and target.isprintable()
+        and (target + objective).isascii()
+        and 0 < len(target) <= 128
+        and len(objective) <= 10_000
+        and call == Call(target=target, objective=objective, max_tokens=tokens)
+    ):
+        return call
     try:
         return checked(call)
     except RemitError as error:

@@ -2,11 +2,13 @@
 
 import hashlib
 
+from msgspec.structs import replace
+
 from remit.policy.budget import grant_time_ms, grant_tokens
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
-from remit.protocol.envelope import VERSION, Call, Request
+from remit.protocol.envelope import NOBODY, VERSION, Call, Request
 from remit.runtime.ledger import Errand, Frame
 
 
@@ -20,11 +22,11 @@ def draft(
     max_depth = call.max_depth
     if depth_below is not None:
         max_depth = min(asking.remit.depth + depth_below, asking.remit.max_depth if max_depth is None else max_depth)
-    return Request(
+    request = Request(
         version=VERSION,
         id=path,
         origin=asking.target,
-        target=card.name if card is not None else call.target or f"capability:{call.capability}",
+        target=card.name if card is not None else call.target or NOBODY,
         remit=asking.remit.narrow(
             caller=parent.address,
             time_ms=grant_time_ms(time_ms, left_ms),
@@ -44,14 +46,20 @@ def draft(
         session=call.session or path,
         parent_session=asking.session,
         handoff=call.handoff,
-        context=call.context,
-        hints=call.hints,
-        reason=call.reason,
-        refined_by=call.refined_by,
         correlation=call.correlation or asking.correlation,
-        retry_of=call.retry_of,
         created_ms=created_ms,
     )
+    # More than fifteen keywords in one call cost Python four times as much; these are seldom said.
+    if call.context or call.hints or call.reason or call.refined_by or call.retry_of:
+        return replace(
+            request,
+            context=call.context,
+            hints=call.hints,
+            reason=call.reason,
+            refined_by=call.refined_by,
+            retry_of=call.retry_of,
+        )
+    return request
 
 
 def errand_of(request: Request) -> Errand:

@@ -41,7 +41,7 @@ class Executor:
         brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools))
         name = frame.card.name
         try:
-            given = await parts.registry.agents[name].agent(brief)
+            given = await frame.agent(brief)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:

@@ -16,6 +16,7 @@ from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import MAX_INTEGER
 from remit.runtime.ports import Slot
+from remit.runtime.registry import Entry
 
 NOTHING = Usage()
 
@@ -82,19 +83,17 @@ class Frame:
     def __init__(
         self,
         request: Request,
-        card: AgentCard,
+        entry: Entry,
         run: Run,
         parent: "Frame | None",
         started: float,
-        address: str,
         errand: Errand | None = None,
     ) -> None:
         self.request = request
-        self.path = request.path
-        self.card = card
+        self.path = request.run if parent is None else request.id
+        self.card, self.agent, self.address = entry
         self.run = run
         self.parent = parent
-        self.address = address
         self.errand = errand
         self.started = self.taken_s = started
         self.deadline = started + request.remit.time_ms / 1_000
@@ -163,7 +162,9 @@ class Ledger:
     def breaker_wait_ms(self, target: str, now: float) -> int:
         """How long an agent is left alone."""
         breaker = self.breakers.get(target)
-        return 0 if breaker is None else breakers.wait_ms(breaker, now, self.settings)
+        if breaker is None or breaker.phase is Phase.CLOSED:
+            return 0
+        return breakers.wait_ms(breaker, now, self.settings)
 
     def open(self, frame: Frame) -> None:
         """Reserve what the delegation was granted and count it as in flight."""
@@ -212,4 +213,4 @@ class Ledger:
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)
-        self._judge_target(frame, breakers.is_failure(response), now)
+        self._judge_target(frame, False if response.fault is None else breakers.is_failure(response), now)

@@ -55,6 +55,10 @@ class Slot(Protocol):
 
     def release(self) -> None: ...
 
+    def regain_now(self) -> bool:
+        """Take a place again if that needs no waiting."""
+        ...
+
     async def regain(self) -> None:
         """Return once there is a place again, ahead of all new work."""
         ...

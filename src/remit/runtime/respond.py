@@ -4,7 +4,7 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.protocol.codec import checked
-from remit.protocol.envelope import VERSION, Answer, Json, Request, Response, Usage
+from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ledger import Frame
@@ -22,7 +22,7 @@ def isolated(value: Json) -> Json:
 
 def presentable(name: object) -> str:
     """Return a name that someone made up as one that can be recorded and shown, or a question mark."""
-    return name if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() else "?"
+    return name if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() else NOBODY
 
 
 def refused(request: Request, why: Fault) -> Response:
@@ -35,7 +35,7 @@ def answered(frame: Frame, answer: Answer) -> Response:
     """The callee's answer, once nothing is to be objected to it."""
     request = frame.request
     capability = frame.card.capability(request.capability) if request.capability else None
-    return Response(
+    response = Response(
         version=VERSION,
         id=request.id,
         target=request.target,
@@ -45,18 +45,28 @@ def answered(frame: Frame, answer: Answer) -> Response:
         result=answer.result,
         summary=answer.summary,
         confidence=answer.confidence,
-        artifacts=answer.artifacts,
-        new_facts=answer.new_facts,
-        sources=answer.sources,
-        requires_followup=answer.requires_followup,
         tool_calls=tuple(frame.tool_calls) if frame.tool_calls else (),
-        warnings=answer.warnings,
-        finished=answer.finished,
-        unfinished=answer.unfinished,
         agent_version=frame.card.version,
         capability_version=capability.version if capability else None,
-        metadata=answer.metadata,
     )
+    # The rest is seldom said, and more than fifteen keywords in one call cost Python four times as much.
+    if answer.finished or answer.unfinished or answer.warnings or answer.requires_followup:
+        response = replace(
+            response,
+            finished=answer.finished,
+            unfinished=answer.unfinished,
+            warnings=answer.warnings,
+            requires_followup=answer.requires_followup,
+        )
+    if answer.artifacts or answer.new_facts or answer.sources or answer.metadata:
+        response = replace(
+            response,
+            artifacts=answer.artifacts,
+            new_facts=answer.new_facts,
+            sources=answer.sources,
+            metadata=answer.metadata,
+        )
+    return response
 
 
 def ended(frame: Frame, status: Status, why: Fault) -> Response:

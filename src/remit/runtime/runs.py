@@ -204,7 +204,7 @@ class Runs:
                     if (why := self._called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
                     run = Run(request, 0, {} if entry.card.resumable else None)
-                    frame = Frame(request, entry.card, run, None, now, entry.address)
+                    frame = Frame(request, entry, run, None, now)
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
                     parts.ledger.open(frame)
                     return await self._submit(frame, content)
@@ -298,7 +298,7 @@ class Runs:
     async def _resume(self, request: Request, entry: Entry, epoch: int) -> Response:
         parts = self._dispatch.parts
         run = Run(request, epoch, await parts.store.load(request.run))
-        frame = Frame(request, entry.card, run, None, parts.clock.now(), entry.address)
+        frame = Frame(request, entry, run, None, parts.clock.now())
         parts.ledger.open(frame)
         self._dispatch.notice(frame, "taken up again after a restart")
         return await self._carry_out(frame)

@@ -10,9 +10,9 @@ from typing import TypeVar
 import apsw
 import msgspec
 
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import BODIES, Record
+from remit.protocol.records import Record, read_body, read_request, read_response
 from remit.runtime.ports import RunSummary, StoreError
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
@@ -25,9 +25,6 @@ Query = Callable[[Connection], T]
 CONNECTIONS = 2
 
 _KIND_OF = {number: kind for kind, number in KINDS.items()}
-_decoders = {kind: msgspec.json.Decoder(body).decode for kind, body in BODIES.items()}
-_request = msgspec.json.Decoder(Request).decode
-_response = msgspec.json.Decoder(Response).decode
 
 
 class Reader:
@@ -107,7 +104,7 @@ def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgs
                 suggestion="Someone has changed the file: see what else with `remit audit verify`.",
             )
         )
-    return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=_decoders[kind](raw))
+    return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(raw)))
 
 
 def runs(user: str | None, limit: int) -> Query[list[RunSummary]]:
@@ -121,8 +118,8 @@ def runs(user: str | None, limit: int) -> Query[list[RunSummary]]:
 
 
 def _summary(run: str, user: str, started_ms: int, started: bytes, ended: bytes | None) -> RunSummary:
-    request = _request(started)
-    return RunSummary(run, user, request.target, request.objective, started_ms, _response(ended) if ended else None)
+    request = read_request(started)
+    return RunSummary(run, user, request.target, request.objective, started_ms, read_response(ended) if ended else None)
 
 
 def outcome(run: str) -> Query[tuple[Response | None] | None]:
@@ -134,7 +131,7 @@ def outcome(run: str) -> Query[tuple[Response | None] | None]:
 
     def query(connection: Connection) -> tuple[Response | None] | None:
         found = connection.execute(sql, (run,)).fetchone()
-        return found and (_response(found[0]) if found[0] else None,)
+        return found and (read_response(found[0]) if found[0] else None,)
 
     return query
 

@@ -3,12 +3,10 @@
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Body, Kind, Record
+from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
 from remit.runtime.ports import Accepted, Expired, Known, Owner, StoreError, unknown_outcome
 from remit.stores.connection import Connection
@@ -23,9 +21,6 @@ Entry = tuple[Kind, int, str, str, Body]
 # upper size.
 _CHUNKS = (500, 200, 100, 50, 20, 10, 5, 2, 1)
 _COLUMNS = 7
-
-_request = msgspec.json.Decoder(Request).decode
-_response = msgspec.json.Decoder(Response).decode
 
 
 @cache
@@ -139,7 +134,7 @@ class Transaction:
             " WHERE state = 0 AND lease_until_ms <= ? ORDER BY first_seq",
             (now_ms,),
         ).fetchall():
-            request = _request(body)
+            request = read_request(body)
             # Every claim raises the epoch, so it is also the number of attempts.
             if epoch < max_attempts:
                 expired.append(Expired(run, request))
@@ -157,7 +152,7 @@ class Transaction:
             return None
         self.write()
         found = self._row("SELECT body FROM record WHERE seq = ?", (last_seq,))
-        return _response(found[0]) if found else None
+        return read_response(found[0]) if found else None
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -187,7 +182,7 @@ class Transaction:
         )
         if not found:
             return None
-        request = _request(found[0])
+        request = read_request(found[0])
         return Owner(request.remit.user, request.target)
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -23,8 +24,11 @@ Listener = Callable[[list[Record]], None]
 # Larger batches bring nothing more (an insert costs the same), and make those wait longer who came first.
 MAX_BATCH = 1_000
 # So many records are worth waking the writer for (it costs 41 µs); fewer wait for company, or for the idle timer.
-WAKE_AT = 500
+WAKE_AT = 1_000
 IDLE_SECONDS = 0.1
+# While a batch is written, the loop steps back once in so many records, for so long.
+GIVE_WAY_EVERY = 16
+GIVE_WAY_SECONDS = 0.00002
 # After trouble with the disk the writer tries again by itself, so that what is queued is written once it has passed.
 RETRY_SECONDS = 0.25
 # A checkpoint that could not be written is less urgent.
@@ -74,6 +78,8 @@ class Writer:
         self._wake_planned = False
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
+        self._writing = False
+        """Whether the writer was woken and has not finished; set in the loop, cleared in the thread."""
         self._troubled = False
 
     def start(self, connection: Connection, checkpoints: Checkpoints) -> None:
@@ -110,7 +116,18 @@ class Writer:
             self._wake_soon()
         if self._timer is None:
             self._timer = self._loop.call_later(IDLE_SECONDS, self._idle)
-            self.calm = 0 if self._listeners else WAKE_AT - 1
+        if self._listeners:
+            self.calm = 0
+        elif self._writing:
+            self._give_way()
+            self.calm = len(self.queue) + GIVE_WAY_EVERY
+        else:
+            self.calm = WAKE_AT - 1
+
+    def _give_way(self) -> None:
+        # A loop that is busy lets go of the interpreter at every turn, but takes it back before the writer, which each
+        # turn has woken, gets hold of it: both pay, and the writer starves. So the loop steps back for a moment.
+        time.sleep(GIVE_WAY_SECONDS)
 
     def do(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         """Queue *apply*; the future has its result once the transaction that it was part of is durable."""
@@ -158,7 +175,7 @@ class Writer:
     def _wake(self) -> None:
         self._wake_planned = False
         if not self._signalled:
-            self._signalled = True
+            self._signalled = self._writing = True
             self._gate.release()
 
     def _settle(self, results: list[Result], done: Transaction | None) -> None:
@@ -194,22 +211,32 @@ class Writer:
             self._gate.acquire(timeout=-1 if wait is None else wait)
             self._signalled = False
             wait = self._drain()
+            self._writing = self._signalled
+            self.calm = 0
         self._seal(self._checkpoints.seal)
         self._connection.close()
         self._tell(lambda: self._stopped.set_result(None))
 
     def _drain(self) -> float | None:
-        """Write until nothing is queued; return after how many seconds there is something to do again, if at all."""
-        while self._write_batch():
+        """Write what is queued; return after how many seconds there is something to do again, if at all.
+
+        What comes meanwhile and is not urgent waits for company: beside a busy loop, a writer that took whatever is
+        there would commit a few records at a time, at twice the cost.
+        """
+        left = len(self.queue)
+        while True:
+            left -= min(len(self.queue), MAX_BATCH)
+            if not self._write_batch():
+                return RETRY_SECONDS
             due = self._seal(self._checkpoints.seal_if_due)
-            if not self.queue:
+            if not self.queue or (left <= 0 and len(self.queue) < WAKE_AT and not self._stopping):
                 return due
-        return RETRY_SECONDS
 
     def _write_batch(self) -> bool:
         """Write what is queued and say whether that worked; what nobody waits for stays queued until it does."""
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
+        self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._listeners else 0
         if not batch:
             return True
         try:

@@ -262,6 +262,27 @@ class StoreConformance:
             last = (await store.records())[-1]
         assert last == Record(seq=2, kind=Kind.RESULT, at_ms=7, run="run-one", session="session-one", body=response)
 
+    async def test_an_outcome_that_is_not_kept_lets_the_same_request_come_again(self) -> None:
+        """A request that was never begun may be sent again under its id; what happened stays in the record."""
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.finish("run-one", 1, a_response(a_request()), 7, keep=False)
+            assert await store.find(a_request(), b"digest") is None
+            assert [record.kind for record in await store.records(run="run-one")] == [Kind.STARTED, Kind.RESULT]
+
+    async def test_what_is_known_of_a_request_can_be_asked_without_submitting_it(self) -> None:
+        async with self.opened() as store:
+            assert await store.find(a_request(), b"digest") is None
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            assert await store.find(a_request(), b"digest") == Known("run-one", True, None)
+            assert await store.find(a_request(), b"another") == Known("run-one", False, None)
+
+    async def test_to_ask_whose_a_session_is_gives_it_to_nobody(self) -> None:
+        async with self.opened() as store:
+            assert await store.owner("free") is None
+            assert await store.session("free", "u-2", "tag") == Owner("u-2", "tag")
+            assert await store.owner("free") == Owner("u-2", "tag")
+
     async def test_a_request_is_finished_once(self) -> None:
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)

@@ -41,6 +41,11 @@ class Place:
         self._left = True
         self.release()
 
+    def regain_now(self) -> bool:
+        if not self._held and not self._left and self._returning is None and self._stall.take_now():
+            self._held = True
+        return self._held or self._left
+
     async def regain(self) -> None:
         # Several of one agent's tasks may come back at once: one of them takes the slot for all.
         while not self._held and not self._left:
@@ -79,11 +84,15 @@ class Stall:
                 return
         self._free += 1
 
-    async def enter(self, request: Request) -> Place:
-        """Take a slot, in the order of priority and arrival; refuse when the queue is full."""
+    def take_now(self) -> bool:
+        """Take a slot if one is free."""
         if self._free > 0:
             self._free -= 1
-            return Place(self)
+            return True
+        return False
+
+    async def enter(self, request: Request) -> Place:
+        """Wait for a slot, in the order of priority and arrival; refuse when the queue is full."""
         if len(self._waiting) >= self._queue:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
@@ -97,8 +106,7 @@ class Stall:
 
     async def take(self, head_start: int) -> None:
         """Wait for a slot; a head start of `FIRST` comes before all others."""
-        if self._free > 0:
-            self._free -= 1
+        if self.take_now():
             return
         arrival = next(self._arrivals)
         future = asyncio.get_running_loop().create_future()
@@ -122,7 +130,7 @@ class LocalTransport:
         stall = self._stalls.get(agent)
         if stall is None:
             raise NobodyServesError(agent)
-        place = await stall.enter(request)
+        place = Place(stall) if stall.take_now() else await stall.enter(request)
         try:
             return await stall.handler(request, place)
         finally:
