@@ -285,14 +285,13 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
             case b"{" | b"[" as opening:
                 seen.append(set())
                 place.append("" if opening == b"{" else 0)
-                if len(place) > MAX_NESTING:
-                    raise RemitError(_TOO_DEEP)
+                _refuse_depth(len(place))
             case b"}" | b"]":
                 seen.pop()
                 place.pop()
             case b",":
-                if isinstance(index := place[-1], int):
-                    place[-1] = index + 1
+                here = place[-1]
+                place[-1] = here if isinstance(here, str) else here + 1
             case b'"':
                 if token["colon"]:
                     key = str(_untyped.decode(token[0][: -len(token["colon"])]))
@@ -303,6 +302,11 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:
                     yield Problem(_path(place), "the integer is past ±(2**53 - 1)")
+
+
+def _refuse_depth(levels: int) -> None:
+    if levels > MAX_NESTING:
+        raise RemitError(_TOO_DEEP)
 
 
 def _path(steps: Iterable[str | int]) -> str:
