@@ -1,0 +1,246 @@
+"""Carries out what was admitted: each delegation in a task of its own, settled and recorded whatever it does."""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status, advance
+from remit.protocol.records import Kind, Notice, Refusal
+from remit.runtime import journal
+from remit.runtime.ledger import Frame
+from remit.runtime.parts import Parts
+from remit.runtime.ports import NobodyServesError
+from remit.runtime.respond import ended, for_record, stopped
+from remit.runtime.wheel import Wheel
+
+log = logging.getLogger("remit")
+
+
+class Carrier:
+    """Starts delegations, waits for them, stops them; the one place where a delegation's life ends."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.abandoned: set[asyncio.Task[None]] = set()
+        self._wheel: Wheel[Frame] = Wheel(parts.clock, self._due)
+
+    def start(self, frame: Frame) -> Frame:
+        """Record and set going what was admitted and reserved."""
+        request = frame.request
+        if frame.parent is not None:
+            at_ms = request.created_ms or self.parts.clock.wall_ms()
+            self.parts.store.append(Kind.DELEGATION, at_ms, request.run, request.session or frame.path, request)
+        loop = asyncio.get_running_loop()
+        frame.outcome = loop.create_future()
+        if frame.stopping is not None:
+            self._close(frame, stopped(frame, frame.stopping))
+            return frame
+        frame.tick = self._wheel.add(frame, frame.deadline)
+        frame.task = loop.create_task(self._carry(frame))
+        return frame
+
+    async def join(self, parent: Frame | None, frames: Sequence[Frame]) -> list[Response]:
+        """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they."""
+        if parent is not None:
+            give_slot(parent)
+        try:
+            responses = [await frame.outcome for frame in frames]
+        except asyncio.CancelledError:
+            await self._give_up(parent, frames)
+            raise
+        if parent is not None:
+            parent.waiting -= 1
+            await regain_slot(parent)
+        return responses
+
+    async def _give_up(self, parent: Frame | None, frames: Sequence[Frame]) -> None:
+        """End what the caller does not wait for any more."""
+        try:
+            await self.end(frames, "its caller was cancelled")
+        finally:
+            if parent is not None:
+                parent.waiting -= 1
+                # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+                if parent.stopping is None:
+                    await regain_slot(parent)
+
+    async def end(self, frames: Iterable[Frame], reason: str) -> None:
+        """Stop what is still in flight and return once it is gone or abandoned."""
+        going = [frame for frame in frames if not isinstance(frame.state, Status)]
+        for frame in going:
+            if frame.outcome.cancelled():
+                frame.outcome = asyncio.get_running_loop().create_future()
+            self.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        for frame in going:
+            await frame.outcome
+
+    def stop(self, frame: Frame, why: Fault) -> None:
+        """Cancel a delegation and everything below it, all at once; each then has the grace time to clean up."""
+        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        for each in frame.subtree():
+            if each.stopping is not None or isinstance(each.state, Status):
+                continue
+            above = fault(
+                Code.CANCELLED,
+                f"{each.request.target} was cancelled: {frame.request.target}, which it worked for, was stopped",
+            )
+            each.stopping = why if each is frame else above
+            if each.task is None:
+                continue  # not started yet: it will find that it need not be
+            self._wheel.discard(each, each.tick)
+            each.tick = self._wheel.add(each, grace_end)
+            each.task.cancel()
+            if not each.begun:
+                # A task that is cancelled before its first step never runs its own end.
+                self._close(each, stopped(each, each.stopping))
+
+    async def _carry(self, frame: Frame) -> None:
+        frame.begun = True
+        try:
+            if frame.run.steps is not None and frame.parent is not None:
+                await self._note_begun(frame)
+            response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
+        except asyncio.CancelledError:
+            response = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"{frame.card.name} cancelled itself"))
+        except NobodyServesError:
+            response = ended(
+                frame, Status.FAILED, fault(Code.DELEGATION_UNAVAILABLE, f"nobody serves {frame.request.target}")
+            )
+        except TimeoutError:
+            response = ended(frame, Status.TIMEOUT, _too_late(frame))
+        except RemitError as error:
+            status = Status.REFUSED if error.fault.code is Code.OVERLOADED else Status.FAILED
+            response = ended(frame, status, error.fault)
+        except Exception as error:
+            log.exception("the transport failed on %s", frame.path)
+            response = ended(
+                frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
+            )
+        while frame.children and not frame.abandoned:
+            # Told to stop meanwhile, they are stopping already: only the waiting begins anew.
+            with suppress(asyncio.CancelledError):
+                await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
+        self._close(frame, response)
+
+    def _close(self, frame: Frame, response: Response) -> None:
+        """Settle, record and hand over the outcome: exactly once, whoever comes first."""
+        if isinstance(frame.state, Status):
+            self.notice(frame, "its result came after it had been abandoned, and was dropped")
+            return
+        if frame.stopping is not None:
+            response = stopped(frame, frame.stopping)
+        now = self.parts.clock.now()
+        duration_ms = int((now - frame.started) * 1_000 + 0.5)
+        if duration_ms:
+            queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
+            response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
+        if frame.used:
+            response = replace(response, usage=frame.usage())
+        if response.usage.overrun:
+            message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
+            if response.ok:
+                response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+            self.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
+        frame.state = advance(frame.state, response.status)
+        self._wheel.discard(frame, frame.tick)
+        self.parts.ledger.close(frame, response, now)
+        if frame.parent is not None:
+            self.record(Kind.RESULT, frame.run.id, response.session or frame.path, for_record(response))
+            if frame.run.steps is not None:
+                self._note_done(frame, response)
+        if response.new_facts:
+            self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
+        if not frame.outcome.done():
+            frame.outcome.set_result(response)
+
+    def _due(self, frame: Frame, tick: int) -> None:
+        if tick != frame.tick:
+            return
+        if frame.stopping is None:
+            self.stop(frame, _too_late(frame))
+        elif not frame.children:
+            self._abandon(frame)
+
+    def _abandon(self, frame: Frame) -> None:
+        frame.abandoned = True
+        grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        for above in frame.lineage()[1:]:
+            # It could not stop before this one did, and has its own time to clean up from now on.
+            if above.stopping is not None:
+                self._wheel.discard(above, above.tick)
+                above.tick = self._wheel.add(above, grace_end)
+        if frame.task is not None:
+            self.abandoned.add(frame.task)
+            frame.task.add_done_callback(self.abandoned.discard)
+        log.warning("agent %s ignores cancellation; %s was abandoned", frame.card.name, frame.path)
+        self.notice(frame, f"{frame.card.name} did not stop within {self.parts.limits.grace_ms} ms and was abandoned")
+        assert frame.stopping is not None
+        self._close(frame, stopped(frame, frame.stopping))
+
+    def close(self) -> None:
+        """Stop the clock of all deadlines."""
+        self._wheel.stop()
+
+    # ── clocks ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def pause(self, frame: Frame) -> None:
+        """Stop the clocks of *frame* and all above it, and free its slot, until `unpause`; several may at once."""
+        now = self.parts.clock.now()
+        for each in frame.lineage():
+            each.pauses += 1
+            if each.pauses == 1:
+                each.paused_since = now
+                self._wheel.discard(each, each.tick)
+        give_slot(frame)
+
+    def unpause(self, frame: Frame) -> None:
+        """Let the clocks go on: the time meanwhile counts for nobody."""
+        frame.waiting -= 1
+        now = self.parts.clock.now()
+        for each in frame.lineage():
+            each.pauses -= 1
+            if each.pauses == 0 and each.stopping is None and not isinstance(each.state, Status):
+                each.deadline += now - each.paused_since
+                each.tick = self._wheel.add(each, each.deadline)
+
+    # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
+        """Record something that an operator should know."""
+        body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
+        self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
+
+    def record(self, kind: Kind, run: str, session: str, body: "Request | Response | Refusal | Notice") -> None:
+        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
+
+    async def _note_begun(self, frame: Frame) -> None:
+        store, run = self.parts.store, frame.run
+        store.journal(run.id, run.epoch, frame.path, journal.begun(journal.errand_digest(frame.request)))
+        if not frame.card.resumable:
+            await store.flush()
+
+    def _note_done(self, frame: Frame, response: Response) -> None:
+        value = journal.done(journal.errand_digest(frame.request), response=response)
+        self.parts.store.journal(frame.run.id, frame.run.epoch, frame.path, value)
+
+
+def give_slot(frame: Frame) -> None:
+    """Let others have the slot of a delegation that waits, for one or for several."""
+    frame.waiting += 1
+    if frame.waiting == 1 and frame.slot is not None:
+        frame.slot.release()
+
+
+async def regain_slot(frame: Frame) -> None:
+    """Take the slot again once nothing is waited for any more."""
+    if frame.waiting == 0 and frame.slot is not None and not frame.slot.regain_now():
+        await frame.slot.regain()
+
+
+def _too_late(frame: Frame) -> Fault:
+    return fault(Code.TIMEOUT, f"Delegation timeout after {frame.request.remit.time_ms}ms")
