@@ -312,6 +312,8 @@ async def test_an_answer_can_be_several_delegations_that_become_one(hub: Hub) ->
     assert (response.finished, response.unfinished) == (("one", "two"), ("three",))
     assert response.sources == (Source(owner_scope="public", source_id="s"),)
     assert response.metadata == {"aggregated": True, "responseCount": 2, "strategy": "merge-all"}
+    assert response.path[0] == response.target
+    assert len(response.path) == 3, "and those through whom the parts came"
 
 
 async def test_handing_on_is_guarded_like_every_other_call(hub: Hub) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from remit.policy.aggregate import merge_all
 from remit.protocol.envelope import Answer, Call, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -71,7 +73,8 @@ class Executor:
         merged = merge_all(responses)
         if merged is None:
             return handed_on(frame, responses[0])
-        return answered(frame, merged)
+        through = tuple(agent for each in responses if each.ok for agent in each.path or (each.target,))
+        return replace(answered(frame, merged), path=(frame.request.target, *through))
 
     def _checked(self, frame: Frame, response: Response) -> Response:
         """Hold a result to its capability's schema, and its sources to the user of the remit."""
