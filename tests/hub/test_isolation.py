@@ -1,6 +1,7 @@
 """Whatever one agent does, the hub and the other agents go on, and what was said stays as it was said."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
@@ -18,6 +19,7 @@ from remit import (
     Fault,
     Handoff,
     Hub,
+    Kind,
     Limits,
     Notice,
     Progress,
@@ -28,6 +30,8 @@ from remit import (
     Status,
     Usage,
 )
+from remit.protocol.records import Body
+from remit.testing import MemoryStore
 
 
 def says(text: str) -> Callable[[Brief], object]:
@@ -776,3 +780,31 @@ async def test_changing_what_was_asked_at_the_root_changes_nothing(hub: Hub) -> 
     assert heard == [{"rows": [1]}]
     assert isinstance(last.body, Response)
     assert last.body.result == {"rows": [1]}
+
+
+# ── the store fails ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_store_that_breaks_in_the_middle_leaves_nobody_waiting() -> None:
+    """K12: the caller is answered, and the hub closes, though the end could not be recorded."""
+
+    class Broken(MemoryStore):
+        def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
+            if kind is Kind.RESULT and run != session:
+                raise OSError("no")
+            super().append(kind, at_ms, run, session, body)
+
+    hub = Hub(store=Broken())
+    hub.agent("b")(says("from b"))
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        return (await brief.delegate("b")).unwrap()
+
+    loop = asyncio.get_running_loop()
+    complaints: list[object] = []
+    loop.set_exception_handler(lambda _, context: complaints.append(context.get("exception")))
+    async with asyncio.timeout(5), hub:
+        assert (await hub.ask("a", user="u-1")).unwrap() == "from b"
+    gc.collect()
+    assert [type(each) for each in complaints] == [OSError]

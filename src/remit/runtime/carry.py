@@ -149,14 +149,21 @@ class Carrier:
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
         self.parts.ledger.close(frame, response, now)
+        try:
+            self._keep(frame, response)
+        finally:
+            # Whatever a store does, nobody waits for an outcome that has been settled.
+            if not frame.outcome.done():
+                frame.outcome.set_result(response)
+
+    def _keep(self, frame: Frame, response: Response) -> None:
+        """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
         if frame.parent is not None:
             self.record(Kind.RESULT, frame.run.id, response.session or frame.path, for_record(response))
             if frame.run.steps is not None:
                 self._note_done(frame, response)
         if response.new_facts:
             self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
-        if not frame.outcome.done():
-            frame.outcome.set_result(response)
 
     def _due(self, frame: Frame, tick: int) -> None:
         if tick != frame.tick:
