@@ -224,3 +224,22 @@ async def test_threads_that_were_closed_serve_again_also_after_one_that_hung(fin
         done, _ = await asyncio.wait({task, after}, timeout=2)
     assert after in done
     await threads.close()
+
+
+async def test_a_thread_that_goes_on_with_cancelled_work_is_reported(
+    finished: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    """K12: it cannot be stopped, so the operator is told which agent it is."""
+    threads, begun, loop = Threads("deaf", 1), asyncio.Event(), asyncio.get_running_loop()
+
+    def hang(_: None) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        finished.wait(SOON)
+
+    task = asyncio.create_task(threads.run(hang, None))
+    await asyncio.wait_for(begun.wait(), SOON)
+    task.cancel()
+    await asyncio.wait({task})
+    assert "a thread of deaf is still busy" in caplog.text
+    finished.set()
+    await threads.close()

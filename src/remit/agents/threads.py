@@ -1,6 +1,7 @@
 """Bounded threads for functions that are not async; each agent has its own, so that one hanging holds up no other."""
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
@@ -8,6 +9,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from remit.runtime.desk import stepping_aside
+
+log = logging.getLogger("remit")
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -27,11 +30,20 @@ class Threads:
         self._changed = threading.Condition()
 
     async def run(self, function: Callable[[A], T], argument: A) -> T:
-        """Call *function* in a thread; if this is cancelled, work that has not begun is dropped."""
+        """Call *function* in a thread; if this is cancelled, work that has not begun is dropped.
+
+        Work that has begun cannot be stopped: its thread stays busy until it returns, and a warning says so.
+        """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        self._put(lambda: _perform(function, argument, loop, future))
-        return await future
+        begun = threading.Event()
+        self._put(lambda: _perform(function, argument, loop, future, begun))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if begun.is_set():
+                log.warning("a thread of %s is still busy with work that was cancelled", self._name)
+            raise
 
     async def close(self) -> None:
         """Let the threads end once they are idle; work that comes later gets new ones."""
@@ -84,10 +96,15 @@ class Threads:
 
 
 def _perform(
-    function: Callable[[A], T], argument: A, loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]
+    function: Callable[[A], T],
+    argument: A,
+    loop: asyncio.AbstractEventLoop,
+    future: asyncio.Future[T],
+    begun: threading.Event,
 ) -> None:
     if future.cancelled():
         return
+    begun.set()
     error: BaseException | None = None
     value: Any = None
     try:
