@@ -18,6 +18,10 @@ class Phase(StrEnum):
     PROBING = "probing"
 
 
+# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+_PROBING = Phase.PROBING
+
+
 class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When to open and for how long."""
 
@@ -54,7 +58,7 @@ def after(breaker: Breaker, failed: bool | None, now: float, settings: BreakerSe
     if failed is None:
         # A probe that says nothing leaves the question open: the next call may probe.
         return replace(breaker, phase=Phase.OPEN) if breaker.phase is Phase.PROBING else breaker
-    if breaker.phase is Phase.PROBING:
+    if breaker.phase is _PROBING:
         return _opened(breaker, now) if failed else Breaker(opened_at=breaker.opened_at, openings=breaker.openings)
     fresh = now >= breaker.window_start + settings.window_s
     if not failed and not fresh and not breaker.openings:

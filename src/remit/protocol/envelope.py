@@ -25,6 +25,9 @@ USER = "user"
 NOBODY = "?"
 
 
+_USABLE = (Status.SUCCESS, Status.PARTIAL)
+
+
 class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A document or record, and whose it is."""
 
@@ -216,7 +219,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     @property
     def ok(self) -> bool:
         """Whether it ended as a success or a partial one; a time-out may still carry what was finished before it."""
-        return self.status in (Status.SUCCESS, Status.PARTIAL)
+        return self.status in _USABLE
 
     def unwrap(self) -> Json:
         """Return the result, or raise the fault as a `RemitError`."""

@@ -20,6 +20,9 @@ from remit.runtime.wheel import Wheel
 
 log = logging.getLogger("remit")
 
+# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+_DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
+
 
 class Carrier:
     """Starts delegations, waits for them, stops them; the one place where a delegation's life ends."""
@@ -34,7 +37,7 @@ class Carrier:
         request = frame.request
         if frame.parent is not None:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
-            self.parts.store.append(Kind.DELEGATION, at_ms, request.run, request.session or frame.path, request)
+            self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, request)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
         if frame.stopping is not None:
@@ -159,7 +162,10 @@ class Carrier:
     def _keep(self, frame: Frame, response: Response) -> None:
         """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
         if frame.parent is not None:
-            self.record(Kind.RESULT, frame.run.id, response.session or frame.path, for_record(response))
+            request = frame.request
+            at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
+            session = response.session or frame.path
+            self.parts.store.append(_RESULT, at_ms, request.run, session, for_record(response))
             if frame.run.steps is not None:
                 self._note_done(frame, response)
         if response.new_facts:

@@ -23,6 +23,8 @@ log = logging.getLogger("remit")
 
 
 NO_TOOLS: frozenset[str] = frozenset()
+# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+_RUNNING = State.RUNNING
 
 
 class Executor:
@@ -37,7 +39,7 @@ class Executor:
         frame = parts.ledger.frames[request.path]
         frame.slot = slot
         frame.taken_s = parts.clock.now()
-        frame.state = advance(frame.state, State.RUNNING)
+        frame.state = advance(frame.state, _RUNNING)
         frame.ran = True
         tools = meet(frame.card.tools, request.remit.tools) or NO_TOOLS
         brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools))

@@ -20,6 +20,9 @@ from remit.runtime.registry import Entry
 
 NOTHING = Usage()
 
+# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+_CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
+
 # What makes two delegations of one caller the same: the callee, and the objective or the capability with its inputs.
 Errand = tuple[str, str, str | bytes]
 
@@ -162,7 +165,7 @@ class Ledger:
     def breaker_wait_ms(self, target: str, now: float) -> int:
         """How long an agent is left alone."""
         breaker = self.breakers.get(target)
-        if breaker is None or breaker.phase is Phase.CLOSED:
+        if breaker is None or breaker.phase is _CLOSED:
             return 0
         return breakers.wait_ms(breaker, now, self.settings)
 
@@ -183,7 +186,7 @@ class Ledger:
         if card.rate is not None:
             self.windows[card.name] = rates.count(self.windows.get(card.name, Window()), card.rate, frame.started)
         breaker = self.breakers.get(card.name)
-        if breaker is not None and breaker.phase is not Phase.CLOSED:
+        if breaker is not None and breaker.phase is not _CLOSED:
             self.breakers[card.name] = breakers.admitted(breaker)
             frame.is_probe = True
 
@@ -196,7 +199,7 @@ class Ledger:
         name = frame.card.name
         breaker = self.breakers.get(name, Breaker())
         # A call from before the opening says nothing about whether the callee has recovered.
-        if breaker.phase is Phase.CLOSED or frame.is_probe:
+        if breaker.phase is _CLOSED or frame.is_probe:
             self.breakers[name] = breakers.after(breaker, failed, now, self.settings)
 
     def close(self, frame: Frame, response: Response, now: float) -> None:
@@ -208,7 +211,7 @@ class Ledger:
                 parent.meter(frame.usage())
             if parent.children is not None:
                 parent.children.discard(frame)
-            if frame.errand is not None and parent.errands is not None and response.status is not Status.SUCCESS:
+            if frame.errand is not None and parent.errands is not None and response.status is not _SUCCESS:
                 parent.errands.discard(frame.errand)
         if frame.overrun:
             frame.run.overrun = True
