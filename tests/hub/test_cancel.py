@@ -933,27 +933,35 @@ async def test_a_background_task_that_delegates_after_its_agent_has_answered_is_
     assert ran == []
 
 
-async def test_a_task_left_behind_that_is_cancelled_meanwhile_holds_nobody_up(make_hub: Callable[..., Hub]) -> None:
-    """K12: the agent has answered; whatever becomes of its background task, the answer arrives."""
-    hub = make_hub(limits=Limits(grace_ms=1_000))
-    background: list[asyncio.Task[Response]] = []
-    begun, cleaning, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+class HastyTeam:
+    """An agent that answers while a task of its own still delegates to one that takes its time to clean up."""
 
-    @hub.agent("slow")
-    async def slow(brief: Brief) -> str:
-        begun.set()
+    def __init__(self, hub: Hub) -> None:
+        self.background: list[asyncio.Task[Response]] = []
+        self.begun, self.cleaning, self.cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        hub.agent("slow")(self.slow)
+        hub.agent("hasty", may_call=["slow"])(self.hasty)
+
+    async def slow(self, brief: Brief) -> str:
+        self.begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            cleaning.set()
-            await cleaned.wait()
+            self.cleaning.set()
+            await self.cleaned.wait()
         return "never"
 
-    @hub.agent("hasty", may_call=["slow"])
-    async def hasty(brief: Brief) -> str:
-        background.append(asyncio.create_task(brief.delegate("slow", objective="x")))
-        await begun.wait()
+    async def hasty(self, brief: Brief) -> str:
+        self.background.append(asyncio.create_task(brief.delegate("slow", objective="x")))
+        await self.begun.wait()
         return "done already"
+
+
+async def test_a_task_left_behind_that_is_cancelled_meanwhile_holds_nobody_up(make_hub: Callable[..., Hub]) -> None:
+    """K12: the agent has answered; whatever becomes of its background task, the answer arrives."""
+    hub = make_hub(limits=Limits(grace_ms=1_000))
+    team = HastyTeam(hub)
+    background, cleaning, cleaned = team.background, team.cleaning, team.cleaned
 
     async with hub, no_task_left():
         asking = asyncio.create_task(hub.ask("hasty", user="u-1", deadline_ms=1_000))
@@ -970,24 +978,8 @@ async def test_a_task_left_behind_that_is_cancelled_meanwhile_holds_nobody_up(ma
 async def test_a_run_cancelled_while_its_leftovers_clean_up_ends_when_they_have(make_hub: Callable[..., Hub]) -> None:
     """K12: nobody is named as having ignored the cancellation."""
     hub = make_hub(limits=Limits(grace_ms=1_500))
-    background: list[asyncio.Task[Response]] = []
-    begun, cleaning, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
-
-    @hub.agent("slow")
-    async def slow(brief: Brief) -> str:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cleaning.set()
-            await cleaned.wait()
-        return "never"
-
-    @hub.agent("hasty", may_call=["slow"])
-    async def hasty(brief: Brief) -> str:
-        background.append(asyncio.create_task(brief.delegate("slow", objective="x")))
-        await begun.wait()
-        return "done already"
+    team = HastyTeam(hub)
+    background, cleaning, cleaned = team.background, team.cleaning, team.cleaned
 
     async with hub, no_task_left():
         asking = asyncio.create_task(hub.ask("hasty", user="u-1"))

@@ -191,7 +191,7 @@ class LocalDesk:
         return await store.facts(self._frame.request.remit.user)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        if asyncio._get_running_loop() is not None:  # pyright: ignore[reportPrivateUsage]
+        if _runs_in_a_loop():
             work.close()
             raise RuntimeError("`brief.wait` is for plain functions; in an async one, await the call itself")
         assert self._frame.task is not None, "an agent's code runs only in its task"
@@ -233,3 +233,11 @@ class LocalDesk:
             fault=why,
         )
         parts.store.append(Kind.TOOL, parts.clock.wall_ms(), frame.run.id, frame.request.session or frame.path, body)
+
+
+def _runs_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

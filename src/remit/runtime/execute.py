@@ -75,8 +75,11 @@ class Executor:
         merged = merge_all(responses)
         if merged is None:
             return handed_on(frame, responses[0])
+        answer = verified(frame, merged, self._dispatch.parts.limits.max_result_bytes)
+        if isinstance(answer, Fault):
+            return ended(frame, Status.FAILED, answer)
         through = tuple(agent for each in responses if each.ok for agent in each.path or (each.target,))
-        return replace(answered(frame, merged), path=(frame.request.target, *through))
+        return replace(answered(frame, answer), path=(frame.request.target, *through))
 
     def _checked(self, frame: Frame, response: Response) -> Response:
         """Hold a result to its capability's schema, and its sources to the user of the remit."""
