@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from harness import Figure, at_most, cpu_seconds, main, rss_mb
+from remit import Hub
 from team import flat_hub
 
 COUNT = 5_000
@@ -48,14 +49,19 @@ async def best(runs: dict[str, Callable[[], Awaitable[object]]]) -> dict[str, fl
     return found
 
 
+async def delegate(hub: Hub, at_once: int) -> None:
+    """Have an agent delegate so often; what did not happen was not fast."""
+    (await hub.ask("a", str(at_once), user="u", input=COUNT)).unwrap()
+
+
 async def compare(folder: Path) -> list[Figure]:
     async with flat_hub(folder) as hub:
         found = await best(
             {
                 "bare": lambda: bare(COUNT),
                 "bare at once": lambda: bare_at_once(COUNT, 100),
-                "hop": lambda: hub.ask("a", "1", user="u", input=COUNT),
-                "hop at once": lambda: hub.ask("a", "100", user="u", input=COUNT),
+                "hop": lambda: delegate(hub, 1),
+                "hop at once": lambda: delegate(hub, 100),
             }
         )
         memory = rss_mb()

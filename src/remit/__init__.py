@@ -9,21 +9,27 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
+    "remit.detectors.pipeline": ("pipeline",),
     "remit.faces.embedded": ("Hub",),
     "remit.policy.breaker": ("BreakerSettings",),
     "remit.policy.limits": ("Limits",),
-    "remit.policy.verdict": ("ALLOW", "Allow", "Ask", "Facts", "Guard", "Refuse", "Rewrite", "Verdict"),
+    "remit.policy.rules": ("Rule", "guard_of"),
+    "remit.policy.verdict": (
+        "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",
+    ),
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (
         "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Request", "Response", "Source", "Usage",
     ),
     "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
     "remit.protocol.lifecycle": ("Status",),
-    "remit.protocol.records": ("Delegation", "Kind", "Notice", "Progress", "Record", "Refusal", "ToolUse"),
+    "remit.protocol.records": ("Approval", "Delegation", "Kind", "Notice", "Progress", "Record", "Refusal", "ToolUse"),
     "remit.protocol.remit": ("Priority", "Remit"),
+    "remit.runtime.approvals": ("AllowList", "InboxApprover", "deny", "first_of"),
     "remit.runtime.brief": ("Brief",),
     "remit.runtime.events": ("Events",),
     "remit.runtime.audit": ("AuditVerdict",),
+    "remit.runtime.ports": ("Approver", "Decision", "Question"),
     "remit.stores.sqlite": ("SqliteStore", "verify_file"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

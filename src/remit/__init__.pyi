@@ -1,10 +1,15 @@
+from remit.detectors.pipeline import pipeline as pipeline
 from remit.faces.embedded import Hub as Hub
 from remit.policy.breaker import BreakerSettings as BreakerSettings
 from remit.policy.limits import Limits as Limits
+from remit.policy.rules import Rule as Rule
+from remit.policy.rules import guard_of as guard_of
 from remit.policy.verdict import ALLOW as ALLOW
 from remit.policy.verdict import Allow as Allow
 from remit.policy.verdict import Ask as Ask
+from remit.policy.verdict import Detector as Detector
 from remit.policy.verdict import Facts as Facts
+from remit.policy.verdict import Finding as Finding
 from remit.policy.verdict import Guard as Guard
 from remit.policy.verdict import Refuse as Refuse
 from remit.policy.verdict import Rewrite as Rewrite
@@ -28,6 +33,7 @@ from remit.protocol.errors import Problem as Problem
 from remit.protocol.errors import RemitError as RemitError
 from remit.protocol.errors import fault as fault
 from remit.protocol.lifecycle import Status as Status
+from remit.protocol.records import Approval as Approval
 from remit.protocol.records import Delegation as Delegation
 from remit.protocol.records import Kind as Kind
 from remit.protocol.records import Notice as Notice
@@ -37,9 +43,16 @@ from remit.protocol.records import Refusal as Refusal
 from remit.protocol.records import ToolUse as ToolUse
 from remit.protocol.remit import Priority as Priority
 from remit.protocol.remit import Remit as Remit
+from remit.runtime.approvals import AllowList as AllowList
+from remit.runtime.approvals import InboxApprover as InboxApprover
+from remit.runtime.approvals import deny as deny
+from remit.runtime.approvals import first_of as first_of
 from remit.runtime.audit import AuditVerdict as AuditVerdict
 from remit.runtime.brief import Brief as Brief
 from remit.runtime.events import Events as Events
+from remit.runtime.ports import Approver as Approver
+from remit.runtime.ports import Decision as Decision
+from remit.runtime.ports import Question as Question
 from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
 

@@ -26,6 +26,7 @@ from remit import (
     Status,
     Verdict,
 )
+from remit.runtime.ports import Question
 from remit.testing.clock import TurnedClock
 
 
@@ -49,7 +50,7 @@ async def settle(turns: int = 20) -> None:
 
 async def until(happened: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not happened():  # noqa: ASYNC110 - what is waited for has no event of its own
+        while not happened():
             await asyncio.sleep(0)
 
 
@@ -304,7 +305,7 @@ async def test_waiting_for_a_person_stops_the_clock_of_those_who_wait(make_hub: 
     def careful(request: Request, facts: Facts) -> Verdict:
         return ALLOW if request.target != "b" or "Sure?" in facts.approved else Ask("Sure?")
 
-    async def person(request: Request, question: str) -> bool:
+    async def person(asked: Question) -> bool:
         clock.turn(60)
         await settle()
         return True
@@ -460,7 +461,7 @@ class Person:
         self.asked = asyncio.Event()
         self.makes_up_their_mind = asyncio.Event()
 
-    async def __call__(self, request: Request, question: str) -> bool:
+    async def __call__(self, asked: Question) -> bool:
         self.asked.set()
         await self.makes_up_their_mind.wait()
         return True

@@ -25,7 +25,7 @@ from remit import (
     Verdict,
     fault,
 )
-from remit.runtime.ports import Approver
+from remit.runtime.ports import Approver, Question
 
 
 class Team:
@@ -209,8 +209,8 @@ async def test_what_a_person_agrees_to_is_done_and_asked_only_once(make_hub: Cal
     """C6: the person sees the request itself."""
     asked: list[tuple[str, object, str]] = []
 
-    async def person(request: Request, question: str) -> bool:
-        asked.append((request.target, request.input, question))
+    async def person(question: Question) -> bool:
+        asked.append((question.request.target, question.request.input, question.text))
         return True
 
     team = Team(make_hub, ask_for_b, person)
@@ -221,24 +221,24 @@ async def test_what_a_person_agrees_to_is_done_and_asked_only_once(make_hub: Cal
     assert asked == [("b", "100 to bob", "Let a do: pay?"), ("b", "5 to eve", "Let user do: pay?")]
 
 
-async def no(request: Request, question: str) -> bool:
+async def no(asked: Question) -> bool:
     return False
 
 
-async def silent(request: Request, question: str) -> bool:
+async def silent(asked: Question) -> bool:
     await asyncio.Event().wait()
     return True
 
 
-async def absent_minded(request: Request, question: str) -> bool:
+async def absent_minded(asked: Question) -> bool:
     return None  # pyright: ignore[reportReturnType]
 
 
-async def broken(request: Request, question: str) -> bool:
+async def broken(asked: Question) -> bool:
     raise ConnectionError("the approval service is down")
 
 
-async def confused(request: Request, question: str) -> bool:
+async def confused(asked: Question) -> bool:
     raise ValueError("what?")
 
 
@@ -274,8 +274,8 @@ async def test_a_person_is_not_asked_the_same_twice_nor_without_end(make_hub: Ca
     """C6: a question that was agreed to counts as answered; a guard that always finds another is not satisfied."""
     asked: list[str] = []
 
-    async def patient(request: Request, question: str) -> bool:
-        asked.append(question)
+    async def patient(question: Question) -> bool:
+        asked.append(question.text)
         return True
 
     team = Team(make_hub, on_b(lambda request, facts: Ask("Sure?")), patient)
@@ -294,7 +294,7 @@ async def test_all_guards_are_asked_again_after_a_yes(make_hub: Callable[..., Hu
     """C6: what changed while the person thought counts."""
     started, ended = asyncio.Event(), asyncio.Event()
 
-    async def slow(request: Request, question: str) -> bool:
+    async def slow(asked: Question) -> bool:
         started.set()
         await ended.wait()
         return True
@@ -320,7 +320,7 @@ async def test_all_guards_are_asked_again_after_a_yes(make_hub: Callable[..., Hu
             asked = group.create_task(brief.delegate("b", objective="pay"))
             await started.wait()
             group.create_task(brief.delegate("c"))
-            while "c" not in ran:  # noqa: ASYNC110 - until the other one is in flight
+            while "c" not in ran:
                 await asyncio.sleep(0)
             ended.set()
             reply = await asked

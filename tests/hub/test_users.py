@@ -474,7 +474,7 @@ async def test_the_tree_of_a_run_can_be_put_together_from_its_lines(hub: Hub, re
 
 async def test_the_overview_has_a_preview_of_200_characters_and_the_record_the_text_once(hub: Hub) -> None:
     """O8: metadata and a preview, without duplication."""
-    text = "".join(f"{number:05} " for number in range(500))
+    text = "".join(f"line {number:03} " for number in range(334))[:3_000]
     hub.agent("b")(says(text))
 
     @hub.agent("a", may_call=["b"])

@@ -10,6 +10,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import (
     BODIES,
+    Approval,
     Body,
     Delegation,
     Kind,
@@ -29,6 +30,10 @@ NOTICE = Notice(delegation="r-1", agent="tag", text="spent 5 tokens too many", c
 REFUSED = a_response(status=Status.REFUSED, result=None, fault=fault(Code.LOOP_DETECTED, "again"))
 REFUSAL = Refusal(request=a_request(), response=REFUSED)
 
+APPROVAL = Approval(
+    delegation="r-1", agent="pay", id="r-1-ab", question="Pay?", agreed=True, by="eve", edited=("input",)
+)
+
 EXAMPLES: dict[Kind, Body] = {
     Kind.STARTED: a_request(),
     Kind.DELEGATION: a_request(parent="run-1"),
@@ -37,6 +42,7 @@ EXAMPLES: dict[Kind, Body] = {
     Kind.NOTICE: NOTICE,
     Kind.RESULT: a_response(),
     Kind.REFUSED: REFUSAL,
+    Kind.APPROVAL: APPROVAL,
 }
 
 

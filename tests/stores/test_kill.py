@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Generator
+from collections import Counter, defaultdict
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ import pytest
 from remit.protocol.envelope import Request
 from remit.runtime.ports import Known
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, a_request, a_response
+from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
+from stores.victim import decision, edited, secrets
 
 VICTIM = Path(__file__).with_name("victim.py")
 
@@ -42,6 +44,8 @@ class Victims:
         )
         self.executions: Counter[str] = Counter()
         self.answers: dict[str, int] = {}
+        self.asking: defaultdict[str, set[str]] = defaultdict(set)
+        """Which steps of waiting for a person were acknowledged, by name."""
 
     def kill_one(self) -> None:
         """Let a process work, kill it, and note what it has told until then."""
@@ -75,6 +79,8 @@ class Victims:
                 self.executions[name] += 1
             case ["answered", name, times]:
                 self.answers[name] = int(times)
+            case [("waiting" | "decided" | "begun") as step, name]:
+                self.asking[name].add(step)
             case []:
                 raise AssertionError("the victims' parent died")
             case _:
@@ -123,19 +129,56 @@ async def test_a_killed_process_takes_nothing_back(tmp_path: Path, victims: Vict
     assert victims.answers
 
 
+@pytest.mark.parametrize("durability", ["power", "process"])
+@pytest.mark.parametrize("file", range(FILES))
+async def test_a_killed_process_forgets_no_question_no_answer_and_no_secret(
+    tmp_path: Path, victims: Victims, file: int
+) -> None:
+    """K13: whoever takes up the run finds what it waited for, what was said, and what its tokens stand for."""
+    for kills in range(1, KILLS + 1):
+        if kills > KILLS // FILES and victims.asking:
+            break  # some of those that are killed early have told nothing yet
+        victims.kill_one()
+        async with opened(tmp_path / "hub.db") as store:
+            for name, steps in victims.asking.items():
+                await check_asking(store, name, steps)
+    assert victims.asking
+
+
+async def check_asking(store: SqliteStore, name: str, steps: set[str]) -> None:
+    request, question = a_request(name), a_question(name, run=name)
+    (run,) = [run for run in await store.runs(run=request.run, limit=1_000) if run.run == request.run]
+    assert sorted(await store.unseal(run.run)) == secrets(name)
+    # It is there, for one that is not would be put there in this form.
+    assert await store.put(a_question(name, run=name, text="Another?")) == question
+    if "decided" in steps:
+        assert await store.decision(question.id) == decision(name)
+    else:
+        assert await store.decision(question.id) in (None, decision(name))
+    if "begun" in steps:
+        assert (run.state in ("running", "finished"), run.objective) == (True, edited(request).objective)
+    else:
+        assert run.objective in (request.objective, edited(request).objective)
+
+
 async def check_answer(store: SqliteStore, request: Request, result: str) -> None:
     known = await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
     assert known == Known(request.run, True, a_response(request, result))
 
 
-async def check_answers(path: Path, answers: dict[str, int]) -> None:
+@asynccontextmanager
+async def opened(path: Path) -> AsyncGenerator[SqliteStore]:
     store = SqliteStore(path)
     await store.open()
     try:
-        async with asyncio.TaskGroup() as group:
-            for name, times in answers.items():
-                group.create_task(check_answer(store, a_request(name), name * times))
+        yield store
     finally:
         await store.close()
+
+
+async def check_answers(path: Path, answers: dict[str, int]) -> None:
+    async with opened(path) as store, asyncio.TaskGroup() as group:
+        for name, times in answers.items():
+            group.create_task(check_answer(store, a_request(name), name * times))
     verdict = verify_file(path)
     assert verdict.ok, verdict

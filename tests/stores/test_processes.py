@@ -3,12 +3,18 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from remit.protocol.records import Kind
+from remit.runtime.ports import Decision, Expired, Sealed
 from remit.stores.connection import connect_reader
+from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, progress
+from remit.testing.conformance import LONG_MS, PATIENCE, a_question, a_request, a_response, progress
 
 _OPEN = """
 import asyncio, sys
@@ -52,6 +58,31 @@ async def work(store, name):
     + _RUN
 )
 
+_DECIDE = (
+    _OPEN
+    + """
+async def work(store, name):
+    from remit.runtime.ports import Decision
+    for question in await store.pending():
+        if await store.decide(question.id, Decision(agreed=True, by=name)):
+            print(question.id, name, flush=True)
+"""
+    + _RUN
+)
+
+
+@asynccontextmanager
+async def two(path: Path) -> AsyncGenerator[tuple[SqliteStore, SqliteStore]]:
+    """Open one file twice, as a hub and a command line in another process would."""
+    stores = SqliteStore(path / "hub.db"), SqliteStore(path / "hub.db")
+    for store in stores:
+        await store.open()
+    try:
+        yield stores
+    finally:
+        for store in stores:
+            await store.close()
+
 
 def start(script: str, path: Path, count: int) -> list[subprocess.Popen[str]]:
     """Start processes, and let them all go on once each has imported what it needs."""
@@ -83,7 +114,7 @@ def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
 def test_processes_that_open_a_new_file_at_once_all_get_it(tmp_path: Path) -> None:
     finish(start(_NOTHING, tmp_path / "hub.db", 6))
     connection = connect_reader(tmp_path / "hub.db", 1)
-    assert connection.pragma("user_version") == 1
+    assert connection.pragma("user_version") == len(MIGRATIONS)
     connection.close()
 
 
@@ -114,3 +145,80 @@ async def test_a_wait_ends_with_an_outcome_that_another_process_wrote(tmp_path: 
         await asyncio.to_thread(lambda: finish(start(_FINISH, store.path, 1)))
     assert wait.result() == a_response(a_request())
     await store.close()
+
+
+async def test_of_processes_that_answer_a_question_at_once_one_is_heard(tmp_path: Path) -> None:
+    """A person's word is one word, at whichever terminal it was given."""
+    store = SqliteStore(tmp_path / "hub.db")
+    await store.open()
+    names = [str(number) for number in range(50)]
+    for name in names:
+        await store.put(a_question(name))
+    printed = await asyncio.to_thread(lambda: finish(start(_DECIDE, store.path, 3)))
+    heard = [line.split() for each in printed for line in each.splitlines()]
+    assert sorted(question for question, _ in heard) == sorted(f"question-{name}" for name in names)
+    for question, by in heard:
+        assert await store.decision(question) == Decision(agreed=True, by=by)
+    await store.close()
+
+
+async def test_an_answer_given_at_one_store_is_seen_at_the_other(tmp_path: Path) -> None:
+    async with two(tmp_path) as (hub, terminal):
+        await hub.put(a_question())
+        assert await terminal.put(a_question(text="Another?")) == a_question()
+        assert await terminal.pending() == [a_question()]
+        assert await terminal.decide("question-one", Decision(agreed=False, by="ann"))
+        assert not await hub.decide("question-one", Decision(agreed=True, by="ben"))
+        assert await hub.decision("question-one") == Decision(agreed=False, by="ann")
+
+
+async def test_a_question_withdrawn_at_one_store_cannot_be_answered_at_the_other(tmp_path: Path) -> None:
+    async with two(tmp_path) as (hub, terminal):
+        await hub.put(a_question())
+        await hub.withdraw("question-one")
+        assert not await terminal.decide("question-one", Decision(agreed=True, by="ann"))
+
+
+async def test_the_stores_on_one_file_share_their_secret_and_those_on_another_do_not(tmp_path: Path) -> None:
+    async with two(tmp_path) as (first, second), two(tmp_path / "other") as (stranger, _):
+        assert first.secret() == second.secret()
+        assert first.secret() != stranger.secret()
+        # What is derived from the key must not give it away.
+        assert first.secret().hex() not in (tmp_path / "hub.db.key").read_text()
+
+
+async def test_what_one_store_sealed_the_other_can_unseal(tmp_path: Path) -> None:
+    async with two(tmp_path) as (first, second):
+        first.seal("run-one", [Sealed("<EMAIL_1>", b"value", False)])
+        await first.flush()
+        second.seal("run-one", [Sealed("<EMAIL_1>", b"another", True)])
+        await second.flush()
+        assert await first.unseal("run-one") == [Sealed("<EMAIL_1>", b"value", True)]
+
+
+async def test_a_waiting_request_that_one_store_handed_back_begins_at_the_other(tmp_path: Path) -> None:
+    changed = replace(a_request(), objective="Sort one receipt")
+    async with two(tmp_path) as (first, second):
+        await first.submit(a_request(), b"digest", worker="first", lease_ms=LONG_MS, waiting=True)
+        assert await second.claim("run-one", "second", LONG_MS) is None
+        assert await first.release("run-one", 1)
+        expired = await second.sweep(max_attempts=1, keep_ms=LONG_MS)
+        assert expired == [Expired("run-one", a_request(), waiting=True)]
+        epoch = await second.claim("run-one", "second", LONG_MS)
+        assert epoch is not None
+        assert not await first.begin("run-one", 1, a_request())
+        assert await second.begin("run-one", epoch, changed)
+        assert [(run.state, run.objective) for run in await first.runs()] == [("running", "Sort one receipt")]
+        assert not await first.finish("run-one", 1, a_response(a_request(), "stale"), 1)
+        assert await second.finish("run-one", epoch, a_response(a_request()), 1)
+        assert (await first.wait("run-one")).result == "sorted"
+        assert (await first.verify()).ok
+
+
+async def test_what_one_store_is_told_reaches_the_other(tmp_path: Path) -> None:
+    async with two(tmp_path) as (hub, terminal):
+        seen = await hub.last_control()
+        first = await terminal.control("run-one", "cancel", "ann", "too slow")
+        second = await hub.control("", "reload", "ben", "")
+        assert [(each.seq, each.action) for each in await hub.controls(seen)] == [(first, "cancel"), (second, "reload")]
+        assert await terminal.last_control() == second

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
@@ -97,6 +98,17 @@ async def test_rows_cut_off_before_any_checkpoint_show_if_a_request_points_at_th
     await store.close()
 
 
+async def test_the_form_in_which_a_request_began_cannot_be_cut_off_unseen(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "hub.db")
+    await store.open()
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
+    await store.begin("run-one", 1, replace(a_request(), objective="Sort one receipt"))
+    assert (await store.verify()).ok
+    sql(store.path, "DELETE FROM record WHERE seq = 2")
+    assert places(await store.verify()) == [(Tampering.TRUNCATED, 2, 2)]
+    await store.close()
+
+
 @pytest.mark.parametrize("change", ["kind = 99", "body = '{}'", "body = 'no JSON'"])
 async def test_a_row_that_cannot_be_read_any_more_is_an_error_and_not_a_crash(tmp_path: Path, change: str) -> None:
     path = await written(tmp_path)
@@ -179,7 +191,7 @@ async def test_the_chain_is_sealed_when_the_time_has_come_though_nothing_more_is
     store.append(Kind.PROGRESS, 1, "run", "session", progress("x"))
     await store.flush()
     async with asyncio.timeout(PATIENCE):
-        while (await store.verify()).unprotected:  # noqa: ASYNC110 - the file is all there is to look at
+        while (await store.verify()).unprotected:
             await asyncio.sleep(0.01)
     await store.close()
 

@@ -3,7 +3,8 @@
 Each line of stdin is one JSON object with `path`, `durability`, `seed`, `again` (names to submit once more) and `new`
 (how many others). The process forks, so that the next victim need not import anything, and prints the child's pid. A
 child prints one line when it begins to execute a request, and one when its answer, the name so many times, is
-acknowledged.
+acknowledged. Some requests wait for a person first: it prints one line when request, question and secrets are
+acknowledged, one when the person's answer is, and one when it is that the request begins in its new form.
 """
 
 import asyncio
@@ -13,12 +14,30 @@ import os
 import random
 import sys
 
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Request
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted
+from remit.runtime.ports import Accepted, Decision, Sealed
 from remit.stores.sqlite import SqliteStore
-from remit.testing.conformance import LONG_MS, a_request, a_response, progress
+from remit.testing.conformance import LONG_MS, a_question, a_request, a_response, progress
 
 CALLERS = 16
+
+
+def edited(request: Request) -> Request:
+    """Return what the person makes of the request."""
+    return replace(request, objective=f"Sort the receipts of {request.id}")
+
+
+def decision(name: str) -> Decision:
+    """Return what the person says."""
+    return Decision(agreed=True, by=name, edits={"objective": edited(a_request(name)).objective})
+
+
+def secrets(name: str) -> list[Sealed]:
+    """Return what is sealed for the run."""
+    return [Sealed(f"<NAME_{number}>", f"{name} {number}".encode(), bool(number % 2)) for number in range(3)]
 
 
 def tell(*words: object) -> None:
@@ -28,8 +47,14 @@ def tell(*words: object) -> None:
 
 async def call(store: SqliteStore, name: str, chance: random.Random) -> None:
     request = a_request(name)
-    if not isinstance(await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS), Accepted):
+    waiting = chance.random() < 0.3
+    if waiting:
+        store.seal(request.run, secrets(name))
+    submitted = await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS, waiting=waiting)
+    if not isinstance(submitted, Accepted):
         return
+    if waiting:
+        await ask(store, request, name)
     tell("executing", name)
     for step in range(chance.randrange(6)):
         text = "x" * min(int(chance.paretovariate(0.5)), 9_000)
@@ -40,6 +65,16 @@ async def call(store: SqliteStore, name: str, chance: random.Random) -> None:
     times = chance.randrange(1_000)
     if await store.finish(request.run, 1, a_response(request, name * times), 1):
         tell("answered", name, times)
+
+
+async def ask(store: SqliteStore, request: Request, name: str) -> None:
+    question = a_question(name, run=name)
+    await store.put(question)
+    tell("waiting", name)
+    assert await store.decide(question.id, decision(name))
+    tell("decided", name)
+    assert await store.begin(request.run, 1, edited(request))
+    tell("begun", name)
 
 
 async def work(path: str, durability: str, seed: int, again: list[str], new: int) -> None:

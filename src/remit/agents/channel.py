@@ -55,6 +55,7 @@ class Run(Frame, frozen=True, kw_only=True, tag="run"):
     original_request: str
     available_delegates: tuple[str, ...]
     account: Account
+    prompt: str = ""
 
 
 class Reply(Frame, frozen=True, kw_only=True, tag="reply"):
@@ -131,6 +132,8 @@ class Done(Frame, frozen=True, kw_only=True, tag="done"):
 
 class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     fault: Fault
+    trace: str = ""
+    """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
 
 
 Wish = Delegate | FanOut | Chain | Use | Conversation | Facts

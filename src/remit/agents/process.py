@@ -32,7 +32,7 @@ from remit.agents.channel import (
     unraw,
 )
 from remit.agents.function import AgentFunction
-from remit.agents.spawn import Process
+from remit.agents.spawn import InProcessError, Process
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime.brief import Brief
@@ -72,8 +72,8 @@ class ProcessAgent:
             await process.end()
         else:
             self._idle[process] = asyncio.get_running_loop().call_later(self._idle_s, self._dismiss, process)
-        if isinstance(outcome, Fault):
-            raise RemitError(outcome)
+        if isinstance(outcome, Failed):
+            raise RemitError(outcome.fault) from (InProcessError(outcome.trace) if outcome.trace else None)
         return outcome
 
     async def close(self) -> None:
@@ -139,7 +139,7 @@ class Clerk:
         self._wishes: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
 
-    async def serve(self) -> Answer | Fault:
+    async def serve(self) -> Answer | Failed:
         """Hand the delegation over and return how it ended; nothing that the agent asked for is left running."""
         try:
             self._hand_over()
@@ -160,6 +160,7 @@ class Clerk:
             original_request=brief.original_request,
             available_delegates=brief.available_delegates,
             account=self._account(),
+            prompt=brief.prompt,
         )
         try:
             self._process.send(run)
@@ -167,13 +168,13 @@ class Clerk:
             message = f"the request cannot be handed to the process of {brief.request.target}: {error}"
             raise RemitError(fault(Code.TOO_LARGE, message)) from error
 
-    async def _listen(self) -> Answer | Fault:
+    async def _listen(self) -> Answer | Failed:
         while True:
             match await self._process.receive():
                 case Done(answer=answer):
                     return self._answer(answer)
-                case Failed(fault=why):
-                    return why
+                case Failed() as failed:
+                    return failed
                 case Progress(text=text, partial=given):
                     partial = None if given == NULL else self._answer(given)
                     with suppress(RemitError):  # told to stop: the end is near, and the agent need not hear of it
@@ -203,8 +204,8 @@ class Clerk:
             self._reply(wish.number, await self._carry_out(wish))
         except RemitError as error:
             self._reply(wish.number, why=error.fault)
-        except Exception as error:
-            log.exception("a wish of %s failed", self._brief.request.target)
+        except Exception as error:  # noqa: BLE001 - logged without its words, which may hold what the agent said
+            log.error("a wish of %s failed: %s", self._brief.request.target, type(error).__name__)
             self._reply(wish.number, why=fault(Code.DELEGATION_FAILED, f"the hub failed: {type(error).__name__}"))
         await self._process.sent()
 

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -55,7 +56,9 @@ from remit.runtime.ports import Agent
 log = logging.getLogger("remit")
 
 # What an exception says of itself is for people; more than a page is a dump of data.
-MAX_ERROR_TEXT = 2_000
+MAX_ERROR_TEXT = 50_000
+# The end of a trace says where it happened.
+MAX_TRACE = 20_000
 
 T = TypeVar("T")
 
@@ -111,10 +114,9 @@ class Office:
     def _load(self, entrance: str) -> Agent | None:
         try:
             agent = agent_from(resolve(entrance), Threads("agent", 1))
-        except BaseException as error:
-            log.warning("%s cannot be imported", entrance, exc_info=True)
+        except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
             why = fault(Code.DELEGATION_FAILED, f"{entrance} cannot be imported: {_told(error)}")
-            self._channel.send(Failed(fault=why))
+            self._channel.send(Failed(fault=why, trace=_trace(error)))
             return None
         self._channel.send(Ready())
         return agent
@@ -123,12 +125,12 @@ class Office:
         desk = self._desk = RemoteDesk(self._channel, run)
         target = run.request.target
         try:
-            answer = await agent(Brief(run.request, run.tools, desk))
+            answer = await agent(Brief(run.request, run.tools, desk, run.prompt))
         except RemitError as error:
             desk.leave(Failed(fault=error.fault))
-        except BaseException as error:
-            log.warning("agent %s failed on %s", target, run.request.id, exc_info=True)
-            desk.leave(Failed(fault=fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")))
+        except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
+            why = fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")
+            desk.leave(Failed(fault=why, trace=_trace(error)))
         else:
             try:
                 desk.leave(Done(answer=raw(answer)))
@@ -339,6 +341,12 @@ def resolve(entrance: str) -> Callable[[Brief], object]:
 
 def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT]
+
+
+def _trace(error: BaseException) -> str:
+    trace = "".join(traceback.format_exception(error))
+    # Whole lines: of half a number no detector knows whose it is.
+    return trace if len(trace) <= MAX_TRACE else trace[-MAX_TRACE:].partition("\n")[2]
 
 
 def main() -> None:

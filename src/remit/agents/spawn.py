@@ -21,6 +21,10 @@ log = logging.getLogger("remit")
 REAP_S = 1.0
 
 
+class InProcessError(Exception):
+    """What the code of an agent raised in its own process, as it was traced there."""
+
+
 class Process:
     """One process and the channel to it; it leads a group of its own, so that what it starts ends with it."""
 
@@ -64,8 +68,8 @@ class Process:
         match await self.receive():
             case Ready():
                 pass
-            case Failed(fault=why):
-                raise RemitError(why)
+            case Failed(fault=why, trace=trace):
+                raise RemitError(why) from InProcessError(trace)
             case frame:
                 raise self.broken(f"it began with {type(frame).__name__}")
 

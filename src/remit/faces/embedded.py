@@ -7,11 +7,13 @@ from typing import Literal, Self, TypeVar
 
 from remit.agents.function import AgentFunction, agent_from, tool_from
 from remit.agents.threads import Threads
+from remit.detectors.pipeline import pipeline
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
-from remit.policy.verdict import Guard
+from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
 from remit.runtime import hub
+from remit.runtime.approvals import InboxApprover
 from remit.runtime.ports import Approver, Clock, Store
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
@@ -33,7 +35,9 @@ class Hub(hub.Hub):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an
-    answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed.
+    answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds
+    what agents must not see of each other's requests; True stands for the detectors that come with Remit. *approver*
+    answers when a guard asks; `"inbox"` leaves the question in the store for `remit pending`, or `hub.decide`.
     """
 
     _ignored: Path | None = None
@@ -47,7 +51,9 @@ class Hub(hub.Hub):
         limits: Limits | None = None,
         guards: Iterable[Guard] = (),
         breaker: BreakerSettings | None = None,
-        approver: Approver | None = None,
+        approver: Approver | Literal["inbox"] | None = None,
+        redaction: Detector | bool = True,
+        vault_key: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
         if store is None or isinstance(store, str | Path):
@@ -61,7 +67,9 @@ class Hub(hub.Hub):
             limits=limits or Limits(),
             guards=guards,
             breaker=breaker,
-            approver=approver,
+            approver=InboxApprover(store) if approver == "inbox" else approver,
+            redaction=pipeline() if redaction is True else redaction or None,
+            vault_key=vault_key,
             clock=clock,
         )
 
@@ -89,6 +97,8 @@ class Hub(hub.Hub):
         tokens: int | None = None,
         resumable: bool = False,
         isolation: Literal["task", "process"] = "task",
+        sees: Collection[str] = (),
+        prompt: str = "",
     ) -> Callable[[Function], Function]:
         """Make the decorated function an agent; it stays callable as it was."""
 
@@ -112,6 +122,8 @@ class Hub(hub.Hub):
                 tokens=tokens,
                 resumable=resumable,
                 isolation=isolation,
+                sees=_names(sees, name, "sees"),
+                prompt=prompt,
             )
             if isolation == "process":
                 from remit.agents.process import ProcessAgent  # most hubs have none

@@ -1,6 +1,7 @@
 """What a guard can say of a request, and the fold that asks them all."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -20,6 +21,8 @@ class Rewrite(Struct, frozen=True):
     """Allowed in this form."""
 
     request: Request
+    struck: Mapping[str, str | int] = {}
+    """What was taken out of it, by the tokens that stand there now."""
 
 
 class Refuse(Struct, frozen=True):
@@ -32,11 +35,36 @@ class Ask(Struct, frozen=True):
     """A person must agree first."""
 
     question: str
+    editable: frozenset[str] = frozenset()
+    """What the person may change before agreeing: `objective`, `input`."""
 
 
 Verdict = Allow | Rewrite | Refuse | Ask
 
 ALLOW = Allow()
+
+
+class Finding(NamedTuple):
+    """Something in a text that is personal or secret, and of which kind."""
+
+    start: int
+    end: int
+    kind: str
+    """In capitals: `EMAIL`, `CREDIT_CARD`."""
+    score: float = 1.0
+
+
+Detector = Callable[[str], Iterable[Finding]]
+"""Finds what is personal or secret in a text; in order, and without overlaps."""
+
+
+class Sealing(NamedTuple):
+    """How a run's tokens are made: what is looked for, and the key that makes them this run's own."""
+
+    key: bytes
+    detect: Detector
+    bare: Detector | None = None
+    """The same without what is known of the run, where that is more."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
@@ -68,6 +96,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     breaker_wait_ms: int = 0
     approved: frozenset[str] = frozenset()
     """The questions to which a person has said yes."""
+    sealing: Sealing | None = None
+    """How personal data is redacted; None if it is not."""
 
 
 Guard = Callable[[Request, Facts], Verdict]
@@ -75,6 +105,7 @@ Guard = Callable[[Request, Facts], Verdict]
 
 def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:
     """Ask each guard in turn; the first objection stands, and what they rewrote is what goes on."""
+    struck: Mapping[str, str | int] = {}
     for guard in guards:
         verdict = guard(request, facts)
         if verdict is ALLOW:
@@ -82,7 +113,8 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
         match verdict:
             case Allow():
                 continue
-            case Rewrite(request=rewritten):
+            case Rewrite(request=rewritten, struck=more):
+                struck = {**struck, **more} if more else struck
                 if not _says_the_same(request, rewritten):
                     message = (
                         "a guard rewrote more than what is said: a request's route is fixed, and its remit only narrows"
@@ -94,8 +126,8 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
             case (Refuse() | Ask()) as objection:
                 return objection
             case _:  # guards come from users too, and what is not a verdict is not a yes
-                return refuse(Code.PERMISSION_DENIED, f"a guard gave no verdict but {verdict!r}"[:200])
-    return Rewrite(request)
+                return refuse(Code.PERMISSION_DENIED, f"a guard gave no verdict but a {type(verdict).__name__}")
+    return Rewrite(request, struck)
 
 
 def _says_the_same(request: Request, rewritten: Request) -> bool:

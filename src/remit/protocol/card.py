@@ -32,6 +32,10 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     tokens: Count | None = None
     read_only: bool = False
     examples: tuple[str, ...] = ()
+    sees: Names = frozenset()
+    """Kinds of personal data that it cannot do without (`IBAN`): they reach it as they are."""
+    sees_fields: Names = frozenset()
+    """Fields of its input, by dotted path, that reach it as they are."""
 
 
 class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -51,6 +55,10 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     description: str = ""
     capabilities: tuple[Capability, ...] = ()
     tools: Names = frozenset()
+    sees: Names = frozenset()
+    """Kinds of personal data that it may see as they are, in what it is asked and in what it is answered."""
+    prompt: str = ""
+    """The instructions that its team gives it; its code finds them in the brief."""
     may_call: Names = frozenset()
     allow_sub_agent_calls: bool | None = None
     """None: as `may_call` implies. False forbids every call, whatever `may_call` says."""

@@ -5,13 +5,14 @@ import json as _plain_json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from difflib import get_close_matches
+from enum import EnumType
 from functools import cache
 from itertools import islice
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
@@ -167,7 +168,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     try:
         copy = _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(tuple(islice(_wrong_fields(_untyped.decode(raw), kind), MAX_PROBLEMS)))) from error
+        raise RemitError(_malformed(_problems(_untyped.decode(raw), kind))) from error
     differs = copy != value
     if differs or _LONG_NUMBER.search(raw) or _many_brackets(raw):
         _refuse_ambiguity(raw)
@@ -236,7 +237,7 @@ def _convert(value: Json, kind: type[T]) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(tuple(islice(_wrong_fields(value, kind), MAX_PROBLEMS)))) from error
+        raise RemitError(_malformed(_problems(value, kind))) from error
 
 
 def _malformed(problems: tuple[Problem, ...]) -> Fault:
@@ -322,8 +323,18 @@ def _shown(step: str | int) -> str:
     return repr(step[:SHOWN] if isinstance(step, str) else step)
 
 
-def _wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[Problem]:
-    """Say of each wrong field where it is; msgspec itself stops at the first."""
+class Wrong(NamedTuple):
+    """A part of a value that is not as its kind wants it: the steps that lead there, and what was expected."""
+
+    place: tuple[str | int, ...]
+    message: str
+
+
+def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[Wrong]:
+    """Say of each wrong field where it is; msgspec itself stops at the first.
+
+    A pattern is a riddle to whoever did not write it: `Meta(extra={"rule": …})` beside it says what it wants.
+    """
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -331,42 +342,82 @@ def _wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> 
         first = next(within, None)
         if first is None:
             message, _, _ = str(error).partition(" - at `")
-            yield Problem(_path(place), NAME_RULE if "matching regex" in message else message)
+            yield Wrong(place, _plainer(message, value, kind))
         else:
             yield first
             yield from within
 
 
-def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[Problem]:
-    for option in _options(kind):
+def _problems(value: Json, kind: Any) -> tuple[Problem, ...]:
+    return tuple(Problem(_path(place), message) for place, message in islice(wrong_fields(value, kind), MAX_PROBLEMS))
+
+
+def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[Wrong]:
+    for option in options(kind):
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             yield from _wrong_members(cast("dict[str, Json]", value), option, place)
+        elif isinstance(value, dict) and get_origin(option) is dict:
+            for name, each in cast("dict[str, Json]", value).items():
+                for kind_of_part, part in zip(get_args(option), (name, each), strict=True):
+                    yield from wrong_fields(part, kind_of_part, (*place, name))
         elif isinstance(value, list) and get_origin(option) in (tuple, frozenset):
             for index, each in enumerate(cast("list[Json]", value)):
-                yield from _wrong_fields(each, get_args(option)[0], (*place, index))
+                yield from wrong_fields(each, get_args(option)[0], (*place, index))
 
 
-def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[Problem]:
+def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[Wrong]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in value:
         if name not in fields:
-            near = get_close_matches(name[:SHOWN], fields, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"known fields: {', '.join(sorted(fields))}"
-            yield Problem(_path((*place, name)), f"unknown field; {hint}")
+            hint = did_you_mean(name, fields) or f"; known fields: {', '.join(sorted(fields))}"
+            yield Wrong((*place, name), f"unknown field{hint}")
     for name, field in fields.items():
         if name in value:
-            yield from _wrong_fields(value[name], field.type, (*place, name))
+            yield from wrong_fields(value[name], field.type, (*place, name))
         elif field.required:
-            yield Problem(_path((*place, name)), "required field is missing")
+            yield Wrong((*place, name), "required field is missing")
 
 
-def _options(kind: Any) -> Iterator[Any]:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a sentence that names what may have been meant; empty if nothing known is near."""
+    near = get_close_matches(name[:SHOWN], list(known), n=1)
+    return f"; did you mean `{near[0]}`?" if near else ""
+
+
+def _plainer(message: str, value: Json, kind: Any) -> str:
+    """Return what msgspec says of a value, in words that help to mend it."""
+    if "matching regex" in message or message.startswith("Expected `str"):
+        rules = (meta.extra["rule"] for meta in metas(kind) if meta.extra and "rule" in meta.extra)
+        return next(rules, NAME_RULE if "matching regex" in message else message)
+    if isinstance(value, str) and "enum value" in message:
+        known = [str(choice) for option in options(kind) for choice in _choices(option)]
+        return f"{_shown(value)} is none of {', '.join(known)}{did_you_mean(value, known)}"
+    return message
+
+
+def _choices(option: Any) -> Iterable[Any]:
+    if get_origin(option) is Literal:
+        return get_args(option)
+    return option if isinstance(option, EnumType) else ()
+
+
+def options(kind: Any) -> Iterator[Any]:
     """Return the types that *kind* allows, without what is annotated to them."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         for each in get_args(kind):
-            yield from _options(each)
+            yield from options(each)
     elif origin is Annotated:
-        yield from _options(get_args(kind)[0])
+        yield from options(get_args(kind)[0])
     else:
         yield kind
+
+
+def metas(kind: Any) -> Iterator[Meta]:
+    """Return what is annotated to *kind* and to the types that it allows."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        yield from (each for each in kind.__metadata__ if isinstance(each, Meta))
+    if origin in (Annotated, Union, UnionType):
+        for each in get_args(kind):
+            yield from metas(each)

@@ -28,6 +28,7 @@ class Kind(StrEnum):
     NOTICE = "notice"
     RESULT = "result"
     REFUSED = "refused"
+    APPROVAL = "approval"
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -71,7 +72,24 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     code: Code | None = None
 
 
-Body = Request | Response | Refusal | Progress | ToolUse | Notice
+class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A person was asked whether a delegation may go on, or has said."""
+
+    delegation: Name
+    agent: Name
+    """The agent that would be asked."""
+    id: Name
+    question: str
+    agreed: bool | None = None
+    """None: the question has been put; nobody has answered yet."""
+    by: str = ""
+    """Who answered: a person's name, or what answered in their place."""
+    reason: str = ""
+    edited: tuple[str, ...] = ()
+    """What the person changed before agreeing."""
+
+
+Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval
 
 BODIES: dict[Kind, type[Body]] = {
     Kind.STARTED: Request,
@@ -81,6 +99,7 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.NOTICE: Notice,
     Kind.RESULT: Response,
     Kind.REFUSED: Refusal,
+    Kind.APPROVAL: Approval,
 }
 
 
@@ -109,7 +128,7 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
             value = versions.upgrade(value, value["version"])
         case Kind.REFUSED:
             value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
-        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE:
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL:
             pass
     return msgspec.convert(value, BODIES[kind])
 
@@ -150,8 +169,10 @@ def delegations(records: Iterable[Record]) -> list[Delegation]:
     for record in records:
         match record.body:
             case Request() as request:
-                asked[request.id] = (request, record.at_ms)
-                found[request.path] = _summary(request, record.at_ms, None)
+                # A request that a person changed is recorded again, in the form in which it began.
+                _, at_ms = asked.get(request.id, (request, record.at_ms))
+                asked[request.id] = (request, at_ms)
+                found[request.path] = _summary(request, at_ms, None)
             case Response() as response if response.id in asked:
                 request, at_ms = asked[response.id]
                 found[request.path] = _summary(request, at_ms, response)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from remit.policy import breaker, budget, lineage, permission, rate
+from remit.policy import breaker, budget, lineage, permission, rate, redaction
 from remit.policy.verdict import Facts, Guard, Verdict
 from remit.protocol.envelope import Request
 
@@ -24,7 +24,10 @@ GUARDS: tuple[Guard, ...] = (
     breaker.breaker,
 )
 
+# After every other guard, a team's own included, and after the schemas: they judge what was said, not the tokens.
+LAST: Guard = redaction.redaction
 
-def explain(request: Request, facts: Facts, guards: Iterable[Guard] = GUARDS) -> list[tuple[str, Verdict]]:
+
+def explain(request: Request, facts: Facts, guards: Iterable[Guard] = (*GUARDS, LAST)) -> list[tuple[str, Verdict]]:
     """Return what each guard says of a request, by name, also after an objection."""
     return [(getattr(guard, "__name__", repr(guard)), guard(request, facts)) for guard in guards]

@@ -68,12 +68,14 @@ class Desk(Protocol):
 class Brief:
     """The request as its callee sees it, and the callee's way to everything else."""
 
-    __slots__ = ("_desk", "request", "tools")
+    __slots__ = ("_desk", "prompt", "request", "tools")
 
-    def __init__(self, request: Request, tools: frozenset[str], desk: Desk) -> None:
+    def __init__(self, request: Request, tools: frozenset[str], desk: Desk, prompt: str = "") -> None:
         self.request = request
         self.tools = tools
         """The tools that the card and the remit both name: no others can be used."""
+        self.prompt = prompt
+        """The instructions that the team gives this agent."""
         self._desk = desk
 
     @property

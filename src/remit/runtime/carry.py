@@ -7,10 +7,12 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Request, Response
+from remit.policy.redaction import is_plain, strike
+from remit.policy.verdict import Sealing
+from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status, advance
-from remit.protocol.records import Kind, Notice, Refusal
+from remit.protocol.records import Body, Kind, Notice
 from remit.runtime import journal
 from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
@@ -30,6 +32,8 @@ class Carrier:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.abandoned: set[asyncio.Task[None]] = set()
+        self.handing_back = False
+        """Whether the hub closes: what waits for a person, or can be resumed, goes on elsewhere."""
         self._wheel: Wheel[Frame] = Wheel(parts.clock, self._due)
 
     def start(self, frame: Frame) -> Frame:
@@ -37,7 +41,8 @@ class Carrier:
         request = frame.request
         if frame.parent is not None:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
-            self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, request)
+            recorded = frame.recorded or request
+            self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, recorded)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
         if frame.stopping is not None:
@@ -119,8 +124,8 @@ class Carrier:
         except RemitError as error:
             status = Status.REFUSED if error.fault.code is Code.OVERLOADED else Status.FAILED
             response = ended(frame, status, error.fault)
-        except Exception as error:
-            log.exception("the transport failed on %s", frame.path)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            log.error("the transport failed on %s: %s", frame.path, self.parts.redactor.traced(error))
             response = ended(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
@@ -149,15 +154,42 @@ class Carrier:
             if response.ok:
                 response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
             self.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
+        run = frame.run
+        if run.sealing is not None and not is_plain(response, run.sealing.detect):
+            response = self._redacted(frame, response, run.sealing)
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
         self.parts.ledger.close(frame, response, now)
+        parent = frame.parent
+        outcome = self.parts.redactor.for_caller(response, parent) if run.known and parent is not None else response
         try:
             self._keep(frame, response)
+            if run.steps is not None and parent is not None and not run.handed_back:
+                self._note(frame, journal.Step(frame.step, True, outcome))
         finally:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
-                frame.outcome.set_result(response)
+                frame.outcome.set_result(outcome)
+
+    def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:
+        """Return the response as it may be kept, and keep apart what was taken out of it."""
+        found: dict[str, str | int] = {}
+        try:
+            clean = strike(replace(response, fault=None) if response.fault is not None else response, sealing, found)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error))
+            why = f"the answer of {frame.card.name} could not be redacted ({type(error).__name__}), so it is not given"
+            frame.partial = None  # nor could this be redacted
+            return replace(ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why)), usage=response.usage)
+        if found:
+            # What is found on the way up is for the user, and for no agent in between that did not have it before.
+            self.parts.redactor.keep(frame.run, found, of_user=True)
+        # An error's words are never restored: they end up in logs.
+        return (
+            clean
+            if response.fault is None
+            else replace(clean, fault=self.parts.redactor.clean(response.fault, sealing))
+        )
 
     def _keep(self, frame: Frame, response: Response) -> None:
         """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
@@ -166,8 +198,6 @@ class Carrier:
             at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
             session = response.session or frame.path
             self.parts.store.append(_RESULT, at_ms, request.run, session, for_record(response))
-            if frame.run.steps is not None:
-                self._note_done(frame, response)
         if response.new_facts:
             self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
 
@@ -228,18 +258,24 @@ class Carrier:
         body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
         self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
 
-    def record(self, kind: Kind, run: str, session: str, body: "Request | Response | Refusal | Notice") -> None:
-        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
+    def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
+        """Record what is not an admitted request or its response; whatever it says is redacted first."""
+        self.parts.store.append(
+            kind, self.parts.clock.wall_ms(), run, session, self.parts.redactor.clean(body, self.sealing_of(run))
+        )
+
+    def sealing_of(self, run: str) -> Sealing | None:
+        """Return how a run's tokens are made: by what is known in it, if it is in flight here."""
+        root = self.parts.ledger.frames.get(run)
+        return self.parts.redactor.sealing(run) if root is None else root.run.sealing
 
     async def _note_begun(self, frame: Frame) -> None:
-        store, run = self.parts.store, frame.run
-        store.journal(run.id, run.epoch, frame.path, journal.begun(journal.errand_digest(frame.request)))
+        self._note(frame, journal.Step(frame.step))
         if not frame.card.resumable:
-            await store.flush()
+            await self.parts.store.flush()
 
-    def _note_done(self, frame: Frame, response: Response) -> None:
-        value = journal.done(journal.errand_digest(frame.request), response=response)
-        self.parts.store.journal(frame.run.id, frame.run.epoch, frame.path, value)
+    def _note(self, frame: Frame, step: journal.Step) -> None:
+        journal.note(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)
 
 
 def give_slot(frame: Frame) -> None:

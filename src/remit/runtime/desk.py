@@ -17,7 +17,7 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Tool
-from remit.runtime.respond import isolated, presentable, verified, worded
+from remit.runtime.respond import isolated, presentable, verified
 from remit.runtime.schemas import misfits
 
 T = TypeVar("T")
@@ -25,6 +25,7 @@ T = TypeVar("T")
 log = logging.getLogger("remit")
 
 MAX_PROGRESS_TEXT = 2_000
+MAX_PROGRESS_READ = 20 * MAX_PROGRESS_TEXT
 
 stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
     "stepping_aside", default=nullcontext
@@ -72,8 +73,9 @@ class LocalDesk:
     async def _use(self, tool: Tool, arguments: dict[str, Json], path: str) -> Json:
         parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
-        digest = journal.tool_digest(name, arguments)
-        step = journal.recall(run, path, digest, repeatable=repeatable)
+        keys = parts.redactor.keys
+        digest = journal.tool_digest(name, arguments, keys)
+        step = journal.recall(run, path, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             raise RemitError(step)
         self._note_use(name)
@@ -83,7 +85,7 @@ class LocalDesk:
                 raise RemitError(step.fault)
             return step.value
         if run.steps is not None:
-            parts.store.journal(run.id, run.epoch, path, journal.begun(digest))
+            journal.note(parts.store, run, path, journal.Step(digest), keys)
         if not repeatable:
             # What cannot be undone must not be forgotten: the intent is durable before the deed.
             self._record_tool(name, arguments, 0, None, begun=True)
@@ -93,7 +95,7 @@ class LocalDesk:
         duration_ms = round((parts.clock.now() - started) * 1_000)
         self._record_tool(name, arguments if repeatable else None, duration_ms, why)
         if run.steps is not None:
-            parts.store.journal(run.id, run.epoch, path, journal.done(digest, value=value, why=why))
+            journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why), keys)
         if why is not None:
             raise RemitError(why)
         return value
@@ -107,9 +109,11 @@ class LocalDesk:
             raise
         except RemitError as error:
             return None, error.fault
-        except Exception as error:
-            log.warning("tool %s failed in %s", name, self._frame.path, exc_info=True)
-            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {worded(error)}")
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            redactor = self._dispatch.parts.redactor
+            log.warning("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error))
+            words = redactor.worded(error, self._frame.run.sealing)
+            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
 
     def progress(self, text: str, partial: Answer | None) -> None:
         self._refuse_if_over()
@@ -130,13 +134,12 @@ class LocalDesk:
         body = Progress(
             delegation=frame.path,
             agent=frame.card.name,
-            text=text[:MAX_PROGRESS_TEXT],
+            # Redacted before it is cut: of half a number no detector knows whose it is.
+            text=parts.redactor.clean(text[:MAX_PROGRESS_READ], frame.run.sealing)[:MAX_PROGRESS_TEXT],
             finished=kept.finished,
             unfinished=kept.unfinished,
         )
-        parts.store.append(
-            Kind.PROGRESS, parts.clock.wall_ms(), frame.run.id, frame.request.session or frame.path, body
-        )
+        self._dispatch.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
 
     def spend(self, usage: Usage) -> int:
         self._refuse_if_over()
@@ -152,7 +155,7 @@ class LocalDesk:
         return frame.left
 
     def time_left_ms(self) -> int:
-        return max(0, int((self._frame.deadline - self._dispatch.parts.clock.now()) * 1_000))
+        return max(0, self._frame.time_left_ms(self._dispatch.parts.clock.now()))
 
     def tokens_left(self) -> int:
         return max(0, self._frame.left)
@@ -221,7 +224,7 @@ class LocalDesk:
         begun: bool = False,
         replayed: bool = False,
     ) -> None:
-        frame, parts = self._frame, self._dispatch.parts
+        frame = self._frame
         body = ToolUse(
             delegation=frame.path,
             agent=frame.card.name,
@@ -232,7 +235,7 @@ class LocalDesk:
             replayed=replayed,
             fault=why,
         )
-        parts.store.append(Kind.TOOL, parts.clock.wall_ms(), frame.run.id, frame.request.session or frame.path, body)
+        self._dispatch.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
 
 
 def _runs_in_a_loop() -> bool:

@@ -2,17 +2,23 @@
 
 import asyncio
 import logging
+from contextlib import suppress
 
+from msgspec.structs import replace
+
+from remit.policy.redaction import redaction, restore, reveal, strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, judge
+from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import VERSION, Call, Request, Response
+from remit.protocol.envelope import VERSION, Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
 from remit.runtime import journal
-from remit.runtime.carry import Carrier, give_slot, regain_slot
+from remit.runtime.carry import give_slot, regain_slot
+from remit.runtime.consult import Consult
 from remit.runtime.draft import draft, errand_of
-from remit.runtime.ledger import Frame
+from remit.runtime.ledger import Errand, Frame, Run
 from remit.runtime.ports import Owner
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
@@ -20,11 +26,8 @@ from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
 
-# A guard that still asks after a person has agreed this often is not going to be satisfied.
-MAX_QUESTIONS = 8
 
-
-class Dispatch(Carrier):
+class Dispatch(Consult):
     """The way from a wanted call to its response."""
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
@@ -50,26 +53,34 @@ class Dispatch(Carrier):
         *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand.
         """
         parts = self.parts
+        run: Run = parent.run
         parent.calls += 1
         path = f"{parent.path}.{parent.calls}"
         owner: Owner | None = None
         approved: frozenset[str] = frozenset()
+        questions = 0
+        step = b""
+        sent: Request | None = None
         try:
             call = _checked_call(call)
-            entry = parts.registry.route(call)
+            entry: Entry | None = parts.registry.route(call)
             if parts.store.full:
                 await parts.store.room()
             if call.session is not None:
                 owner = await parts.store.owner(call.session)
             while True:
                 now = parts.clock.now()
-                left_ms = int((parent.deadline - now) * 1_000)
+                left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
                 card = entry.card if entry is not None else None
                 request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits)
+                if sent is None:
+                    sent = request
                 if parent.stopping is not None or isinstance(parent.state, Status):
                     return self.refuse(request, _too_late_to_ask(parent))
-                if parent.run.steps is not None and entry is not None:
-                    known = self._recall(parent, request, entry)
+                if run.steps is not None and entry is not None and not step:
+                    # Taken from what the agent's code asked for: a person's edit is not known before they are asked.
+                    step = journal.errand_digest(request, parts.redactor.keys)
+                    known = self._recall(parent, request, entry, step)
                     if known is not None:
                         return known
                 errand = errand_of(request)
@@ -86,81 +97,97 @@ class Dispatch(Carrier):
                     session_agent=owner.agent if owner is not None else None,
                     at_once=at_once or parent.in_flight() + 1,
                     repeated=parent.errands is not None and errand in parent.errands,
-                    overrun=parent.run.overrun,
+                    overrun=run.overrun,
                     rate_wait_ms=ledger.rate_wait_ms(card, now) if card is not None and card.rate else 0,
                     breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
-                    approved=approved,
+                    sealing=run.sealing,
                 )
-                match self.judge(request, facts):
-                    case Rewrite(request=request):
+                if approved:
+                    facts = replace(facts, approved=approved)
+                match self.judge(request, facts, run):
+                    case Rewrite(request=clean, struck=struck):
                         assert entry is not None, "a guard refuses unknown targets"
                         if call.session is not None and owner is None:
                             # Taken only by who may have it; then all is judged anew, since others may have been first.
                             owner = await parts.store.session(call.session, request.remit.user, request.target)
                             continue
-                        frame = Frame(request, entry, parent.run, parent, now, errand)
-                        self.parts.ledger.open(frame)
-                        return self.start(frame)
+                        if struck:
+                            # Guards, and people whom they ask, may have put more into it than the caller sent.
+                            self._holds(parent, sent)
+                            parts.redactor.keep(run, struck, of_user=False)
+                        return self.start(self.admitted(clean, entry, run, parent, now, errand, step))
                     case Refuse(fault=why):
                         return self.refuse(request, why)
-                    case Ask(question=question):
-                        self.pause(parent)
-                        try:
-                            approved = await self.ask_person(request, question, approved)
-                        finally:
-                            self.unpause(parent)
-                        await regain_slot(parent)
+                    case Ask() as ask:
+                        edits = await self._consult(parent, request, ask, questions)
+                        # A yes is to what the person was shown: what another makes of it is asked about again.
+                        approved = (frozenset[str]() if edits else approved) | {ask.question}
+                        questions += 1
+                        call = _edited(call, edits)
+                        entry = parts.registry.route(call)
         except RemitError as error:
             return self.refuse(_undrafted(parent, call, path), error.fault)
 
-    def judge(self, request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
-        """Ask the guards, then the schema of the capability; a guard that fails lets nothing through."""
+    async def _consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
+        """Have a person asked, while no time passes for who waits; return what they changed before agreeing."""
+        self.pause(parent)
+        try:
+            return await self.ask_person(request, ask, questions, parent.run.sealing)
+        finally:
+            self.unpause(parent)
+            if parent.stopping is None:  # whoever goes on, after a no too, does so in a slot
+                await regain_slot(parent)
+
+    def admitted(
+        self,
+        clean: Request,
+        entry: Entry,
+        run: Run,
+        parent: Frame | None,
+        now: float,
+        errand: Errand | None = None,
+        step: bytes = b"",
+    ) -> Frame:
+        """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
+        request = reveal(clean, run.known, entry.card) if run.known else clean
+        frame = Frame(request, entry, run, parent, now, errand)
+        if request is not clean:
+            frame.recorded = clean
+        if step:
+            frame.step = step
+        self.parts.ledger.open(frame)
+        return frame
+
+    def judge(self, request: Request, facts: Facts, run: Run) -> Rewrite | Refuse | Ask:
+        """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through."""
         try:
             verdict = judge(request, facts, self.parts.guards)
-        except Exception as error:
-            log.exception("a guard failed on %s", request.id)
+            if not isinstance(verdict, Rewrite):
+                return verdict
+            request = verdict.request
+            if request.capability is not None and (why := _misfit(request, facts.target, run)) is not None:
+                return Refuse(why)
+            last = redaction(request, facts)
+            if isinstance(last, Rewrite):
+                return Rewrite(last.request, {**verdict.struck, **last.struck}) if verdict.struck else last
+            return verdict
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))
             return Refuse(
                 fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
             )
-        if isinstance(verdict, Rewrite) and request.capability is not None and facts.target is not None:
-            capability = facts.target.capability(request.capability)
-            schema = capability.input_schema if capability is not None else None
-            if schema is not None and (problems := misfits(schema, verdict.request.input)):
-                message = f"the input does not fit {request.capability}"
-                return Refuse(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems))
-        return verdict
-
-    async def ask_person(self, request: Request, question: str, approved: frozenset[str]) -> frozenset[str]:
-        """Return the questions agreed to, this one included, or raise if nobody agreed to it."""
-        approver, timeout_ms = self.parts.approver, self.parts.limits.approval_timeout_ms
-        if approver is None:
-            raise RemitError(fault(Code.APPROVAL_DECLINED, f"nobody is there to be asked: {question}"))
-        if question in approved or len(approved) >= MAX_QUESTIONS:
-            raise RemitError(fault(Code.APPROVAL_DECLINED, f"asked again after a yes: {question}"))
-        try:
-            async with asyncio.timeout(timeout_ms / 1_000):
-                agreed = await approver(request, question)
-        except TimeoutError as error:
-            message = f"nobody answered within {timeout_ms} ms: {question}"
-            raise RemitError(fault(Code.APPROVAL_DECLINED, message)) from error
-        except Exception as error:
-            log.exception("the approver failed on %s", request.path)
-            message = f"nobody could be asked ({type(error).__name__}): {question}"
-            raise RemitError(fault(Code.APPROVAL_DECLINED, message)) from error
-        if agreed is not True:
-            raise RemitError(fault(Code.APPROVAL_DECLINED, f"declined: {question}"))
-        return approved | {question}
 
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
-        response = refused(request, why)
+        response = refused(request, self.parts.redactor.clean(why, self.sealing_of(request.run)))
         # Not in the session that it asked for: that may be another user's.
         session = request.parent_session or request.run
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
 
-    def _recall(self, parent: Frame, request: Request, entry: Entry) -> Response | None:
-        step = journal.recall(parent.run, request.id, journal.errand_digest(request), repeatable=entry.card.resumable)
+    def _recall(self, parent: Frame, request: Request, entry: Entry, digest: bytes) -> Response | None:
+        keys = self.parts.redactor.keys
+        step = journal.recall(parent.run, request.id, digest, keys, repeatable=entry.card.resumable)
         if isinstance(step, Fault):
             return self.refuse(request, step)
         if step is None or step.response is None:
@@ -170,8 +197,31 @@ class Dispatch(Carrier):
             parent.run.overrun = True
         if step.response.status is Status.SUCCESS:
             parent.errands = {*(parent.errands or ()), errand_of(request)}
+        self._holds(parent, request)
         self.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request))
         return step.response
+
+    def _holds(self, parent: Frame, sent: Request) -> None:
+        """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
+        mine: dict[str, str | int] = {}
+        if parent.run.sealing is not None:
+            with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+                strike(sent, parent.run.sealing, mine)
+        if mine:
+            parent.held = {**(parent.held or {}), **mine}
+
+
+def _edited(call: Call, edits: dict[str, Json]) -> Call:
+    return replace(call, **edits) if edits else call
+
+
+def _misfit(request: Request, card: AgentCard | None, run: Run) -> Fault | None:
+    """Say what is wrong with the input of a capability; tokens are judged as what they stand for."""
+    capability = card.capability(request.capability) if card is not None and request.capability is not None else None
+    schema = capability.input_schema if capability is not None else None
+    if schema is None or not (problems := misfits(schema, restore(request.input, run.known), request.input)):
+        return None
+    return fault(Code.INPUT_VALIDATION_FAILED, f"the input does not fit {request.capability}", problems=problems)
 
 
 def _too_late_to_ask(parent: Frame) -> Fault:

@@ -6,6 +6,7 @@ import logging
 from msgspec.structs import replace
 
 from remit.policy.aggregate import merge_all
+from remit.policy.redaction import restore
 from remit.protocol.envelope import Answer, Call, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
@@ -16,7 +17,7 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Slot
-from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, verified, worded
+from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, verified
 from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
@@ -41,18 +42,19 @@ class Executor:
         frame.taken_s = parts.clock.now()
         frame.state = advance(frame.state, _RUNNING)
         frame.ran = True
-        tools = meet(frame.card.tools, request.remit.tools) or NO_TOOLS
-        brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools))
+        tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
+        brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
         name = frame.card.name
         try:
             given = await frame.agent(brief)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:
-            if not isinstance(error, RemitError):
-                log.warning("agent %s failed on %s: %s", name, frame.path, worded(error))
-                log.debug("agent %s failed on %s", name, frame.path, exc_info=True)
-            return ended(frame, Status.FAILED, failure(frame, error))
+        except BaseException as error:  # noqa: BLE001 - logged without what it must not show
+            if not isinstance(error, RemitError) or error.__cause__ is not None:
+                log.warning("agent %s failed on %s: %s", name, frame.path, parts.redactor.worded(error))
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("agent %s failed on %s: %s", name, frame.path, parts.redactor.traced(error))
+            return ended(frame, Status.FAILED, failure(frame, error, parts.redactor.worded(error, frame.run.sealing)))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
@@ -88,7 +90,9 @@ class Executor:
         request, shared = frame.request, self._dispatch.parts.limits.shared_scopes
         capability = frame.card.capability(request.capability) if request.capability else None
         schema = capability.result_schema if capability is not None else None
-        if schema is not None and (problems := misfits(schema, response.result)):
+        if schema is not None and (
+            problems := misfits(schema, restore(response.result, frame.run.known), response.result)
+        ):
             message = f"the result of {frame.card.name} does not fit {request.capability}"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems))
         for source in response.sources:

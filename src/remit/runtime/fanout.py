@@ -19,18 +19,41 @@ async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> l
         return [each for each in refusals if isinstance(each, Response)]
     shared = [call for call in calls if call.max_tokens is None]
     share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
-    begun: list[Frame | Response] = []
-    try:
-        for call in calls:
-            begun.append(
-                await dispatch.begin(parent, replace(call, max_tokens=share) if call.max_tokens is None else call)
-            )
-    except asyncio.CancelledError:
-        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
-        raise
+    wanted = [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
+    begin = _begin_beside if dispatch.may_ask else _begin_in_turn
+    begun = await begin(dispatch, parent, wanted)
     frames = [each for each in begun if isinstance(each, Frame)]
     responses = iter(await dispatch.join(parent, frames))
     return [each if isinstance(each, Response) else next(responses) for each in begun]
+
+
+async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+    """Begin one after another: where nobody can be asked, none keeps the others waiting."""
+    begun: list[Frame | Response] = []
+    try:
+        for call in calls:
+            begun.append(await dispatch.begin(parent, call))
+    except asyncio.CancelledError:
+        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        raise
+    return begun
+
+
+async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
+    """Begin all, in order; none waits for the person who is asked about another."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(dispatch.begin(parent, call)) for call in calls]
+    try:
+        if tasks:
+            await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        begun = [task.result() for task in tasks if not task.cancelled()]
+        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        raise
+    return [task.result() for task in tasks]
 
 
 async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:

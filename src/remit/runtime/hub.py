@@ -7,14 +7,17 @@ from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
 
+from msgspec.structs import replace
+
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
-from remit.policy.verdict import Guard
+from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Delegation, Kind, Record, Refusal, delegations
 from remit.runtime.admission import GUARDS
+from remit.runtime.approvals import decide
 from remit.runtime.asking import AskOptions, root_request
 from remit.runtime.clock import LoopClock
 from remit.runtime.dispatch import Dispatch
@@ -22,8 +25,9 @@ from remit.runtime.events import Events
 from remit.runtime.execute import Executor
 from remit.runtime.ledger import Frame, Ledger
 from remit.runtime.parts import Parts
-from remit.runtime.ports import Agent, Approver, Clock, Store, Tool, Transport
-from remit.runtime.registry import Registry
+from remit.runtime.ports import Agent, Approver, Clock, Control, Decision, Question, Store, Tool, Transport
+from remit.runtime.redactor import Redactor
+from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.runs import Runs
 from remit.runtime.watchdog import Watchdog
 
@@ -41,6 +45,8 @@ class Hub:
         guards: Iterable[Guard] = (),
         breaker: BreakerSettings | None = None,
         approver: Approver | None = None,
+        redaction: Detector | None = None,
+        vault_key: bytes | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._parts = Parts(
@@ -52,6 +58,7 @@ class Hub:
             limits=limits,
             guards=(*GUARDS, *guards),
             approver=approver,
+            redactor=Redactor(redaction, vault_key),
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch)
@@ -88,6 +95,36 @@ class Hub:
         """Where everything is recorded."""
         return self._parts.store
 
+    def reconfigure(
+        self,
+        *,
+        limits: Limits | None = None,
+        breaker: BreakerSettings | None = None,
+        cards: Iterable[AgentCard] = (),
+        guards: Iterable[Guard] | None = None,
+    ) -> None:
+        """Exchange what the hub judges by, without dropping a run: what is asked from now on is judged by the new.
+
+        *cards* replace those of the same names, *guards* the team's own; what is in flight goes on as it was admitted.
+        """
+        parts = self._parts
+        cards = list(cards)
+        for card in cards if self._open else ():
+            old = self.cards.get(card.name, card)
+            if (card.concurrency, card.queue) != (old.concurrency, old.queue):
+                raise team_invalid(
+                    f"the concurrency and queue of `{card.name}` cannot be changed while the hub is open"
+                )
+        judges = parts.guards if guards is None else (*GUARDS, *guards)
+        parts.registry.replace(cards)
+        parts.limits = limits or parts.limits
+        parts.ledger.settings = breaker or parts.ledger.settings
+        parts.guards = judges
+
+    def on_reload(self, reload: Callable[[Control], Awaitable[None]]) -> None:
+        """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
+        self._runs.on_reload = reload
+
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
     async def __aenter__(self) -> Self:
@@ -95,10 +132,11 @@ class Hub:
             raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already"))
         self._parts.registry.check()
         await self._parts.store.open()
+        self._parts.redactor.open(self._parts.store)
         for card in self.cards.values():
             self._serve(card)
         self._watchdog.start()
-        self._runs.open()
+        await self._runs.open()
         self._open = True
         return self
 
@@ -142,8 +180,11 @@ class Hub:
             ended = False
             try:
                 async for record in events:
+                    if _ends(request, record):
+                        ended = True
+                        # Only whoever asked gets what was redacted back; every other listener sees tokens.
+                        record = await _with_outcome(record, task)
                     yield record
-                    ended = ended or _ends(request, record)
                 response = await task
                 if not ended:  # answered without a run of its own: by an earlier one, or by a store that cannot record
                     yield Record(
@@ -168,6 +209,17 @@ class Hub:
     def cancel(self, delegation: str, reason: str = "asked for") -> bool:
         """Stop a run, or one delegation of it, and everything below; False if nothing of that id is in flight here."""
         return self._runs.cancel(delegation, reason)
+
+    async def pending(self) -> list[Question]:
+        """Return the questions in the store's inbox that wait for a person, oldest first."""
+        return await self._parts.store.pending()
+
+    async def decide(
+        self, question: str, *, agreed: bool, by: str, reason: str = "", edits: dict[str, Json] | None = None
+    ) -> Question:
+        """Answer a question of the inbox, named by its id or an unmistakable part of it, in a person's name."""
+        decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
+        return await decide(self._parts.store, question, decision)
 
     async def delegations(self, run: str) -> list[Delegation]:
         """Return who asked whom for what in a run, and how each ended."""
@@ -196,6 +248,10 @@ class Hub:
         self._dispatch.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
+
+
+async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:
+    return replace(record, body=await asyncio.shield(task)) if isinstance(record.body, Response) else record
 
 
 def _ends(request: Request, record: Record) -> bool:

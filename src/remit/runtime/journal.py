@@ -1,14 +1,14 @@
 """The finished steps of a resumable run: after a restart they are answered from here, not done again."""
 
-import hashlib
-
 import msgspec
 from msgspec import Struct
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, fault
+from remit.runtime.keys import Keys
 from remit.runtime.ledger import Run
+from remit.runtime.ports import Journal
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -24,7 +24,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
 _decoder = msgspec.json.Decoder(Step)
 
 
-def recall(run: Run, path: str, digest: bytes, *, repeatable: bool) -> Step | Fault | None:
+def recall(run: Run, path: str, digest: bytes, keys: Keys, *, repeatable: bool) -> Step | Fault | None:
     """Return a finished step, the fault of one that cannot be known, or None for one that is to be done.
 
     A step that was begun and not finished is done again only if that is safe; a step whose content has changed
@@ -33,7 +33,10 @@ def recall(run: Run, path: str, digest: bytes, *, repeatable: bool) -> Step | Fa
     raw = run.steps.get(path) if run.steps is not None else None
     if raw is None:
         return None
-    step = _decoder.decode(raw)
+    opened = keys.unlock(raw, _place(run, path))
+    if opened is None:
+        return fault(Code.OUTCOME_UNKNOWN, f"step {path} was recorded with another key and cannot be read")
+    step = _decoder.decode(opened)
     if step.digest != digest:
         return fault(Code.OUTCOME_UNKNOWN, f"step {path} is not the one that was recorded before the restart")
     if step.done:
@@ -41,21 +44,20 @@ def recall(run: Run, path: str, digest: bytes, *, repeatable: bool) -> Step | Fa
     return None if repeatable else fault(Code.OUTCOME_UNKNOWN, f"step {path} was under way when the hub stopped")
 
 
-def begun(digest: bytes) -> bytes:
-    """Return what to note before a step is done."""
-    return encode(Step(digest))
+def note(store: Journal, run: Run, path: str, step: Step, keys: Keys) -> None:
+    """Have a step noted, so that none but this hub's can read it: it holds what callers got, raw values included."""
+    store.journal(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path)))
 
 
-def done(digest: bytes, *, response: Response | None = None, value: Json = None, why: Fault | None = None) -> bytes:
-    """Return what to note once a step is done, well or not."""
-    return encode(Step(digest, True, response, value, why))
+def _place(run: Run, path: str) -> str:
+    return f"{run.id} step {path}"
 
 
-def errand_digest(request: Request) -> bytes:
-    """Return what identifies a delegation at its place in a run."""
-    return hashlib.sha256(encode((request.target, request.objective, request.input, request.capability))).digest()
+def errand_digest(request: Request, keys: Keys) -> bytes:
+    """Return what identifies a delegation at its place in a run; *request* is what was said, before redaction."""
+    return keys.digest(encode((request.target, request.objective, request.input, request.capability)))
 
 
-def tool_digest(tool: str, arguments: dict[str, Json]) -> bytes:
+def tool_digest(tool: str, arguments: dict[str, Json], keys: Keys) -> bytes:
     """Return what identifies a tool call at its place in a run."""
-    return hashlib.sha256(encode((tool, arguments))).digest()
+    return keys.digest(encode((tool, arguments)))

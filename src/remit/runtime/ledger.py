@@ -10,6 +10,7 @@ from remit.policy import rate as rates
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
+from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Request, Response, Usage
 from remit.protocol.errors import Fault
@@ -23,6 +24,8 @@ NOTHING = Usage()
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
 
+_FRESH = Breaker()
+
 # What makes two delegations of one caller the same: the callee, and the objective or the capability with its inputs.
 Errand = tuple[str, str, str | bytes]
 
@@ -30,15 +33,25 @@ Errand = tuple[str, str, str | bytes]
 class Run:
     """The tree of delegations that one request of a user started."""
 
-    __slots__ = ("epoch", "id", "overrun", "request", "steps")
+    __slots__ = ("epoch", "handed_back", "held", "id", "known", "overrun", "request", "sealing", "steps")
 
-    def __init__(self, request: Request, epoch: int, steps: dict[str, bytes] | None) -> None:
+    def __init__(
+        self, request: Request, epoch: int, steps: dict[str, bytes] | None, sealing: Sealing | None = None
+    ) -> None:
         self.id = request.run
         self.request = request
+        """The request of the user, redacted."""
         self.epoch = epoch
         self.overrun = False
+        self.handed_back = False
+        """Whether it stops here only to be taken up again elsewhere."""
         self.steps = steps
         """What the journal knew of it when it was taken up; None if it is not resumable."""
+        self.sealing = sealing
+        self.known: dict[str, str | int] = {}
+        """The raw values of all its tokens."""
+        self.held: dict[str, str | int] = {}
+        """Those that its user gets back: what they sent themselves, and what was found for them."""
 
 
 class Frame:
@@ -79,6 +92,12 @@ class Frame:
     """Since when its clock stands, because a person is asked in its name or below it."""
     is_probe = False
     """Whether it is the one call that a breaker let through to see whether the callee has recovered."""
+    step = b""
+    """What identifies it at its place in a run that is resumable."""
+    recorded: Request | None = None
+    """The request as it is kept, where the callee sees more of it than others may."""
+    held: dict[str, str | int] | None = None
+    """The raw values that its agent has sent to others, by their tokens: it gets them back."""
     tool_calls: list[str] | None = None
     partial: Answer | None = None
     progress_count = 0
@@ -122,6 +141,10 @@ class Frame:
         if not self.used:
             return NOTHING
         return Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
+
+    def time_left_ms(self, now: float) -> int:
+        """How much time is left; while a person is asked in its name or below it, it does not get less."""
+        return int((self.deadline - (self.paused_since if self.pauses else now)) * 1_000)
 
     def in_flight(self) -> int:
         """Delegations of this one that have not ended."""
@@ -197,7 +220,7 @@ class Ledger:
 
     def _judge_target(self, frame: Frame, failed: bool | None, now: float) -> None:
         name = frame.card.name
-        breaker = self.breakers.get(name, Breaker())
+        breaker = self.breakers.get(name, _FRESH)
         # A call from before the opening says nothing about whether the callee has recovered.
         if breaker.phase is _CLOSED or frame.is_probe:
             self.breakers[name] = breakers.after(breaker, failed, now, self.settings)

@@ -6,11 +6,15 @@ from remit.policy.limits import Limits
 from remit.policy.verdict import Guard
 from remit.runtime.ledger import Ledger
 from remit.runtime.ports import Approver, Clock, Store, Transport
+from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
 
 
-class Parts(Struct, frozen=True, kw_only=True):
-    """The parts that dispatch, runs and desks work with; made once, by the hub."""
+class Parts(Struct, kw_only=True):
+    """The parts that dispatch, runs and desks work with; made once, by the hub.
+
+    Limits and guards may be exchanged while it is open: what is judged next is judged by the new ones.
+    """
 
     registry: Registry
     ledger: Ledger
@@ -20,3 +24,4 @@ class Parts(Struct, frozen=True, kw_only=True):
     limits: Limits
     guards: tuple[Guard, ...]
     approver: Approver | None
+    redactor: Redactor

@@ -1,7 +1,9 @@
 """Every extension point of the runtime, each with what it promises."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import VERSION, Answer, Json, Request, Response
@@ -23,8 +25,32 @@ class Tool(NamedTuple):
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
 
 
-Approver = Callable[[Request, str], Awaitable[bool]]
-"""Puts a question about a request to a person and says whether they agreed."""
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a person is asked about a request: all of it redacted, so that it may be shown and kept."""
+
+    id: str
+    """The same whenever the same is asked of the same delegation, also after a restart."""
+    text: str
+    request: Request
+    editable: frozenset[str] = frozenset()
+    """What may be changed before agreeing: `objective`, `input`."""
+    asked_ms: int
+    expires_ms: int
+    """When it is too late to answer, in milliseconds since 1970."""
+
+
+class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a person said, and who it was."""
+
+    agreed: bool
+    by: str
+    reason: str = ""
+    edits: dict[str, Json] = {}
+    """What was changed before agreeing, by field: `objective`, `input`."""
+
+
+Approver = Callable[[Question], Awaitable[Decision | bool | None]]
+"""Puts a question to a person and returns what they said; None: it is not for this approver to say."""
 
 
 class Clock(Protocol):
@@ -108,10 +134,12 @@ class Known(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """A request whose worker went silent; whoever claims it next may take it up."""
+    """A request whose worker went silent, or handed it back; whoever claims it next may take it up."""
 
     run: str
     request: Request
+    waiting: bool = False
+    """Whether it had not begun: it waited for a person."""
 
 
 def unknown_outcome(request: Request, attempts: int) -> Response:
@@ -145,6 +173,27 @@ class RunSummary(NamedTuple):
     objective: str
     started_ms: int
     response: Response | None
+    state: Literal["waiting", "running", "silent", "finished"] = "finished"
+    """Silent: its worker has not been heard of for longer than its lease."""
+
+
+class Control(NamedTuple):
+    """What someone outside wants of the hubs that share a store."""
+
+    seq: int
+    run: str
+    """The run that it is about; empty: it is for every hub."""
+    action: Literal["cancel", "reload"]
+    by: str
+    reason: str
+
+
+class Sealed(NamedTuple):
+    """A raw value that a run's token stands for, encrypted, and whether the run's user may have it back."""
+
+    token: str
+    value: bytes
+    of_user: bool
 
 
 class Recorder(Protocol):
@@ -175,8 +224,21 @@ class Recorder(Protocol):
 class Requests(Protocol):
     """Root requests: each is executed at most once, by one worker at a time."""
 
-    async def submit(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> Accepted | Known:
-        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
+    async def submit(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
+    ) -> Accepted | Known:
+        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id).
+
+        A request that is *waiting* for a person has not begun; `begin` says when it does.
+        """
+        ...
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        """Note durably that a waiting request begins, in the form that it has now; False: the epoch is stale."""
+        ...
+
+    async def release(self, run: str, epoch: int) -> bool:
+        """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
         ...
 
     async def find(self, request: Request, digest: bytes) -> Known | None:
@@ -205,7 +267,8 @@ class Requests(Protocol):
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN.
 
-        Outcomes older than *keep_ms* are forgotten (their records stay), so their ids may be used again.
+        What waits for a person expires as often as it likes. Outcomes older than *keep_ms* are forgotten (their records
+        stay), so their ids may be used again; what was sealed for them is deleted.
         """
         ...
 
@@ -219,6 +282,62 @@ class Journal(Protocol):
 
     async def load(self, run: str) -> dict[str, bytes]:
         """Return every step noted for the run."""
+        ...
+
+
+class Vault(Protocol):
+    """What the tokens of a run stand for. The store keeps it as long as the run's outcome, and cannot read it."""
+
+    def secret(self) -> bytes:
+        """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
+        ...
+
+    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
+        """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
+        ...
+
+    async def unseal(self, run: str) -> list[Sealed]:
+        """Return everything kept for a run."""
+        ...
+
+
+class Inbox(Protocol):
+    """Questions that wait for a person, whichever process they sit at."""
+
+    async def put(self, question: Question) -> Question:
+        """Put a question there, durable on return; one that is there already stays as it is, and is returned."""
+        ...
+
+    async def decide(self, question: str, decision: Decision) -> bool:
+        """Answer a question, durable on return; False: it is not there, has expired, or was answered before."""
+        ...
+
+    async def decision(self, question: str) -> Decision | None:
+        """Return what was answered so far, whichever process wrote it."""
+        ...
+
+    async def withdraw(self, question: str) -> None:
+        """Take back a question to which no answer is wanted any more."""
+        ...
+
+    async def pending(self) -> list[Question]:
+        """Return the questions that can still be answered, oldest first."""
+        ...
+
+
+class Controls(Protocol):
+    """How one process reaches the runs of another."""
+
+    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
+        """Tell every hub that shares this store; durable on return, which is its number."""
+        ...
+
+    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+        """Return what was said after number *after*, about one run if asked; those a day old may be gone."""
+        ...
+
+    async def last_control(self) -> int:
+        """Return the number of the newest, 0 if there is none."""
         ...
 
 
@@ -255,8 +374,8 @@ class Archive(Protocol):
         """Return committed records in order, those of one run or session if asked."""
         ...
 
-    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """Return the newest runs first."""
+    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
         ...
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
@@ -268,7 +387,7 @@ class Archive(Protocol):
         ...
 
 
-class Store(Recorder, Requests, Journal, Counters, Archive, Protocol):
+class Store(Recorder, Requests, Journal, Vault, Inbox, Controls, Counters, Archive, Protocol):
     """Everything a hub remembers. It is opened before the hub's first request and closed after its last."""
 
     async def open(self) -> None: ...

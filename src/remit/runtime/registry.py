@@ -41,15 +41,16 @@ class Registry:
             )
         if card.name in self.agents:
             raise team_invalid(f"there are two agents named `{card.name}`")
-        try:
-            card = checked(card)
-        except RemitError as error:
-            problems = tuple(
-                Problem(each.path.replace("$", card.name, 1), each.message) for each in error.fault.problems
-            )
-            message = f"the card of agent `{card.name}` is not valid: {', '.join(each.path for each in problems)}"
-            raise RemitError(fault(Code.TEAM_INVALID, message, problems=problems)) from error
-        self.agents[card.name] = Entry(card, agent, f"{card.name}@{self.hub}")
+        self.agents[card.name] = Entry(_checked(card), agent, f"{card.name}@{self.hub}")
+
+    def replace(self, cards: Iterable[AgentCard]) -> None:
+        """Put new cards in the place of those of the same names, all of them or none."""
+        fresh = {card.name: _checked(card) for card in cards}
+        if missing := sorted(fresh.keys() - self.agents.keys()):
+            raise team_invalid(f"there is no agent `{missing[0]}` whose card could be replaced")
+        agents = self.agents | {name: self.agents[name]._replace(card=card) for name, card in fresh.items()}
+        _refuse_missing(agents, self.tools)
+        self.agents.update(agents)
 
     def add_tool(self, tool: Tool) -> None:
         """Register a tool under its card's name."""
@@ -70,17 +71,30 @@ class Registry:
 
     def check(self) -> None:
         """Refuse a team that names agents or tools that are not there, all of them at once."""
-        problems = [
-            Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{_near(missing, known)}")
-            for name, entry in self.agents.items()
-            for field, kind, named, known in (
-                ("may_call", "agent", entry.card.may_call - {"*"}, self.agents.keys()),
-                ("tools", "tool", entry.card.tools, self.tools.keys()),
-            )
-            for missing in sorted(named - known)
-        ]
-        if problems:
-            raise RemitError(fault(Code.TEAM_INVALID, "the team names what is not there", problems=tuple(problems)))
+        _refuse_missing(self.agents, self.tools)
+
+
+def _refuse_missing(agents: dict[str, Entry], tools: dict[str, Tool]) -> None:
+    problems = [
+        Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{_near(missing, known)}")
+        for name, entry in agents.items()
+        for field, kind, named, known in (
+            ("may_call", "agent", entry.card.may_call - {"*"}, agents.keys()),
+            ("tools", "tool", entry.card.tools, tools.keys()),
+        )
+        for missing in sorted(named - known)
+    ]
+    if problems:
+        raise RemitError(fault(Code.TEAM_INVALID, "the team names what is not there", problems=tuple(problems)))
+
+
+def _checked(card: AgentCard) -> AgentCard:
+    try:
+        return checked(card)
+    except RemitError as error:
+        problems = tuple(Problem(each.path.replace("$", card.name, 1), each.message) for each in error.fault.problems)
+        message = f"the card of agent `{card.name}` is not valid: {', '.join(each.path for each in problems)}"
+        raise RemitError(fault(Code.TEAM_INVALID, message, problems=problems)) from error
 
 
 def team_invalid(message: str) -> RemitError:

@@ -1,5 +1,7 @@
 """How a delegation's end becomes its response."""
 
+import sys
+
 import msgspec
 from msgspec.structs import replace
 
@@ -11,6 +13,8 @@ from remit.runtime.ledger import Frame
 
 # What is said of an error is for people to read.
 MAX_WORDS = 1_000
+# As much is redacted before it is cut to that length: of half a number no detector knows whose it is.
+MAX_READ = 50 * MAX_WORDS
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
@@ -126,14 +130,14 @@ def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
         return fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
 
 
-def failure(frame: Frame, error: BaseException) -> Fault:
-    """Return the fault for what an agent's code raised; a fault that it raised on purpose is its own."""
+def failure(frame: Frame, error: BaseException, words: str) -> Fault:
+    """Return the fault for what an agent's code raised, in these words; one that it raised on purpose is its own."""
     if isinstance(error, RemitError) and isinstance(error.fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
         try:
             return checked(error.fault)
         except RemitError:
             pass  # made by hand, and not well
-    return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {worded(error)}")
+    return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {words}")
 
 
 def worded(error: BaseException) -> str:
@@ -142,7 +146,7 @@ def worded(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - it is someone else's `__str__`
         text = "(no words for it)"
-    return f"{type(error).__name__}: {text[:MAX_WORDS]}".encode(errors="replace").decode()
+    return f"{type(error).__name__}: {text[:MAX_READ]}".encode(errors="replace").decode()
 
 
 def for_callee(request: Request) -> Request:
@@ -160,4 +164,5 @@ def for_record(response: Response) -> Response:
     """Return the response as it is recorded: what its caller does to it changes no record."""
     if not response.artifacts and not response.metadata and isinstance(response.result, _PLAIN):
         return response
-    return checked(response)
+    # Redacted, it may be larger than an envelope that is sent.
+    return checked(response, max_bytes=sys.maxsize)

@@ -59,7 +59,11 @@ def audit(path: Path, public_key: bytes | None) -> Query[AuditVerdict]:
     return query
 
 
-_MARKS = "SELECT number, (SELECT coalesce(max(max(first_seq, coalesce(last_seq, 0))), 0) FROM request) FROM checkpoint"
+_MARKS = """
+    SELECT number, (
+        SELECT coalesce(max(max(first_seq, coalesce(begun_seq, 0), coalesce(last_seq, 0))), 0) FROM request
+    ) FROM checkpoint
+"""
 
 # Read as bytes, because a row that was tampered with may hold text that is none.
 _ROWS = """

@@ -1,11 +1,12 @@
 """Reads on connections of their own, in threads of their own: the writer never waits for them."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import apsw
 import msgspec
@@ -20,6 +21,7 @@ from remit.stores.schema import KINDS
 
 T = TypeVar("T")
 Query = Callable[[Connection], T]
+State = Literal["waiting", "running", "silent", "finished"]
 
 # Reads are short; a second thread keeps one long listing from holding up the rest.
 CONNECTIONS = 2
@@ -107,26 +109,43 @@ def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgs
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(raw)))
 
 
-def runs(user: str | None, limit: int) -> Query[list[RunSummary]]:
+def runs(user: str | None, run: str | None, limit: int, now_ms: int) -> Query[list[RunSummary]]:
     """Return the query for the newest runs."""
-    sql = (
-        "SELECT request.run, user, started.at_ms, started.body, ended.body FROM request"
-        " JOIN record AS started ON started.seq = first_seq LEFT JOIN record AS ended ON ended.seq = last_seq"
-        " WHERE ?1 IS NULL OR user = ?1 ORDER BY first_seq DESC LIMIT ?2"
-    )
-    return lambda connection: [_summary(*row) for row in connection.execute(sql, (user, limit))]
+    wanted = {"user = ?": [user]} if user is not None else {}
+    if run:
+        # No name sorts behind one that goes on with the last character of all.
+        bounds = [run, run + chr(sys.maxunicode)]
+        wanted[_BEGINS_WITH] = bounds * 2
+    sql = _RUNS.format(where=" AND ".join(wanted) or "TRUE")
+    values = [value for each in wanted.values() for value in each]
+    return lambda connection: [_summary(*row) for row in connection.execute(sql, (now_ms, *values, limit))]
 
 
-def _summary(run: str, user: str, started_ms: int, started: bytes, ended: bytes | None) -> RunSummary:
-    request = read_request(started)
-    return RunSummary(run, user, request.target, request.objective, started_ms, read_response(ended) if ended else None)
+_RUNS = """
+    SELECT request.run, user, CASE WHEN last_seq THEN 'finished' WHEN waiting THEN 'waiting'
+        WHEN lease_until_ms <= ? THEN 'silent' ELSE 'running' END, submitted.at_ms, begun.body, ended.body
+    FROM request JOIN record AS submitted ON submitted.seq = first_seq
+    JOIN record AS begun ON begun.seq = coalesce(begun_seq, first_seq) LEFT JOIN record AS ended ON ended.seq = last_seq
+    WHERE {where} ORDER BY first_seq DESC LIMIT ?
+"""
+
+# Two halves, each of which an index has.
+_BEGINS_WITH = """first_seq IN (
+    SELECT first_seq FROM request WHERE state < 2 AND run >= ? AND run <= ?
+    UNION ALL SELECT first_seq FROM request WHERE state = 2 AND run >= ? AND run <= ?)"""
+
+
+def _summary(run: str, user: str, state: State, started_ms: int, begun: bytes, ended: bytes | None) -> RunSummary:
+    request = read_request(begun)
+    response = read_response(ended) if ended else None
+    return RunSummary(run, user, request.target, request.objective, started_ms, response, state)
 
 
 def outcome(run: str) -> Query[tuple[Response | None] | None]:
     """Return the query for how a run ended, or (None,) if it has not; it gives None if the run was never submitted."""
     sql = (
-        "SELECT body FROM request LEFT JOIN record ON seq = last_seq"
-        " WHERE request.run = ? AND state < 2 ORDER BY first_seq DESC LIMIT 1"
+        "SELECT body FROM request LEFT JOIN record ON seq = last_seq WHERE request.run = ?1 AND state < 2 UNION ALL"
+        " SELECT body FROM request LEFT JOIN record ON seq = last_seq WHERE request.run = ?1 AND state = 2 LIMIT 1"
     )
 
     def query(connection: Connection) -> tuple[Response | None] | None:

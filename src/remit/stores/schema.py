@@ -22,10 +22,14 @@ KINDS: dict[Kind, int] = {
     Kind.NOTICE: 5,
     Kind.RESULT: 6,
     Kind.REFUSED: 7,
+    Kind.APPROVAL: 8,
 }
 
 # The states of a request. A forgotten one is still listed, but its id may be used again.
 RUNNING, FINISHED, FORGOTTEN = 0, 1, 2
+
+# How long questions that are over and controls are kept.
+DAY_MS = 24 * 3_600_000
 
 # The step at place n takes a file from version n to n + 1. A step that was released is never changed.
 MIGRATIONS: tuple[str, ...] = (
@@ -64,6 +68,43 @@ MIGRATIONS: tuple[str, ...] = (
     -- The last checkpoint: its file may lose lines, this row remembers how many there were.
     CREATE TABLE checkpoint (one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, seq INTEGER NOT NULL);
     INSERT INTO checkpoint VALUES (1, 0, 0);
+    """,
+    """
+    -- waiting: it has not begun. spared: how many epochs were no attempt. begun_seq: the record of the form in which it
+    -- began, if that is another than was submitted.
+    ALTER TABLE request ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE request ADD COLUMN spared INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE request ADD COLUMN begun_seq INTEGER;
+    -- request_run has the others.
+    CREATE INDEX request_forgotten ON request (run) WHERE state = 2;
+
+    CREATE TABLE sealed (
+        run TEXT, token TEXT, value BLOB NOT NULL, of_user INTEGER NOT NULL, at_ms INTEGER NOT NULL,
+        PRIMARY KEY (run, token)
+    ) WITHOUT ROWID;
+    CREATE INDEX sealed_at ON sealed (at_ms);
+    CREATE TRIGGER request_forgotten AFTER UPDATE OF state ON request WHEN new.state = 2
+    BEGIN DELETE FROM sealed WHERE run = new.run; DELETE FROM journal WHERE run = new.run; END;
+
+    -- over_ms: when it was answered, or will be too late.
+    CREATE TABLE question (
+        number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, run TEXT NOT NULL, text TEXT NOT NULL,
+        request BLOB NOT NULL, editable BLOB NOT NULL, asked_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL,
+        over_ms INTEGER NOT NULL, decision BLOB
+    );
+    CREATE INDEX question_open ON question (asked_ms) WHERE decision IS NULL;
+    CREATE INDEX question_over ON question (over_ms);
+    CREATE INDEX question_run ON question (run) WHERE decision IS NULL;
+    -- Nobody is asked for an answer that nobody wants any more.
+    CREATE TRIGGER request_asks_no_more AFTER UPDATE OF state ON request WHEN new.state > 0
+    BEGIN DELETE FROM question WHERE run = new.run AND decision IS NULL; END;
+
+    -- A number is never given again, though the newest may be gone: a hub asks for what came after the last it saw.
+    CREATE TABLE control (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT, run TEXT NOT NULL, action TEXT NOT NULL, by TEXT NOT NULL,
+        reason TEXT NOT NULL, at_ms INTEGER NOT NULL
+    );
+    CREATE INDEX control_at ON control (at_ms);
     """,
 )
 

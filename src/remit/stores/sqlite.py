@@ -3,18 +3,33 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import apsw
+import msgspec
 
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
-from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, StoreError
+from remit.runtime.keys import Keys
+from remit.runtime.ports import (
+    Accepted,
+    Control,
+    Decision,
+    Expired,
+    Known,
+    Owner,
+    Question,
+    RunSummary,
+    Sealed,
+    StoreError,
+)
 from remit.runtime.signing import Key, open_key
+from remit.stores import controls, inbox, vault
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import Checkpoints, key_path
@@ -28,6 +43,8 @@ from remit.stores.writer import Listener, Writer
 __all__ = ["Durability", "SqliteStore", "verify_file"]
 
 T = TypeVar("T")
+
+_read_decision = msgspec.json.Decoder(Decision).decode
 
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
 MAX_QUEUED = 4_000
@@ -63,6 +80,7 @@ class SqliteStore:
         self._checkpoint_every = checkpoint_every
         self._checkpoint_seconds = checkpoint_seconds
         self._busy_seconds = busy_seconds
+        self._wall_ms = wall_ms
         self._writer = Writer(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
         self._reader: Reader | None = None
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
@@ -137,9 +155,21 @@ class SqliteStore:
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> Accepted | Known:
+    async def submit(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
+    ) -> Accepted | Known:
         """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
-        return await self._do(lambda transaction: transaction.submit(request, digest, worker, lease_ms))
+        return await self._do(
+            lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting)
+        )
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        """Note durably that a waiting request begins, in the form that it has now; False: the epoch is stale."""
+        return await self._do(lambda transaction: transaction.begin(run, epoch, request))
+
+    async def release(self, run: str, epoch: int) -> bool:
+        """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
+        return await self._do(lambda transaction: transaction.release(run, epoch))
 
     async def find(self, request: Request, digest: bytes) -> Known | None:
         """Return what is known of a request without submitting it."""
@@ -180,6 +210,71 @@ class SqliteStore:
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN."""
         return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
 
+    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
+
+    def secret(self) -> bytes:
+        """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
+        self._opened()
+        return vault.secret(self._key)
+
+    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
+        """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
+        kept = tuple(sealed)
+        self._writer.later(lambda transaction: vault.seal(transaction.connection, run, kept, transaction.now_ms))
+
+    async def unseal(self, run: str) -> list[Sealed]:
+        """Return everything kept for a run."""
+        return await self._read(lambda connection: vault.unseal(connection, run))
+
+    async def put(self, question: Question) -> Question:
+        """Put a question there, durable on return; one that is there already stays as it is, and is returned."""
+        return await self._do(lambda transaction: inbox.put(transaction.connection, question))
+
+    async def decide(self, question: str, decision: Decision) -> bool:
+        """Answer a question, durable on return; False: it is not there, has expired, or was answered before."""
+        locked = self._keys().lock(encode(decision), f"decision {question}")
+        return await self._do(
+            lambda transaction: inbox.decide(transaction.connection, question, locked, transaction.now_ms)
+        )
+
+    async def decision(self, question: str) -> Decision | None:
+        """Return what was answered so far, whichever process wrote it."""
+        locked = await self._read(lambda connection: inbox.decision(connection, question))
+        opened = None if locked is None else self._keys().unlock(locked, f"decision {question}")
+        return None if opened is None else _read_decision(opened)
+
+    async def withdraw(self, question: str) -> None:
+        """Take back a question to which no answer is wanted any more."""
+        await self._do(lambda transaction: inbox.withdraw(transaction.connection, question))
+
+    async def pending(self) -> list[Question]:
+        """Return the questions that can still be answered, oldest first."""
+        now_ms = self._wall_ms()
+        return await self._read(lambda connection: inbox.pending(connection, now_ms))
+
+    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
+        """Tell every hub that shares this store; durable on return, which is its number."""
+        # What a person wrote, which nobody has redacted.
+        locked = self._keys().lock(reason.encode(), f"control {run}").hex()
+        return await self._do(
+            lambda transaction: controls.add(transaction.connection, run, action, by, locked, transaction.now_ms)
+        )
+
+    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+        """Return what was said after number *after*, about one run if asked; those a day old may be gone."""
+        said = await self._read(lambda connection: controls.after(connection, after, run))
+        return [each._replace(reason=self._opened_reason(each)) for each in said]
+
+    def _opened_reason(self, control: Control) -> str:
+        return (self._keys().unlock(bytes.fromhex(control.reason), f"control {control.run}") or b"").decode()
+
+    def _keys(self) -> Keys:
+        return Keys(self.secret())
+
+    async def last_control(self) -> int:
+        """Return the number of the newest, 0 if there is none."""
+        return await self._read(controls.last)
+
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
@@ -216,9 +311,9 @@ class SqliteStore:
         """Return committed records in order, those of one run or session if asked."""
         return await self._read(queries.records(run, session, after, limit))
 
-    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
-        """Return the newest runs first."""
-        return await self._read(queries.runs(user, limit))
+    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
+        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
+        return await self._read(queries.runs(user, run, limit, self._wall_ms()))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         """Keep facts about a user; durable like a record, each kept once."""

@@ -9,6 +9,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
 from remit.runtime.ports import Accepted, Expired, Known, Owner, StoreError, unknown_outcome
+from remit.stores import controls, inbox, vault
 from remit.stores.connection import Connection
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
@@ -32,8 +33,8 @@ class Transaction:
     """An open write transaction of one process; the chain's head was read inside it, for others write to it too."""
 
     def __init__(self, connection: Connection, now_ms: int, *, keep_records: bool) -> None:
-        self._connection = connection
-        self._now_ms = now_ms
+        self.connection = connection
+        self.now_ms = now_ms
         head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
         self.seq, self._digest = head or (0, GENESIS)
         self._values: list[Any] = []
@@ -63,27 +64,59 @@ class Transaction:
         for rows in _CHUNKS:
             width = rows * _COLUMNS
             while len(values) - start >= width:
-                self._connection.execute(_insert(rows), values[start : start + width])
+                self.connection.execute(_insert(rows), values[start : start + width])
                 start += width
         values.clear()
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def submit(self, request: Request, digest: bytes, worker: str, lease_ms: int) -> Accepted | Known:
+    def submit(
+        self, request: Request, digest: bytes, worker: str, lease_ms: int, *, waiting: bool = False
+    ) -> Accepted | Known:
         key = (request.id, request.remit.user, request.origin)
-        self._connection.execute(
-            "INSERT INTO request (first_seq, id, user, origin, digest, run, state, epoch, worker, lease_until_ms)"
-            " VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
-            (self.seq + 1, *key, digest, request.run, RUNNING, 1, worker, self._now_ms + lease_ms),
+        self.connection.execute(
+            "INSERT INTO request"
+            " (first_seq, id, user, origin, digest, run, state, epoch, worker, lease_until_ms, waiting)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+            (self.seq + 1, *key, digest, request.run, RUNNING, 1, worker, self.now_ms + lease_ms, waiting),
         )
-        if not self._connection.changes():
+        if not self.connection.changes():
             known = self.find(request, digest)
             if known is None:
                 raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
             return known
-        session = request.session or request.run
-        self.extend([(Kind.STARTED, request.created_ms or self._now_ms, request.run, session, request)])
+        self._start(request, request.created_ms or self.now_ms)
         return Accepted(1)
+
+    def begin(self, run: str, epoch: int, request: Request) -> bool:
+        self.write()
+        found = self._row(
+            "SELECT body FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
+            " WHERE request.run = ? AND epoch = ? AND state < 2 AND state = 0",
+            (run, epoch),
+        )
+        if not found:
+            return False
+        changed = found[0] != encode(request)
+        # Whatever happened while it waited was no attempt: this is the first.
+        self.connection.execute(
+            "UPDATE request SET begun_seq = coalesce(?, begun_seq),"
+            " spared = iif(waiting, epoch - 1, spared), waiting = 0 WHERE run = ? AND state < 2",
+            (self.seq + 1 if changed else None, run),
+        )
+        if changed:
+            self._start(request, self.now_ms)
+        return True
+
+    def release(self, run: str, epoch: int) -> bool:
+        # The epoch moves on, so that whoever handed it back has no more say in it; neither this one nor the one that
+        # was handed back is an attempt.
+        self.connection.execute(
+            "UPDATE request SET epoch = epoch + 1, spared = spared + 2, worker = '', lease_until_ms = 0"
+            " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
+            (run, epoch),
+        )
+        return bool(self.connection.changes())
 
     def find(self, request: Request, digest: bytes) -> Known | None:
         found = self._row(
@@ -99,22 +132,22 @@ class Transaction:
         found = self._row(
             "UPDATE request SET epoch = epoch + 1, worker = ?, lease_until_ms = ?"
             " WHERE run = ? AND state < 2 AND state = 0 AND lease_until_ms <= ? RETURNING epoch",
-            (worker, self._now_ms + lease_ms, run, self._now_ms),
+            (worker, self.now_ms + lease_ms, run, self.now_ms),
         )
         return found[0] if found else None
 
     def heartbeat(self, worker: str, lease_ms: int) -> None:
-        self._connection.execute(
-            "UPDATE request SET lease_until_ms = ? WHERE state = 0 AND worker = ?", (self._now_ms + lease_ms, worker)
+        self.connection.execute(
+            "UPDATE request SET lease_until_ms = ? WHERE state = 0 AND worker = ?", (self.now_ms + lease_ms, worker)
         )
 
     def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
-        self._connection.execute(
+        self.connection.execute(
             "UPDATE request SET state = ?, last_seq = ?, finished_ms = ?"
             " WHERE run = ? AND epoch = ? AND state < 2 AND state = 0",
             (FINISHED if keep else FORGOTTEN, self.seq + 1, at_ms, run, epoch),
         )
-        if not self._connection.changes():
+        if not self.connection.changes():
             return False
         session = response.session or self._session(run)
         self.extend([(Kind.RESULT, at_ms, run, session, response)])
@@ -122,25 +155,32 @@ class Transaction:
         return True
 
     def sweep(self, max_attempts: int, keep_ms: int) -> list[Expired]:
-        now_ms = self._now_ms
-        self._connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
-        self._connection.execute(
+        now_ms = self.now_ms
+        self.connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
+        self.connection.execute(
             "UPDATE request SET state = ? WHERE state = 1 AND finished_ms <= ?", (FORGOTTEN, now_ms - keep_ms)
         )
+        vault.forget(self.connection, now_ms - keep_ms)
+        inbox.forget(self.connection, now_ms)
+        controls.forget(self.connection, now_ms)
         self.write()
         expired: list[Expired] = []
-        for run, epoch, body in self._connection.execute(
-            "SELECT request.run, epoch, body FROM request JOIN record ON seq = first_seq"
-            " WHERE state = 0 AND lease_until_ms <= ? ORDER BY first_seq",
+        # The plus keeps SQLite from walking through every request there ever was, in order, for want of a sort.
+        for run, epoch, attempts, waiting, body in self.connection.execute(
+            "SELECT request.run, epoch, epoch - spared, waiting, body"
+            " FROM request JOIN record ON seq = coalesce(begun_seq, first_seq)"
+            " WHERE state = 0 AND lease_until_ms <= ? ORDER BY +first_seq",
             (now_ms,),
         ).fetchall():
             request = read_request(body)
-            # Every claim raises the epoch, so it is also the number of attempts.
-            if epoch < max_attempts:
-                expired.append(Expired(run, request))
+            if waiting or attempts < max_attempts:
+                expired.append(Expired(run, request, bool(waiting)))
             else:
-                self.finish(run, epoch, unknown_outcome(request, epoch), now_ms)
+                self.finish(run, epoch, unknown_outcome(request, attempts), now_ms)
         return expired
+
+    def _start(self, request: Request, at_ms: int) -> None:
+        self.extend([(Kind.STARTED, at_ms, request.run, request.session or request.run, request)])
 
     def _session(self, run: str) -> str:
         self.write()
@@ -157,7 +197,7 @@ class Transaction:
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        self._connection.execute(
+        self.connection.execute(
             "INSERT OR REPLACE INTO journal (run, step, value)"
             " SELECT ?1, ?3, ?4 FROM request WHERE run = ?1 AND epoch = ?2 AND state < 2 AND state = 0",
             (run, epoch, step, value),
@@ -170,7 +210,7 @@ class Transaction:
     def session(self, session: str, user: str, agent: str) -> Owner:
         if found := self.owner(session):
             return found
-        self._connection.execute("INSERT INTO session (id, user, agent) VALUES (?,?,?)", (session, user, agent))
+        self.connection.execute("INSERT INTO session (id, user, agent) VALUES (?,?,?)", (session, user, agent))
         return Owner(user, agent)
 
     def _first_owner(self, session: str) -> Owner | None:
@@ -187,10 +227,10 @@ class Transaction:
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         for text in facts:
-            self._connection.execute("INSERT OR IGNORE INTO fact (user, text, run) VALUES (?,?,?)", (user, text, run))
+            self.connection.execute("INSERT OR IGNORE INTO fact (user, text, run) VALUES (?,?,?)", (user, text, run))
 
     def incr(self, key: str, n: int, window_ms: int) -> int:
-        start_ms = self._now_ms - self._now_ms % window_ms
+        start_ms = self.now_ms - self.now_ms % window_ms
         # A clock that lags behind another process's counts into the other's window, which is the later one.
         found = self._row(
             "INSERT INTO counter (key, start_ms, end_ms, total) VALUES (?,?,?,?) ON CONFLICT DO UPDATE SET"
@@ -211,7 +251,7 @@ class Transaction:
         return found[0] if found else None
 
     def _row(self, sql: str, values: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        return self._connection.execute(sql, values).fetchone()
+        return self.connection.execute(sql, values).fetchone()
 
 
 def _record(seq: int, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> Record:

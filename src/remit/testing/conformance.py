@@ -8,91 +8,42 @@ Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A test gets a s
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager
 
-from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind, Notice, Progress, Record, Refusal, ToolUse
-from remit.protocol.remit import Remit
-from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, Store, StoreError
+from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
+from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, Store
+from remit.testing.asking import AskingConformance
+from remit.testing.samples import (
+    LONG_MS,
+    NEVER_MS,
+    OVER_MS,
+    PATIENCE,
+    a_question,
+    a_request,
+    a_response,
+    code_of,
+    progress,
+    texts,
+)
 
-# Far longer than any test takes, and nothing at all: so that a lease has not ended, or has, without waiting for it.
-LONG_MS = 3_600_000
-OVER_MS = 0
-
-# Only a store that hangs takes as long.
-PATIENCE = 10.0
-
-
-def a_request(name: str = "one", *, id: str | None = None, user: str = "u-1", origin: str = "user") -> Request:
-    """Return a root request whose run, session and, if none is given, id are named for *name*."""
-    return Request(
-        version=VERSION,
-        id=id or f"id-{name}",
-        origin=origin,
-        target="prime",
-        remit=Remit(user=user, depth=0, max_depth=5, time_ms=30_000, tokens=8_000),
-        objective="Sort receipts",
-        run=f"run-{name}",
-        session=f"session-{name}",
-        created_ms=1_000,
-    )
-
-
-def a_response(request: Request, result: Json = "sorted") -> Response:
-    """Return a successful response to *request*."""
-    return Response(
-        version=VERSION,
-        id=request.id,
-        target=request.target,
-        status=Status.SUCCESS,
-        run=request.run,
-        session=request.session,
-        result=result,
-    )
+__all__ = [
+    "LONG_MS",
+    "NEVER_MS",
+    "OVER_MS",
+    "PATIENCE",
+    "StoreConformance",
+    "a_question",
+    "a_request",
+    "a_response",
+    "code_of",
+    "progress",
+    "texts",
+]
 
 
-def progress(text: str) -> Progress:
-    """Return the body of a progress record."""
-    return Progress(delegation="id-one", agent="prime", text=text)
-
-
-def texts(records: list[Record]) -> list[str]:
-    """Return what the progress records among *records* say."""
-    return [record.body.text for record in records if isinstance(record.body, Progress)]
-
-
-async def code_of(attempt: Awaitable[object]) -> Code | None:
-    """Return the code of the `StoreError` that the attempt ends with, or None if it succeeds."""
-    try:
-        await attempt
-    except StoreError as error:
-        return error.fault.code
-    return None
-
-
-class StoreConformance:
+class StoreConformance(AskingConformance):
     """The promises of `remit.runtime.ports.Store`, one test each."""
-
-    async def make(self) -> Store:
-        """Return a new, empty store that is not open yet."""
-        raise NotImplementedError
-
-    async def reopen(self, store: Store) -> Store:
-        """Return a store, not open yet, with what *store*, which is closed, had kept."""
-        return store
-
-    @asynccontextmanager
-    async def opened(self, store: Store | None = None) -> AsyncGenerator[Store]:
-        """Open a store, a new one if none is given, and close it at the end."""
-        store = store or await self.make()
-        await store.open()
-        try:
-            yield store
-        finally:
-            await store.close()
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -124,6 +75,7 @@ class StoreConformance:
             Kind.NOTICE: Notice(delegation="d", agent="a", text="late", code=Code.TIMEOUT),
             Kind.RESULT: a_response(request, {"deep": [{"x": ""}], "ö": 0.1}),
             Kind.REFUSED: Refusal(request=request, response=a_response(request)),
+            Kind.APPROVAL: Approval(delegation="d", agent="a", id="q", question="May it?", agreed=True, by="ann"),
         }
         async with self.opened() as store:
             for kind, body in bodies.items():
@@ -455,9 +407,55 @@ class StoreConformance:
             found = await store.runs(user="u-1")
             assert [run.run for run in await store.runs(limit=2)] == ["run-three", "run-two"]
         assert found == [
-            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None),
-            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response),
+            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running"),
+            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response, "finished"),
         ]
+
+    async def test_runs_are_found_by_how_their_id_begins(self) -> None:
+        names = ("a-1", "a-2", "b-1", "a%2", "A-1", "a_3")
+        async with self.opened() as store:
+            for name in names:
+                await store.submit(a_request(name, user=f"u-{name[-1]}"), b"digest", worker="w", lease_ms=LONG_MS)
+            found = {
+                prefix: [run.run for run in await store.runs(run=prefix)]
+                for prefix in ("run-a-", "run-b-1", "run-a%", "run-a_", "run-c", "run-b-1-", "")
+            }
+            assert found == {
+                "run-a-": ["run-a-2", "run-a-1"],
+                "run-b-1": ["run-b-1"],
+                "run-a%": ["run-a%2"],
+                "run-a_": ["run-a_3"],
+                "run-c": [],
+                "run-b-1-": [],
+                "": [f"run-{name}" for name in reversed(names)],
+            }
+            assert [run.run for run in await store.runs(run="run-a", user="u-2")] == ["run-a%2", "run-a-2"]
+            assert [run.run for run in await store.runs(run="run-a", limit=1)] == ["run-a_3"]
+
+    async def test_a_run_whose_outcome_is_forgotten_is_still_found_by_its_id(self) -> None:
+        async with self.opened() as store:
+            for name in ("old", "older"):
+                await store.submit(a_request(name), b"digest", worker="w", lease_ms=LONG_MS)
+                await store.finish(f"run-{name}", 1, a_response(a_request(name)), 1)
+            await store.sweep(max_attempts=3, keep_ms=LONG_MS)
+            await store.submit(a_request("old", id="another"), b"digest", worker="w", lease_ms=LONG_MS)
+            found = [(run.run, run.state) for run in await store.runs(run="run-old")]
+        assert found == [("run-old", "running"), ("run-older", "finished"), ("run-old", "finished")]
+
+    async def test_a_run_says_how_far_it_is(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request("asks"), b"digest", worker="w", lease_ms=OVER_MS, waiting=True)
+            await store.submit(a_request("silent"), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.submit(a_request("works"), b"digest", worker="w", lease_ms=LONG_MS)
+            await store.submit(a_request("done"), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.finish("run-done", 1, a_response(a_request("done")), 1)
+            found = {run.run: run.state for run in await store.runs()}
+        assert found == {
+            "run-asks": "waiting",
+            "run-silent": "silent",
+            "run-works": "running",
+            "run-done": "finished",
+        }
 
     async def test_facts_are_kept_once_per_user_oldest_first(self) -> None:
         """X16: new facts are saved for the user, and for no other."""

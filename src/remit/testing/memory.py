@@ -1,36 +1,77 @@
 """A store that forgets when the process ends, for tests."""
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
-from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, StoreError, unknown_outcome
+from remit.runtime.ports import (
+    Accepted,
+    Control,
+    Decision,
+    Expired,
+    Known,
+    Owner,
+    Question,
+    RunSummary,
+    Sealed,
+    StoreError,
+    unknown_outcome,
+)
 
 Listener = Callable[[list[Record]], None]
+
+# How long questions that are over and controls are kept.
+DAY_MS = 24 * 3_600_000
 
 
 class _Submitted(Struct, kw_only=True):
     """A request and how far it is."""
 
     request: Request
+    """In the form in which it began; its key and run never change."""
+    key: tuple[str, str, str]
+    run: str
     digest: bytes
     started_ms: int
     epoch: int
+    attempts: int = 1
+    waiting: bool
     worker: str
     lease_until_ms: int
     response: Response | None = None
     finished_ms: int = 0
     forgotten: bool = False
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return (self.request.origin, self.request.remit.user, self.request.id)
+    def state(self, now_ms: int) -> Literal["waiting", "running", "silent", "finished"]:
+        if self.response is not None:
+            return "finished"
+        if self.waiting:
+            return "waiting"
+        return "silent" if self.lease_until_ms <= now_ms else "running"
+
+
+class _Asked(Struct, kw_only=True):
+    """A question and what was said to it."""
+
+    question: Question
+    over_ms: int
+    """When it was answered, or will be too late."""
+    decision: Decision | None = None
+
+
+class _Vault(NamedTuple):
+    """What is sealed for one run, and since when."""
+
+    at_ms: int
+    sealed: dict[str, Sealed]
 
 
 class _Window(NamedTuple):
@@ -57,6 +98,11 @@ class MemoryStore:
         self._submitted: dict[str, _Submitted] = {}
         self._older: list[_Submitted] = []
         self._journal: dict[str, dict[str, bytes]] = {}
+        self._secret = secrets.token_bytes(32)
+        self._vaults: dict[str, _Vault] = {}
+        self._questions: dict[str, _Asked] = {}
+        self._controls: list[tuple[int, Control]] = []
+        self._last_control = 0
         self._sessions: dict[str, Owner] = {}
         self._facts: dict[str, dict[str, str]] = {}
         self._counters: dict[str, _Window] = {}
@@ -100,14 +146,19 @@ class MemoryStore:
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def submit(self, request: Request, digest: bytes, *, worker: str, lease_ms: int) -> Accepted | Known:
+    async def submit(
+        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
+    ) -> Accepted | Known:
         self._check_open()
         now_ms = self._wall_ms()
         new = _Submitted(
             request=request,
+            key=_key(request),
+            run=request.run,
             digest=digest,
             started_ms=request.created_ms or now_ms,
             epoch=1,
+            waiting=waiting,
             worker=worker,
             lease_until_ms=now_ms + lease_ms,
         )
@@ -116,15 +167,36 @@ class MemoryStore:
         if request.run in self._submitted:
             self._older.append(self._submitted.pop(request.run))
         self._submitted[request.run] = new
-        self.append(Kind.STARTED, new.started_ms, request.run, request.session or request.run, request)
+        self._start(request, new.started_ms)
         return Accepted(new.epoch)
+
+    async def begin(self, run: str, epoch: int, request: Request) -> bool:
+        self._check_open()
+        known = self._held(run, epoch)
+        if known is None:
+            return False
+        if known.waiting:
+            known.waiting, known.attempts = False, 1
+        if encode(known.request) != encode(request):
+            known.request = request
+            self._start(request, self._wall_ms())
+        return True
+
+    async def release(self, run: str, epoch: int) -> bool:
+        self._check_open()
+        known = self._held(run, epoch)
+        if known is None:
+            return False
+        known.epoch += 1
+        known.attempts -= 1
+        known.worker, known.lease_until_ms = "", 0
+        return True
 
     async def find(self, request: Request, digest: bytes) -> Known | None:
         self._check_open()
-        key = (request.origin, request.remit.user, request.id)
         for known in self._submitted.values():
-            if known.key == key and not known.forgotten:
-                return Known(known.request.run, known.digest == digest, known.response)
+            if known.key == _key(request) and not known.forgotten:
+                return Known(known.run, known.digest == digest, known.response)
         return None
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
@@ -133,6 +205,7 @@ class MemoryStore:
         if known is None or known.lease_until_ms > now_ms:
             return None
         known.epoch += 1
+        known.attempts += 1
         known.worker = worker
         known.lease_until_ms = now_ms + lease_ms
         return known.epoch
@@ -145,17 +218,18 @@ class MemoryStore:
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         self._check_open()
-        known = self._running(run)
-        if known is None or known.epoch != epoch:
+        known = self._held(run, epoch)
+        if known is None:
             return False
         self._end(known, response, at_ms)
-        known.forgotten = not keep
+        if not keep:
+            self._forget(known)
         return True
 
     async def wait(self, run: str) -> Response:
         self._check_open()
         known = self._submitted.get(run)
-        if known is None or known.forgotten:
+        if known is None:
             raise StoreError(fault(Code.OUTCOME_UNKNOWN, f"no request was submitted here as run {run}"))
         if known.response is not None:
             return known.response
@@ -166,36 +240,121 @@ class MemoryStore:
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
         self._check_open()
         now_ms = self._wall_ms()
+        self._forget_old(now_ms, keep_ms)
         expired: list[Expired] = []
         for known in list(self._submitted.values()):
-            if known.response is not None:
-                known.forgotten |= known.finished_ms <= now_ms - keep_ms
-            elif known.lease_until_ms > now_ms:
+            if known.response is not None or known.lease_until_ms > now_ms:
                 continue
-            elif known.epoch < max_attempts:
-                expired.append(Expired(known.request.run, known.request))
+            if known.waiting or known.attempts < max_attempts:
+                expired.append(Expired(known.run, known.request, known.waiting))
             else:
-                self._end(known, unknown_outcome(known.request, known.epoch), now_ms)
+                self._end(known, unknown_outcome(known.request, known.attempts), now_ms)
         return expired
+
+    def _forget_old(self, now_ms: int, keep_ms: int) -> None:
+        for known in self._submitted.values():
+            if known.response is not None and known.finished_ms <= now_ms - keep_ms:
+                self._forget(known)
+        for run, vault in list(self._vaults.items()):
+            known = self._submitted.get(run)
+            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten):
+                del self._vaults[run]
+        for id, asked in list(self._questions.items()):
+            if asked.over_ms <= now_ms - DAY_MS and self._running(asked.question.request.run) is None:
+                del self._questions[id]
+        self._controls = [(at_ms, control) for at_ms, control in self._controls if at_ms > now_ms - DAY_MS]
+
+    def _forget(self, known: _Submitted) -> None:
+        if not known.forgotten:
+            known.forgotten = True
+            self._vaults.pop(known.run, None)
 
     def _running(self, run: str) -> _Submitted | None:
         known = self._submitted.get(run)
         return known if known is not None and known.response is None else None
 
+    def _held(self, run: str, epoch: int) -> _Submitted | None:
+        known = self._running(run)
+        return known if known is not None and known.epoch == epoch else None
+
+    def _start(self, request: Request, at_ms: int) -> None:
+        self.append(Kind.STARTED, at_ms, request.run, request.session or request.run, request)
+
     def _end(self, known: _Submitted, response: Response, at_ms: int) -> None:
-        run = known.request.run
+        run = known.run
         known.response, known.finished_ms = response, at_ms
         self._journal.pop(run, None)
         self.append(Kind.RESULT, at_ms, run, response.session or known.request.session or run, response)
         for outcome in self._awaited.pop(run, ()):
             if not outcome.done():
                 outcome.set_result(response)
+        for asked in [each for each in self._questions.values() if each.question.request.run == known.run]:
+            if asked.decision is None:
+                del self._questions[asked.question.id]
+
+    # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
+
+    def secret(self) -> bytes:
+        self._check_open()
+        return self._secret
+
+    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
+        vault = self._vaults.setdefault(run, _Vault(self._wall_ms(), {}))
+        for each in sealed:
+            known = vault.sealed.setdefault(each.token, each)
+            vault.sealed[each.token] = known._replace(of_user=known.of_user or each.of_user)
+
+    async def unseal(self, run: str) -> list[Sealed]:
+        self._check_open()
+        return list(self._vaults[run].sealed.values()) if run in self._vaults else []
+
+    async def put(self, question: Question) -> Question:
+        self._check_open()
+        return self._questions.setdefault(question.id, _Asked(question=question, over_ms=question.expires_ms)).question
+
+    async def decide(self, question: str, decision: Decision) -> bool:
+        self._check_open()
+        asked, now_ms = self._questions.get(question), self._wall_ms()
+        if asked is None or not _is_open(asked, now_ms):
+            return False
+        asked.decision, asked.over_ms = decision, now_ms
+        return True
+
+    async def decision(self, question: str) -> Decision | None:
+        self._check_open()
+        asked = self._questions.get(question)
+        return asked.decision if asked is not None else None
+
+    async def withdraw(self, question: str) -> None:
+        self._check_open()
+        asked = self._questions.get(question)
+        if asked is not None and asked.decision is None:
+            del self._questions[question]
+
+    async def pending(self) -> list[Question]:
+        self._check_open()
+        now_ms = self._wall_ms()
+        found = [asked.question for asked in self._questions.values() if _is_open(asked, now_ms)]
+        return sorted(found, key=lambda question: question.asked_ms)
+
+    async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
+        self._check_open()
+        self._last_control += 1
+        self._controls.append((self._wall_ms(), Control(self._last_control, run, action, by, reason)))
+        return self._last_control
+
+    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+        self._check_open()
+        return [control for _, control in self._controls if control.seq > after and run in (None, control.run)]
+
+    async def last_control(self) -> int:
+        self._check_open()
+        return self._controls[-1][1].seq if self._controls else 0
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        known = self._running(run)
-        if known is not None and known.epoch == epoch:
+        if self._held(run, epoch) is not None:
             self._journal.setdefault(run, {})[step] = value
 
     async def load(self, run: str) -> dict[str, bytes]:
@@ -247,10 +406,13 @@ class MemoryStore:
         ]
         return found[:limit]
 
-    async def runs(self, *, user: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
         self._check_open()
         newest = reversed([*self._older, *self._submitted.values()])
-        return [_summary(known) for known in newest if user in (None, known.request.remit.user)][:limit]
+        found = [
+            known for known in newest if user in (None, known.request.remit.user) and known.run.startswith(run or "")
+        ]
+        return [_summary(known, self._wall_ms()) for known in found[:limit]]
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         known = self._facts.setdefault(user, {})
@@ -266,8 +428,16 @@ class MemoryStore:
             raise StoreError(fault(Code.STORE_UNAVAILABLE, "the store is not open", suggestion="Open it first."))
 
 
-def _summary(known: _Submitted) -> RunSummary:
-    request = known.request
+def _key(request: Request) -> tuple[str, str, str]:
+    return (request.origin, request.remit.user, request.id)
+
+
+def _is_open(asked: _Asked, now_ms: int) -> bool:
+    return asked.decision is None and asked.question.expires_ms > now_ms
+
+
+def _summary(known: _Submitted, now_ms: int) -> RunSummary:
+    request, state = known.request, known.state(now_ms)
     return RunSummary(
-        request.run, request.remit.user, request.target, request.objective, known.started_ms, known.response
+        known.run, request.remit.user, request.target, request.objective, known.started_ms, known.response, state
     )

@@ -1,0 +1,33 @@
+"""Patterns whose cost grows with the text and no faster: RE2's, loaded when the first is made."""
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class Linear:
+    """A pattern of RE2's; raises ValueError with RE2's own words if it is none."""
+
+    def __init__(self, pattern: bytes | str) -> None:
+        import re2  # pyright: ignore[reportMissingTypeStubs]
+
+        engine: Any = re2
+        options = engine.Options()
+        options.log_errors = False
+        try:
+            self._pattern: Any = engine.compile(pattern, options)
+        except engine.error as error:
+            reason: bytes | str = error.args[0]
+            raise ValueError(reason.decode() if isinstance(reason, bytes) else reason) from error
+        # A group of this name narrows what is found.
+        self._group: int = self._pattern.groupindex.get("value", 0)
+
+    def spans(self, text: bytes | str) -> Iterator[tuple[int, int]]:
+        """Where in *text* it matches anything."""
+        for found in self._pattern.finditer(text):
+            start, end = found.span(self._group)
+            if start < end:
+                yield start, end
+
+    def matches(self, text: bytes | str) -> bool:
+        """Whether it matches all of *text*."""
+        return self._pattern.fullmatch(text) is not None

@@ -1,0 +1,349 @@
+"""All detectors as one: a glance that lets harmless text pass, then only those that the glance gave cause for.
+
+Importing this imports no pattern: what looks closer is loaded when a text first needs it.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+
+from remit.detectors.linear import Linear
+from remit.detectors.normal import BLANK, Shadow, plain, shadow
+from remit.policy.redaction import TOKEN
+from remit.policy.verdict import Detector, Finding
+
+KINDS: dict[str, str] = {
+    "EMAIL": "E-mail addresses, also with plus signs, quoted names and letters of all scripts.",
+    "PHONE": "Telephone numbers: with + or 00, as the regions write them, or where words speak of telephones.",
+    "CREDIT_CARD": "Payment cards: an issuer's prefix and length, and the right check digit.",
+    "IBAN": "International bank account numbers: a country's length, and the right check digits.",
+    "SSN": "US social security numbers: 3-2-4 digits, or nine where words say so.",
+    "ITIN": "US taxpayer numbers of people without an SSN: 3-2-4 digits from 900 on.",
+    "SIN": "Canadian social insurance numbers: 3-3-3 digits, or nine where words say so, and the right check digit.",
+    "NHS_NUMBER": "UK health service numbers, where words say so, with the right check digit.",
+    "NINO": "UK national insurance numbers, where words say so.",
+    "PASSPORT": "Passport numbers, where words say so.",
+    "DRIVER_LICENSE": "Driving licence numbers, where words say so.",
+    "IP": "IPv4 and IPv6 addresses; not loopback, and not versions.",
+    "MAC": "Addresses of network cards.",
+    "BTC_ADDRESS": "Bitcoin addresses with the right checksum.",
+    "API_KEY": "Keys of known vendors, JSON web tokens, and random values of `api_key`, `secret`, `token`.",
+    "PASSWORD": "Values of `password`, `passphrase` and the like.",
+    "BEARER_TOKEN": "What follows `Bearer`, or `Authorization:` and a scheme.",
+    "URL_CREDENTIALS": "User and password in `scheme://user:password@host`.",
+    "PRIVATE_KEY": "Private keys in PEM, whole or cut off.",
+}
+"""Every kind that is built in, and what is found of it."""
+
+# Where a number is written without a country code, it must be one that somebody in these regions could have.
+DEFAULT_REGIONS: tuple[str, ...] = (
+    "US", "GB", "DE", "FR", "ES", "IT", "NL", "BE", "CH", "AT", "SE", "NO", "DK", "FI", "PL", "CZ", "PT", "IE", "AU",
+    "NZ", "IN", "BR", "MX", "AR", "ZA", "JP", "KR", "CN", "IL", "TR", "RU", "UA",
+)  # fmt: skip
+
+_KIND = re.compile(r"[A-Z][A-Z0-9_]{0,31}")
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+_Part = Callable[[bytes], Iterable[Finding]]
+
+# ── the glance ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_AT, _NUMBERS, _DOTS, _COLONS, _LONG, _WORDS, _PAPERS, _PEM = (1 << bit for bit in range(8))
+
+_FIGURE, _SIGN, _AT_SIGN, _DASH = b"0:@-"
+
+
+def _sort(char: int) -> int:
+    """What a character may be part of: a number, an assignment, an address, a key; a space if of nothing."""
+    if chr(char) in "0123456789":
+        return _FIGURE
+    if chr(char) in ":=_":
+        return _SIGN
+    return char if chr(char) in "@-./" else 0x20
+
+
+_SORTS = bytes(map(_sort, range(256)))
+# What keys and tokens are made of becomes one letter, so that a long one is found as a row of it.
+_WOVEN = bytes(0x61 if (chr(char).isalnum() and char < 128) or char in b"_-.+/=~" else 0x20 for char in range(256))
+# The shortest key that a vendor hands out has a prefix and ten characters more.
+_LONG_WORD = b"a" * 15
+_SECRET_WORDS = ("pass", "key", "token", "secret", "pwd", "auth", "credential", "bearer", "session", "contra")
+_PHONE_WORDS = (
+    "phone",
+    "call",
+    "tel",
+    "fax",
+    "mobil",
+    "reach",
+    "contact",
+    "cell",
+    "message",
+    "regist",
+    "desk",
+    "answer",
+)
+_MONTH = b"0000-00"
+_PAPER_WORDS = ("licen", "passport", "insurance", "nino", "ni n", "dl")
+
+
+def _glance(text: str) -> int:
+    """Return what there is cause to look for in a plain text; 0 for most, in about a microsecond."""
+    data = text.encode() if text.isascii() else text.encode("latin-1")
+    sorts = data.translate(_SORTS)
+    if sorts.isspace():
+        # The one vendor's keys that may be of letters alone.
+        return _LONG if "AKIA" in text else 0
+    figures = sorts.count(_FIGURE)
+    clues = 0
+    if figures > 3 and (figures != 6 or sorts.find(_MONTH) < 0):
+        clues = _glance_at_figures(text, sorts, figures)
+    long = len(data) > 14 and data.translate(_WOVEN).find(_LONG_WORD) >= 0
+    if long:
+        clues |= _LONG
+    if _AT_SIGN in sorts:
+        clues |= _AT
+    if _DASH in sorts and "-----B" in text:
+        clues |= _PEM
+    sign = _SIGN in sorts
+    if sign and text.count(":") > 1:
+        clues |= _COLONS
+    if long or sign or " is " in text:
+        low = text.lower()
+        for word in _SECRET_WORDS:
+            if word in low:
+                return clues | _WORDS
+    return clues
+
+
+def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
+    clues = _DOTS if sorts.count(b".") > 2 else 0
+    if figures < 5:
+        return clues
+    low = text.lower()
+    if figures > 6:
+        clues |= _NUMBERS
+    elif figures == 6:
+        for word in _PHONE_WORDS:
+            if word in low:
+                clues |= _NUMBERS
+                break
+    for word in _PAPER_WORDS:
+        if word in low:
+            return clues | _PAPERS
+    return clues
+
+
+# ── the closer look ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Look:
+    """Which parts look for which kinds, and at what cause; loaded at the first."""
+
+    def __init__(self, kinds: frozenset[str], regions: tuple[str, ...]) -> None:
+        self.kinds = kinds
+        self.regions = regions
+        self._parts: list[tuple[int, _Part]] | None = None
+
+    def __call__(self, data: bytes, clues: int) -> Iterator[Finding]:
+        if self._parts is None:
+            self._parts = [
+                (cause, part) for cause, kinds, part in _parts(self.regions) if not self.kinds.isdisjoint(kinds)
+            ]
+        for cause, part in self._parts:
+            if cause & clues:
+                for found in part(data):
+                    if found.kind in self.kinds:
+                        yield found
+
+
+@cache
+def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
+    from remit.detectors import accounts, addresses, credentials, numbers
+    from remit.detectors.phones import Plan
+
+    of_people = ("CREDIT_CARD", "SSN", "ITIN", "SIN", "NHS_NUMBER", "PHONE")
+    rows: tuple[tuple[int, tuple[str, ...], _Part], ...] = (
+        (_AT, ("EMAIL",), addresses.emails),
+        (_AT, ("URL_CREDENTIALS",), addresses.url_credentials),
+        (_NUMBERS, of_people, partial(numbers.numbers, plan=Plan(regions))),
+        (_NUMBERS, ("IBAN",), accounts.ibans),
+        (_DOTS, ("IP",), numbers.ipv4),
+        (_COLONS, ("IP",), addresses.ipv6),
+        (_COLONS | _LONG, ("MAC",), addresses.macs),
+        (_LONG, ("API_KEY",), credentials.keys),
+        (_LONG, ("BTC_ADDRESS",), accounts.bitcoin),
+        (_PEM, ("PRIVATE_KEY",), credentials.private_keys),
+        (_WORDS, ("BEARER_TOKEN",), credentials.headers),
+        (_WORDS, ("API_KEY", "PASSWORD"), credentials.assignments),
+        (_PAPERS, ("PASSPORT", "DRIVER_LICENSE", "NINO"), accounts.papers),
+    )
+    return [(cause, frozenset(kinds), part) for cause, kinds, part in rows]
+
+
+# ── all together ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def pipeline(
+    *,
+    kinds: Collection[str] | None = None,
+    extra: Sequence[Detector] = (),
+    patterns: Mapping[str, str] = {},
+    regions: Sequence[str] = DEFAULT_REGIONS,
+) -> Detector:
+    """Return a detector of the built-in *kinds* (all, if None), of *patterns*, and of what *extra* detectors find.
+
+    Its findings are in order and do not overlap: those that did are one, of the kind of the longest of them, or of
+    the surest of the longest. Nothing is found inside a token. Patterns are RE2's, kind by kind; a group named `value`
+    narrows what is found. What an extra detector raises is raised.
+
+    Raises ValueError for a kind, region or pattern that cannot be.
+    """
+    look = _Look(_known(kinds), _planned(regions))
+    compiled = [(kind, _compile(kind, pattern)) for kind, pattern in patterns.items()]
+    own = bool(compiled or extra)
+
+    def detect(text: str) -> Sequence[Finding]:
+        # Most texts are words alone, or a few words and a small number, and each hop has two: so this comes first, and
+        # without a call.
+        if not own and text.isascii():
+            sorts = text.encode().translate(_SORTS)
+            if sorts.isspace():
+                if "AKIA" not in text:  # the one vendor's keys that may be of letters alone
+                    return ()
+            elif len(sorts) < 15 and not sorts.strip(b" 0") and sorts.count(_FIGURE) < 5 and " is " not in text:
+                return ()
+        clues = _glance(plain(text))
+        if not clues and not own:
+            return ()
+        seen = shadow(text)
+        tokens = _tokens(text)
+        findings = [
+            Finding(*seen.span(found.start, found.end), found.kind, found.score)
+            for found in look(_without(seen, tokens), clues)
+        ]
+        if compiled:
+            findings += _of_patterns(compiled, text, seen)
+        for detector in extra:
+            findings += _within(detector(text), len(text))
+        if not findings:
+            return ()
+        settled = _settle(findings)
+        return list(_outside(settled, tokens)) if tokens else settled
+
+    return detect
+
+
+def _known(kinds: Collection[str] | None) -> frozenset[str]:
+    if kinds is None:
+        return frozenset(KINDS)
+    unknown = sorted(set(kinds) - KINDS.keys())
+    if unknown:
+        raise ValueError(f"no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")
+    return frozenset(kinds)
+
+
+def _planned(regions: Sequence[str]) -> tuple[str, ...]:
+    if regions is not DEFAULT_REGIONS:
+        from remit.detectors.phones import Plan
+
+        Plan(regions)
+    return tuple(regions)
+
+
+def _tokens(text: str) -> list[tuple[int, int]]:
+    """Return where tokens stand; a kind with many figures is none, or it could carry a number past all detectors."""
+    if "[" not in text:
+        return []
+    return [found.span() for found in TOKEN.finditer(text) if sum(map(str.isdigit, found[1])) < 5]
+
+
+def _without(seen: Shadow, tokens: Sequence[tuple[int, int]]) -> bytes:
+    """Return the bytes with tokens blotted out, so that nothing is found in them or across them."""
+    if not tokens:
+        return seen.data
+    data = bytearray(seen.data)
+    for start, end in tokens:
+        if seen.places is not None:
+            start, end = bisect_left(seen.places, start), bisect_left(seen.places, end)
+        data[start:end] = BLANK * (end - start)
+    return bytes(data)
+
+
+def _outside(findings: Sequence[Finding], tokens: Sequence[tuple[int, int]]) -> Iterator[Finding]:
+    """What remains of each finding outside the tokens; both in order, and without overlaps."""
+    place = 0
+    for found in findings:
+        while place < len(tokens) and tokens[place][1] <= found.start:
+            place += 1
+        start = found.start
+        for begin, end in _until(tokens, place, found.end):
+            if begin > start:
+                yield found._replace(start=start, end=begin)
+            start = end
+        if start < found.end:
+            yield found._replace(start=start)
+
+
+def _until(tokens: Sequence[tuple[int, int]], place: int, end: int) -> Iterator[tuple[int, int]]:
+    while place < len(tokens) and tokens[place][0] < end:
+        yield tokens[place]
+        place += 1
+
+
+def _settle(findings: Iterable[Finding]) -> list[Finding]:
+    """Make one finding of those that overlap: nothing that any of them found is left out."""
+    settled: list[Finding] = []
+    best: Finding | None = None
+    start = end = 0
+    for found in sorted(findings):
+        if best is not None and found.start < end:
+            best = max(best, found, key=_weight)
+            end = max(end, found.end)
+            continue
+        if best is not None:
+            settled.append(best._replace(start=start, end=end))
+        best, start, end = found, found.start, found.end
+    if best is not None:
+        settled.append(best._replace(start=start, end=end))
+    return settled
+
+
+def _weight(found: Finding) -> tuple[int, float, int, str]:
+    return found.end - found.start, found.score, -found.start, found.kind
+
+
+# ── a team's own ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _compile(kind: str, pattern: str) -> Linear:
+    if _KIND.fullmatch(kind) is None:
+        raise ValueError(f"the kind {kind!r} is not written in capitals, figures and underscores, such as EMPLOYEE_ID")
+    try:
+        compiled = Linear(pattern)
+    except ValueError as error:
+        raise ValueError(f"the pattern for {kind} is not one of RE2's: {error}") from error
+    if compiled.matches(""):
+        raise ValueError(f"the pattern for {kind} matches the empty string: {pattern!r}")
+    return compiled
+
+
+def _of_patterns(compiled: Sequence[tuple[str, Linear]], text: str, seen: Shadow) -> Iterator[Finding]:
+    """Find a team's patterns in the text as it is, and as detectors read it."""
+    # RE2 reads UTF-8, in which half of a surrogate pair cannot be.
+    readable = text if text.isascii() else _HALF.sub("\N{REPLACEMENT CHARACTER}", text)
+    for kind, pattern in compiled:
+        for start, end in pattern.spans(readable):
+            yield Finding(start, end, kind)
+        if not text.isascii():
+            for start, end in pattern.spans(seen.data.decode("latin-1")):
+                yield Finding(*seen.span(start, end), kind)
+
+
+def _within(findings: Iterable[Finding], length: int) -> Iterator[Finding]:
+    """Findings of others, cut to the text."""
+    for found in findings:
+        start, end = max(found.start, 0), min(found.end, length)
+        if start < end:
+            yield Finding(start, end, found.kind, found.score)

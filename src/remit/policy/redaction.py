@@ -1,0 +1,339 @@
+"""Personal data and secrets give way to tokens before a callee sees them, and come back for whoever held them."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from operator import is_
+from typing import TypeVar, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Artifact, ContextFilter, Handoff, Json, Request, Response, Source
+from remit.protocol.errors import Fault, Problem
+from remit.protocol.records import Approval, Notice, Progress, Refusal, ToolUse
+from remit.protocol.remit import MAX_INTEGER
+
+T = TypeVar("T")
+
+Raw = str | int
+Held = Mapping[str, Raw]
+"""Raw values by their tokens."""
+
+# Letters alone, and no vowels: no token can look like a number, a key or a word.
+_ALPHABET = "bcdfghjklmnpqrstvwxz"
+_LENGTH = 12
+# A kind with five figures or more is none: what looks like a token could carry a number past all detectors.
+_KIND = re.compile(r"(?!(?:[A-Z_]{0,31}[0-9]){5})[A-Z][A-Z0-9_]{0,31}")
+TOKEN = re.compile(rf"\[({_KIND.pattern}):([{_ALPHABET}]{{{_LENGTH}}})\]")
+_LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
+
+# The fields in which agents and people say something; all others are names, numbers and ids.
+_SAID: dict[type[Struct], tuple[str, ...]] = {
+    Request: ("objective", "input", "handoff", "context", "hints", "reason"),
+    Handoff: (
+        "original_request",
+        "position",
+        "prior_outputs",
+        "decisions",
+        "constraints",
+        "findings",
+        "data",
+        "assumptions",
+        "facts",
+        "references",
+    ),
+    ContextFilter: ("keywords", "workspace_files"),
+    Response: (
+        "result",
+        "summary",
+        "artifacts",
+        "new_facts",
+        "sources",
+        "fault",
+        "warnings",
+        "finished",
+        "unfinished",
+        "metadata",
+    ),
+    Artifact: ("value", "label"),
+    Source: ("source_id",),
+    Fault: ("message", "suggestion", "problems", "foreign"),
+    Problem: ("path", "message"),
+    Refusal: ("request", "response"),
+    Progress: ("text", "finished", "unfinished"),
+    ToolUse: ("tool", "input", "fault"),
+    Notice: ("text",),
+    Approval: ("question", "reason"),
+}
+
+# The longest text that each of these fields can hold; tokens are longer than much of what they stand for.
+_ROOM = {"objective": 100_000, "original_request": 100_000, "source_id": 200, "tool": 200}
+
+# The fewest digits of a number that identifies somebody by itself, a payment card's; sums and times have fewer. Where a
+# field's name says what it is, those of a telephone number are enough.
+_LONG_NUMBER = 10**12
+_NAMED_NUMBER = 10**6
+# A key longer than this is no name of a field, and says nothing about its value.
+_KEY_LENGTH = 64
+
+
+def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
+    """The callee sees no personal data and no secret, only tokens for them."""
+    sealing = facts.sealing
+    if sealing is None:
+        return ALLOW
+    given = request.input
+    # Most requests say no more than an objective and a text, both harmless; that is soon seen.
+    if (given is None or type(given) is str) and not (
+        request.handoff or request.context or request.hints or request.reason
+    ):
+        detect = sealing.detect
+        if not detect(request.objective) and (given is None or not detect(given)):
+            return ALLOW
+    struck: dict[str, Raw] = {}
+    clean = strike(request, sealing, struck)
+    return Rewrite(clean, struck) if struck else ALLOW
+
+
+def is_plain(response: Response, detect: Detector) -> bool:
+    """Say whether a response says no more than a harmless text: most do, and it is soon seen."""
+    result = response.result
+    if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
+        return False
+    if response.warnings or response.finished or response.unfinished or response.sources:
+        return False
+    try:
+        return result is None or (type(result) is str and not detect(result))
+    except Exception:  # noqa: BLE001 - a detector of a team's own: whoever strikes will say that it fails
+        return False
+
+
+# ── striking ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def strike(value: T, sealing: Sealing, struck: dict[str, Raw]) -> T:
+    """Return *value* with tokens for what is found in it, and note what each stands for; itself if nothing is.
+
+    *value* is JSON, an envelope or the body of a record.
+    """
+    if type(value) in _SAID:
+        return _strike_fields(value, sealing, struck)
+    return _strike(value, sealing, struck, "")
+
+
+def _strike(value: Json, sealing: Sealing, struck: dict[str, Raw], key: str) -> Json:
+    match value:
+        case str():
+            return _strike_text(value, sealing, struck, key)
+        case bool() | None:
+            return value
+        case int() | float():
+            return _strike_number(value, sealing, struck, key) if abs(value) >= _NAMED_NUMBER else value
+        case dict():
+            fields = cast("dict[str, Json]", value)
+            return _object(
+                fields,
+                [
+                    (_strike_text(name, sealing, struck, ""), _strike(each, sealing, struck, name))
+                    for name, each in fields.items()
+                ],
+            )
+        case list() | tuple():
+            several = cast("list[Json]", value)
+            return _like(several, [_strike(each, sealing, struck, key) for each in several])
+        case _:
+            return _strike_fields(value, sealing, struck)
+
+
+def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Json:
+    changes: dict[str, Json] = {}
+    for name in _SAID[type(value)]:
+        said = getattr(value, name)
+        if said and (clean := _strike(said, sealing, struck, "")) is not said:
+            if name in _ROOM and len(clean) > _ROOM[name]:
+                clean = token_for(sealing.key, "TEXT", said)
+                struck[clean] = said
+            changes[name] = clean
+    return replace(value, **changes) if changes else value
+
+
+def _strike_text(text: str, sealing: Sealing, struck: dict[str, Raw], key: str) -> str:
+    if not key or len(key) > _KEY_LENGTH:
+        return _replaced(text, 0, sealing.detect(text), sealing.key, struck)
+    # What a field is called tells numbers of one shape apart.
+    prefix = f"{key}: "
+    return _replaced(text, len(prefix), sealing.detect(prefix + text), sealing.key, struck)
+
+
+def _replaced(text: str, shift: int, findings: Iterable[Finding], key: bytes, struck: dict[str, Raw]) -> str:
+    if not findings:
+        return text
+    parts: list[str] = []
+    end = 0
+    # Detectors of a team's own may find things crosswise and in any order: whatever one of them names goes.
+    places = [
+        (max(found.start - shift, 0), min(found.end - shift, len(text)), found.kind)
+        for found in sorted(findings, key=_place)
+    ]
+    if places and "[" in text:
+        places = [(*place, kind) for start, stop, kind in places for place in _outside_tokens(text, start, stop)]
+    for start, stop, kind in places:
+        start = max(start, end)
+        if start < stop:
+            raw = text[start:stop]
+            token = token_for(key, kind, raw)
+            struck[token] = raw
+            parts += (text[end:start], token)
+            end = stop
+    return "".join((*parts, text[end:])) if end else text
+
+
+def everything(text: str) -> list[Finding]:
+    """Find the whole of every text: for what no detector could look at."""
+    return [Finding(0, len(text), "UNREAD")]
+
+
+def _place(found: Finding) -> tuple[int, int]:
+    return found.start, -found.end
+
+
+def _outside_tokens(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Say what of a place is no part of a token: that stands for something already, and must stay what it is."""
+    for token in TOKEN.finditer(text, max(start - _LONGEST_TOKEN, 0), stop + _LONGEST_TOKEN):
+        begin, end = token.span()
+        if begin < stop and end > start:
+            yield start, begin
+            start = end
+    yield start, stop
+
+
+def _strike_number(number: float, sealing: Sealing, struck: dict[str, Raw], key: str) -> Json:
+    # Tables make fractions of whole numbers; what has a part behind the point, or is past what JSON carries, is a sum.
+    whole = int(number) if abs(number) <= MAX_INTEGER else 0
+    named = abs(whole) < _LONG_NUMBER and sealing.detect is not everything
+    if whole != number or (named and not key and sealing.bare is None):
+        return number
+    digits, found = str(abs(whole)), dict[str, Raw]()
+    _strike_text(digits, sealing, found, key)
+    # A short number is what its name says, or none: by itself it could be a sum of money.
+    if not found or (named and any(True for _ in (sealing.bare or sealing.detect)(digits))):
+        return number
+    # Part of a number is no number: it goes whole.
+    token = token_for(sealing.key, kind_of(next(iter(found))), whole)
+    struck[token] = whole
+    return token
+
+
+def token_for(key: bytes, kind: str, raw: Raw) -> str:
+    """Return the token that stands for a value: always the same under one key, and under another always another."""
+    kind = _spelled(kind)
+    digest = blake2b(f"{kind}\0{type(raw).__name__}\0{raw}".encode(errors="surrogatepass"), key=key, digest_size=16)
+    number = int.from_bytes(digest.digest(), "big")
+    letters: list[str] = []
+    for _ in range(_LENGTH):
+        number, place = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[place])
+    return f"[{kind}:{''.join(letters)}]"
+
+
+def kind_of(token: str) -> str:
+    """Return what kind of value a token stands for."""
+    return token[1:].partition(":")[0]
+
+
+@lru_cache(maxsize=256)
+def _spelled(kind: str) -> str:
+    """Return a kind as it can stand in a token, whatever a detector calls it."""
+    if _KIND.fullmatch(kind):
+        return kind
+    return re.sub("[^A-Z]+", "_", kind.upper()).strip("_")[:32] or "SECRET"
+
+
+def _like(several: list[Json], parts: list[Json]) -> list[Json]:
+    """Return *parts* as a list or tuple like *several*, and *several* itself if they are its own."""
+    return several if all(map(is_, parts, several)) else type(several)(parts)
+
+
+def _object(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str, Json]:
+    """Return an object of *parts*, or *fields* if they are its own; of names that have become one, none is lost."""
+    if all(name is own and part is each for (name, part), (own, each) in zip(parts, fields.items(), strict=True)):
+        return fields
+    made: dict[str, Json] = {}
+    for name, part in parts:
+        while name in made:
+            name += "'"
+        made[name] = part
+    return made
+
+
+# ── restoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def restore(value: T, held: Held) -> T:
+    """Return *value* with the raw values of those tokens that are *held*; forged and foreign ones stay as they are."""
+    return cast("T", _restore(value, held)) if held else value
+
+
+def _restore(value: Json, held: Held) -> Json:
+    match value:
+        case str():
+            return _restore_text(value, held) if "[" in value else value
+        case dict():
+            fields = cast("dict[str, Json]", value)
+            return _object(fields, [(str(_restore(name, held)), _restore(each, held)) for name, each in fields.items()])
+        case list() | tuple():
+            several = cast("list[Json]", value)
+            return _like(several, [_restore(each, held) for each in several])
+        case Struct():
+            names = _SAID.get(type(value), ())
+            changes = {
+                name: each for name in names if (each := _restore(said := getattr(value, name), held)) is not said
+            }
+            return replace(value, **changes) if changes else value
+        case _:
+            return value
+
+
+def _restore_text(text: str, held: Held) -> Raw:
+    if text in held:
+        return held[text]
+    restored = TOKEN.sub(lambda found: str(held.get(found[0], found[0])), text)
+    return text if restored == text else restored
+
+
+def reveal(request: Request, struck: Held, card: AgentCard) -> Request:
+    """Return the request with what its callee may see raw: the kinds and fields that the team named for it."""
+    capability = card.capability(request.capability) if request.capability else None
+    kinds, fields = card.sees, frozenset[str]()
+    if capability is not None:
+        kinds, fields = kinds | capability.sees, capability.sees_fields
+    if kinds:
+        request = restore(request, of_kinds(struck, kinds))
+    for field in fields:
+        request = replace(request, input=_restore_at(request.input, field.split("."), struck))
+    return request
+
+
+def of_kinds(held: Held, kinds: Iterable[str]) -> dict[str, Raw]:
+    """Return the raw values that are of one of those kinds."""
+    starts = tuple(f"[{_spelled(kind)}:" for kind in kinds)
+    return {token: raw for token, raw in held.items() if token.startswith(starts)}
+
+
+def _restore_at(value: Json, path: list[str], held: Held) -> Json:
+    """Return *value* with one field restored; a list stands for each of its items."""
+    if not path:
+        return restore(value, held)
+    match value:
+        case dict():
+            fields = cast("dict[str, Json]", value)
+            name = path[0]
+            return fields | {name: _restore_at(fields[name], path[1:], held)} if name in fields else fields
+        case list():
+            return [_restore_at(each, path, held) for each in cast("list[Json]", value)]
+        case _:
+            return value

@@ -1,0 +1,74 @@
+"""A team's own rules: which calls are refused, and which a person is asked about first."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code
+
+Pattern = Annotated[str, Meta(min_length=1)]
+Editable = Literal["objective", "input"]
+
+
+class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What happens to calls that fit: each pattern that is given must, and `*` stands for anything in a name."""
+
+    then: Literal["allow", "ask", "refuse"]
+    from_: Pattern = field(default="*", name="from")
+    to: Pattern = "*"
+    capability: Pattern | None = None
+    user: Pattern = "*"
+    mentions: tuple[Pattern, ...] = ()
+    """Words of which at least one stands in the objective or the input, whatever their case."""
+    say: str = ""
+    """The question that a person is asked, or the reason for the refusal."""
+    edit: frozenset[Editable] = frozenset()
+    """What the person may change before agreeing."""
+
+
+def guard_of(rules: Sequence[Rule]) -> Guard:
+    """Return the guard that keeps to *rules*: the first that fits decides."""
+
+    def team_rules(request: Request, facts: Facts) -> Verdict:
+        """No rule of the team refuses it, or wants a person to agree."""
+        for rule in rules:
+            if _fits(rule, request):
+                return _outcome(rule, request)
+        return ALLOW
+
+    return team_rules
+
+
+def _fits(rule: Rule, request: Request) -> bool:
+    if not (
+        fnmatchcase(request.origin, rule.from_)
+        and fnmatchcase(request.target, rule.to)
+        and fnmatchcase(request.remit.user, rule.user)
+        and (rule.capability is None or fnmatchcase(request.capability or "", rule.capability))
+    ):
+        return False
+    if not rule.mentions:
+        return True
+    said = f"{request.objective}\n{text_of(request.input)}".casefold()
+    return any(word.casefold() in said for word in rule.mentions)
+
+
+def _outcome(rule: Rule, request: Request) -> Verdict:
+    match rule.then:
+        case "allow":
+            return ALLOW
+        case "refuse":
+            return refuse(
+                Code.PERMISSION_DENIED, rule.say or f"the team does not let {request.origin} ask {_what(request)}"
+            )
+        case "ask":
+            return Ask(rule.say or f"May {request.origin} ask {_what(request)}?", frozenset(rule.edit))
+
+
+def _what(request: Request) -> str:
+    return f"{request.target} for {request.capability}" if request.capability else request.target

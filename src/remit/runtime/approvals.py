@@ -1,0 +1,130 @@
+"""Who answers when a guard asks: nobody, a list, or a person at another process."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
+
+from remit.protocol.codec import checked
+from remit.protocol.envelope import Call, Json
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.runtime.ports import Approver, Decision, Inbox, Question
+
+# A person takes seconds to decide; that their answer takes a tenth of one to arrive is not noticed.
+POLL_S = 0.1
+
+# What a person may be let change of a request: its route and its remit are not theirs to widen.
+EDITABLE = frozenset({"objective", "input"})
+# After how many looks the question is put there again, should it be gone.
+PUT_AGAIN = 50
+
+
+async def deny(_: Question) -> Decision:
+    """Agree to nothing."""
+    return Decision(agreed=False, by="the team", reason="nobody is asked in this team")
+
+
+class AllowList:
+    """Agrees to what is listed, and leaves the rest to others: `to`, or `from -> to`, where `*` stands for anything."""
+
+    def __init__(self, entries: Collection[str]) -> None:
+        self._entries = [(entry, *_ends(entry)) for entry in entries]
+
+    async def __call__(self, question: Question) -> Decision | None:
+        request = question.request
+        for entry, origin, target in self._entries:
+            if fnmatchcase(request.origin, origin) and fnmatchcase(request.target, target):
+                return Decision(agreed=True, by="the allow-list", reason=f"`{entry}` is on it")
+        return None
+
+
+def _ends(entry: str) -> tuple[str, str]:
+    origin, arrow, target = entry.partition("->")
+    return (origin.strip(), target.strip()) if arrow else ("*", entry.strip())
+
+
+class InboxApprover:
+    """Leaves the question in a store's inbox until someone answers it there, in this process or another."""
+
+    def __init__(self, inbox: Inbox, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._inbox = inbox
+        self._wall_ms = wall_ms
+
+    async def __call__(self, question: Question) -> Decision:
+        # One that was put before a restart has less time left than a new one would.
+        kept = await self._inbox.put(question)
+        async with asyncio.timeout(max(0, kept.expires_ms - self._wall_ms()) / 1_000):
+            while True:
+                for _ in range(PUT_AGAIN):
+                    if (decision := await self._inbox.decision(kept.id)) is not None:
+                        return decision
+                    await asyncio.sleep(POLL_S)
+                # A hub that lost this run without knowing may have taken the question back.
+                await self._inbox.put(kept)
+
+
+def first_of(approvers: Sequence[Approver]) -> Approver:
+    """Return the approver that asks each in turn until one answers."""
+
+    async def ask(question: Question) -> Decision | bool | None:
+        for approver in approvers:
+            if (decision := await approver(question)) is not None:
+                return decision
+        return None
+
+    return ask
+
+
+async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
+    """Answer the pending question whose id is, or begins or ends with, *name*; raise a `RemitError` if that cannot be.
+
+    Return the question that was answered.
+    """
+    decision = checked(decision)
+    question = find(await inbox.pending(), name)
+    check_edits(question, decision.edits)
+    if not await inbox.decide(question.id, decision):
+        raise _not_there(f"question {question.id} has been answered, withdrawn or has expired meanwhile")
+    return question
+
+
+def find(pending: Sequence[Question], name: str) -> Question:
+    """Return the one question that *name* means; `last` is the only one that waits, for who has just seen it."""
+    if name == "last" and len(pending) == 1:
+        return pending[0]
+    fitting = [each for each in pending if each.id == name] or [
+        # An empty name, of a shell variable that was never set, is a part of every id and means none.
+        each
+        for each in pending
+        if name and (each.id.startswith(name) or each.id.endswith(name))
+    ]
+    if len(fitting) > 1:
+        raise _not_there(f"`{name}` could be any of {', '.join(each.id for each in fitting)}: say more of it")
+    if not fitting:
+        raise _not_there(f"no question `{name}` is pending")
+    return fitting[0]
+
+
+def check_edits(question: Question, edits: dict[str, Json]) -> dict[str, Json]:
+    """Return a copy of the edits; refuse those that the guard did not allow, or that a call could not carry."""
+    problems = [
+        Problem(field, f"may not be changed; {_allowed(question.editable)}")
+        for field in edits
+        if field not in question.editable
+    ]
+    if problems:
+        raise RemitError(
+            fault(Code.INPUT_VALIDATION_FAILED, "the edit is not allowed by the guard", problems=tuple(problems))
+        )
+    call = checked(Call(**edits))
+    return {field: getattr(call, field) for field in edits}
+
+
+def _allowed(editable: frozenset[str]) -> str:
+    return f"these may: {', '.join(sorted(editable))}" if editable else "this request can only be approved as it is"
+
+
+def _not_there(message: str) -> RemitError:
+    return RemitError(
+        fault(Code.INPUT_VALIDATION_FAILED, message, suggestion="See what is pending with `remit pending list`.")
+    )

@@ -1,0 +1,150 @@
+"""Puts a guard's question to a person and records what they said, and who they are."""
+
+import asyncio
+import logging
+from contextlib import suppress
+
+from remit.policy.redaction import restore, strike
+from remit.policy.verdict import Ask, Sealing
+from remit.protocol.codec import checked, digest
+from remit.protocol.envelope import Json, Request
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Approval, Kind
+from remit.runtime.admission import GUARDS
+from remit.runtime.approvals import EDITABLE, check_edits
+from remit.runtime.carry import Carrier
+from remit.runtime.ports import Approver, Decision, Question, StoreError
+from remit.runtime.respond import presentable
+
+log = logging.getLogger("remit")
+
+# A guard that still asks after a person has agreed this often is not going to be satisfied.
+MAX_QUESTIONS = 8
+# A refusal is read by the agent that asked, whose attention is short; the question is in the record as it was put.
+SHOWN = 200
+
+
+class Consult(Carrier):
+    """The way to a person and back."""
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a guard could ask: those that every hub has never do."""
+        return self.parts.approver is not None and len(self.parts.guards) > len(GUARDS)
+
+    async def ask_person(self, request: Request, ask: Ask, questions: int, sealing: Sealing | None) -> dict[str, Json]:
+        """Return what a person changed before agreeing, or raise if nobody agreed."""
+        approver, question = self.parts.approver, ask.question
+        if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
+            raise _declined(f"a guard gave no question but a {type(question).__name__}")
+        if approver is None:
+            raise _declined("nobody is there to be asked", question)
+        if questions >= MAX_QUESTIONS:
+            raise _declined("asked again after a yes", question)
+        struck: dict[str, str | int] = {}
+        try:
+            asked = self._question(request, ask, sealing, struck)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
+            raise _declined(
+                f"the question could not be redacted ({type(error).__name__}), so nobody is shown it"
+            ) from error
+        self._record_approval(asked, None)
+        decision = await self._answer(asked, approver)
+        edits: dict[str, Json] = {}
+        try:
+            # An approver is someone else's code: what it gives is held to the same form as what comes from a store.
+            decision = checked(decision)
+            edits = _whole(asked, decision.edits, struck)
+        except RemitError as error:
+            by = presentable(decision.by) if decision.by else ""
+            decision = Decision(agreed=False, by=by, reason=error.fault.message)
+        self._record_approval(asked, decision)
+        if not decision.agreed:
+            by = f" by {decision.by}" if decision.by else ""
+            reason = f" ({decision.reason})" if decision.reason else ""
+            raise _declined(f"declined{by}{reason}", asked.text)
+        return edits
+
+    def _question(self, request: Request, ask: Ask, sealing: Sealing | None, struck: dict[str, str | int]) -> Question:
+        """Return what the person is shown: redacted, because it is kept and may be seen by others than the user."""
+        asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
+        # Of the content too: what a person agreed to is what they were shown, and not what an edit, or an agent that
+        # took another way after a restart, has put in its place since.
+        mark = self.parts.redactor.keys.digest(text.encode() + digest(request)).hex()[:8]
+        if sealing is not None:
+            request = strike(request, sealing, struck)
+            # Apart, because the caller need not have what a guard's own words hold.
+            text = strike(text, sealing, {})
+        return Question(
+            id=f"{request.path}-{mark}",
+            text=text,
+            request=request,
+            editable=EDITABLE.intersection(ask.editable),
+            asked_ms=asked_ms,
+            expires_ms=asked_ms + self.parts.limits.approval_timeout_ms,
+        )
+
+    async def _answer(self, asked: Question, approver: Approver) -> Decision:
+        try:
+            async with asyncio.timeout((asked.expires_ms - asked.asked_ms) / 1_000) as limit:
+                given = await approver(asked)
+            if limit.expired():
+                raise TimeoutError
+        except TimeoutError as error:
+            given = await self._last_word(asked)
+            if given is None:
+                late = f"nobody answered within {asked.expires_ms - asked.asked_ms} ms"
+                raise _declined(late, asked.text) from error
+        except asyncio.CancelledError:
+            if not self._goes_on(asked.request):
+                await asyncio.shield(self.parts.store.withdraw(asked.id))
+            raise
+        except Exception as error:
+            log.error("the approver failed on %s: %s", asked.request.path, self.parts.redactor.traced(error))
+            with suppress(StoreError):
+                await self.parts.store.withdraw(asked.id)
+            raise _declined(f"nobody could be asked ({type(error).__name__})", asked.text) from error
+        if isinstance(given, Decision):
+            return given
+        return Decision(agreed=given is True, by="")
+
+    async def _last_word(self, asked: Question) -> Decision | None:
+        """Close a question whose time is up; return the answer that was given in time and not heard of so far."""
+        # A no, so that the store puts it in order with what others write: whoever was told that they answered did.
+        if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
+            return None
+        return await self.parts.store.decision(asked.id)
+
+    def _goes_on(self, request: Request) -> bool:
+        """Say whether the run that is interrupted here will ask the same again, at another hub or after a restart."""
+        root = self.parts.ledger.frames.get(request.run)
+        # One that has not begun takes its questions along when it ends, if this hub still has it.
+        return root is None or root.run.handed_back
+
+    def _record_approval(self, asked: Question, decision: Decision | None) -> None:
+        request = asked.request
+        body = Approval(
+            delegation=request.path,
+            agent=request.target,
+            id=asked.id,
+            question=asked.text,
+            agreed=None if decision is None else decision.agreed,
+            by="" if decision is None else decision.by,
+            reason="" if decision is None else decision.reason,
+            edited=() if decision is None else tuple(sorted(decision.edits)),
+        )
+        self.record(Kind.APPROVAL, request.run, request.parent_session or request.run, body)
+
+
+def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
+    """Return the edits with what their tokens stand for, or raise if a call could not carry them."""
+    whole = restore(check_edits(asked, edits), struck)
+    if "objective" in whole:
+        whole = {**whole, "objective": str(whole["objective"])}  # a token may stand for a number
+    return check_edits(asked, whole)
+
+
+def _declined(message: str, question: str = "") -> RemitError:
+    shown = question if len(question) <= SHOWN else f"{question[:SHOWN]}…"
+    return RemitError(fault(Code.APPROVAL_DECLINED, f"{message}: {shown}" if shown else message))

@@ -1,0 +1,159 @@
+"""Keeps what leaves an agent's hands free of personal data, and gives raw values back to whoever held them."""
+
+import logging
+import re
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from remit.policy.redaction import Held, Raw, everything, kind_of, of_kinds, restore, strike
+from remit.policy.verdict import Detector, Finding, Sealing
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Response
+from remit.protocol.records import Body
+from remit.runtime.keys import Keys
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.ports import Sealed, Vault
+from remit.runtime.respond import MAX_WORDS, worded
+
+log = logging.getLogger("remit")
+
+T = TypeVar("T")
+
+NOTHING: Held = {}
+_read_raw = msgspec.json.Decoder(str | int).decode
+
+
+# Shorter ones are words and numbers of all kinds.
+_TELLING = 4
+# More would cost every text that is looked at more than the detectors do.
+_MOST_NAMED = 500
+
+
+class _Knowing:
+    """A detector that finds, besides what another finds, the values that are known to be secret in a run.
+
+    A password is one because its field is called so; said again elsewhere, it is found by what it is.
+    """
+
+    def __init__(self, detect: Detector, named: dict[str, str]) -> None:
+        self._detect = detect
+        self.named = named
+        longest_first = sorted(named, key=len, reverse=True)
+        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
+
+    def __call__(self, text: str) -> Iterable[Finding]:
+        findings = self._detect(text)
+        known = [Finding(*found.span(), self.named[found[0]]) for found in self._pattern.finditer(text)]
+        return [*known, *findings] if known else findings
+
+
+class Redactor:
+    """The redaction of one hub: what is looked for, with which keys, and where the raw values are kept."""
+
+    def __init__(self, detect: Detector | None, secret: bytes | None) -> None:
+        self._detect = detect
+        self._secret = secret
+
+    def open(self, vault: Vault) -> None:
+        """Take the store's secret, unless one was given."""
+        self._vault = vault
+        self.keys = Keys(self._secret or vault.secret())
+        self._own = self._sealing(self.keys.hub)
+
+    def sealing(self, run: str) -> Sealing | None:
+        """Return how a run's tokens are made; None if nothing is redacted."""
+        return None if self._detect is None else self._sealing(self.keys.of_run(run))
+
+    def _sealing(self, key: bytes) -> Sealing | None:
+        return None if self._detect is None else Sealing(key, self._detect)
+
+    # ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def clean(self, body: T, sealing: Sealing | None) -> T:
+        """Return what may be recorded or shown of an envelope or text, whatever the detectors do."""
+        if sealing is None:
+            return body
+        try:
+            return strike(body, sealing, {})
+        except Exception as error:  # noqa: BLE001 - someone else's detector, and its words may hold what it looked at
+            log.error("a detector failed (%s), so nothing is shown of what it looked at", type(error).__name__)
+            return strike(body, Sealing(sealing.key, everything), {})
+
+    def record(self, run: str, body: Body) -> Body:
+        """Return a record's body as it may be kept."""
+        return self.clean(body, self.sealing(run))
+
+    def worded(self, error: BaseException, sealing: Sealing | None = None) -> str:
+        """Return an error's type and text as they may be logged, or told in a run."""
+        return self.clean(worded(error), sealing or self._own)[:MAX_WORDS]
+
+    def traced(self, error: BaseException) -> str:
+        """Return where an error came from as it may be logged."""
+        return self.clean("".join(traceback.format_exception(error)), self._own)
+
+    # ── what is held ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def keep(self, run: Run, struck: Mapping[str, Raw], *, of_user: bool) -> None:
+        """Remember what tokens stand for; *of_user*: it comes from the run's user, or was found for them."""
+        if run.sealing is not None:
+            run.sealing = self._knowing(
+                run.sealing, {token: raw for token, raw in struck.items() if token not in run.known}
+            )
+        run.known.update(struck)
+        if of_user:
+            run.held.update(struck)
+        lock = self.keys.lock
+        sealed = [Sealed(token, lock(encode(raw), f"{run.id} {token}"), of_user) for token, raw in struck.items()]
+        self._vault.seal(run.id, sealed)
+
+    def _knowing(self, sealing: Sealing, fresh: Mapping[str, Raw]) -> Sealing:
+        """Return how tokens are made once those values are known that only their names gave away."""
+        assert self._detect is not None
+        named = {
+            str(raw): kind_of(token)
+            for token, raw in fresh.items()
+            if len(str(raw)) >= _TELLING
+            and not any(found.end - found.start >= len(str(raw)) for found in self._detect(str(raw)))
+        }
+        if not named:
+            return sealing
+        if isinstance(sealing.detect, _Knowing):
+            named = {**sealing.detect.named, **named}
+        return Sealing(sealing.key, _Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
+
+    async def recall(self, run: Run) -> None:
+        """Bring back what is kept of a run that another process, or this one before a restart, has seen."""
+        for token, raw, of_user in await self._unsealed(run.id):
+            run.known[token] = raw
+            if of_user:
+                run.held[token] = raw
+        if run.sealing is not None:
+            run.sealing = self._knowing(run.sealing, run.known)
+
+    async def for_user(self, run: str, response: Response) -> Response:
+        """Return the response of a run, as it was read from the store, as the user who asked for it gets it."""
+        return whole(response, {token: raw for token, raw, of_user in await self._unsealed(run) if of_user})
+
+    async def _unsealed(self, run: str) -> list[tuple[str, Raw, bool]]:
+        """Return what tokens of a run stand for, and whether its user may have it, as far as it can be opened."""
+        opened = [
+            (sealed, self.keys.unlock(sealed.value, f"{run} {sealed.token}"))
+            for sealed in await self._vault.unseal(run)
+        ]
+        return [(sealed.token, _read_raw(raw), sealed.of_user) for sealed, raw in opened if raw is not None]
+
+    def for_caller(self, response: Response, caller: Frame) -> Response:
+        """Return a response as the agent that asked gets it: raw is only what it sent itself, or may see."""
+        held = caller.held or NOTHING
+        if caller.card.sees:
+            held = {**held, **of_kinds(caller.run.known, caller.card.sees)}
+        return whole(response, held)
+
+
+def whole(response: Response, held: Held) -> Response:
+    """Return the response with what is held; a fault stays as it is, because faults end up in logs."""
+    restored = restore(response, held)
+    return restored if restored is response else msgspec.structs.replace(restored, fault=response.fault)

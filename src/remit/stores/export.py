@@ -1,0 +1,47 @@
+"""The rows of a record as they were hashed, for those who check the chain without this program."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from remit.runtime.audit import GENESIS, Row
+from remit.stores.connection import Connection
+from remit.stores.schema import KINDS
+
+_NAMES = {number: kind.value for kind, number in KINDS.items()}
+
+
+class Linked(NamedTuple):
+    """A row, and the digest of the row before it, from which its own follows."""
+
+    previous: bytes
+    row: Row
+
+
+def linked_rows(connection: Connection, *, run: str | None = None, after: int = 0) -> Iterator[Linked]:
+    """Return the rows in order, those of one run if asked, as they are stored: tampered ones too."""
+    where = "seq > ?1" if run is None else "seq > ?1 AND run = ?2"
+    values = (after,) if run is None else (after, run)
+    sql = _ROWS.format(where=where)
+    for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, values):
+        kind = _NAMES.get(number, f"kind {number}")
+        yield Linked(previous or GENESIS, Row(seq, kind, at_ms, _text(of_run), _text(session), body, digest))
+
+
+_ROWS = """
+    SELECT (SELECT CAST(digest AS BLOB) FROM record AS before WHERE before.seq < record.seq ORDER BY seq DESC LIMIT 1),
+        seq, kind, at_ms, CAST(run AS BLOB), CAST(session AS BLOB), CAST(body AS BLOB), CAST(digest AS BLOB)
+    FROM record WHERE {where} ORDER BY seq
+"""
+
+
+def _text(raw: bytes) -> str:
+    # One that was tampered with may hold what is no text; its digest does not fit anyway.
+    return raw.decode(errors="replace")
+
+
+def before_newest(connection: Connection, count: int, run: str | None = None) -> int:
+    """Return the number after which the newest *count* rows follow, of one run if asked."""
+    where, values = ("TRUE", (count,)) if run is None else ("run = ?2", (count, run))
+    newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?1"
+    sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({newest})"
+    return connection.execute(sql, values).fetchall()[0][0]

@@ -1,0 +1,85 @@
+"""The questions that wait for a person, in a SQLite file."""
+
+import msgspec
+
+from remit.protocol.codec import encode
+from remit.protocol.records import read_request
+from remit.runtime.ports import Question
+from remit.stores.connection import Connection
+from remit.stores.schema import DAY_MS
+
+_read_names = msgspec.json.Decoder(frozenset[str]).decode
+
+_COLUMNS = "id, text, request, editable, asked_ms, expires_ms"
+
+
+def put(connection: Connection, question: Question) -> Question:
+    """Put a question there unless it is; return the one that is there now."""
+    request, editable = encode(question.request), encode(question.editable)
+    connection.execute(
+        f"INSERT INTO question ({_COLUMNS}, run, over_ms) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT DO NOTHING",
+        (
+            question.id,
+            question.text,
+            request,
+            editable,
+            question.asked_ms,
+            question.expires_ms,
+            question.request.run,
+            question.expires_ms,
+        ),
+    )
+    if connection.changes():
+        return question
+    return _question(*connection.execute(f"SELECT {_COLUMNS} FROM question WHERE id = ?", (question.id,)).fetchall()[0])
+
+
+def decide(connection: Connection, question: str, decision: bytes, now_ms: int) -> bool:
+    """Answer a question, if it is there and neither answered nor too old; *decision* is locked: a person wrote it."""
+    connection.execute(
+        "UPDATE question SET decision = ?, over_ms = ? WHERE id = ? AND decision IS NULL AND expires_ms > ?",
+        (decision, now_ms, question, now_ms),
+    )
+    return bool(connection.changes())
+
+
+def withdraw(connection: Connection, question: str) -> None:
+    """Take a question away; one that was answered stays, so that its answer is found after a restart."""
+    connection.execute("DELETE FROM question WHERE id = ? AND decision IS NULL", (question,))
+
+
+def forget(connection: Connection, now_ms: int) -> None:
+    """Delete what was answered or too late a day ago; but what a run may still ask about stays as long as the run."""
+    connection.execute(
+        "DELETE FROM question WHERE over_ms <= ? AND NOT EXISTS"
+        " (SELECT 1 FROM request WHERE request.run = question.run AND state < 2 AND state = 0)",
+        (now_ms - DAY_MS,),
+    )
+
+
+def decision(connection: Connection, question: str) -> bytes | None:
+    """Return what was answered so far, as it was locked."""
+    found = connection.execute(
+        "SELECT decision FROM question WHERE id = ? AND decision IS NOT NULL", (question,)
+    ).fetchone()
+    return found[0] if found else None
+
+
+def pending(connection: Connection, now_ms: int) -> list[Question]:
+    """Return the questions that can still be answered, oldest first."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM question WHERE decision IS NULL AND expires_ms > ? ORDER BY asked_ms, number",
+        (now_ms,),
+    )
+    return [_question(*row) for row in rows]
+
+
+def _question(id: str, text: str, request: bytes, editable: bytes, asked_ms: int, expires_ms: int) -> Question:
+    return Question(
+        id=id,
+        text=text,
+        request=read_request(request),
+        editable=_read_names(editable),
+        asked_ms=asked_ms,
+        expires_ms=expires_ms,
+    )

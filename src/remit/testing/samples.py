@@ -1,0 +1,104 @@
+"""Small values and an open store, for tests of stores."""
+
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+
+from remit.protocol.envelope import VERSION, Json, Request, Response
+from remit.protocol.errors import Code
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Progress, Record
+from remit.protocol.remit import Remit
+from remit.runtime.ports import Question, Store, StoreError
+
+# Far longer than any test takes, and nothing at all: so that a lease has not ended, or has, without waiting for it.
+LONG_MS = 3_600_000
+OVER_MS = 0
+
+# A date so far ahead that no test reaches it.
+NEVER_MS = 2**52
+
+# Only a store that hangs takes as long.
+PATIENCE = 10.0
+
+
+def a_request(name: str = "one", *, id: str | None = None, user: str = "u-1", origin: str = "user") -> Request:
+    """Return a root request whose run, session and, if none is given, id are named for *name*."""
+    return Request(
+        version=VERSION,
+        id=id or f"id-{name}",
+        origin=origin,
+        target="prime",
+        remit=Remit(user=user, depth=0, max_depth=5, time_ms=30_000, tokens=8_000),
+        objective="Sort receipts",
+        run=f"run-{name}",
+        session=f"session-{name}",
+        created_ms=1_000,
+    )
+
+
+def a_response(request: Request, result: Json = "sorted") -> Response:
+    """Return a successful response to *request*."""
+    return Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=Status.SUCCESS,
+        run=request.run,
+        session=request.session,
+        result=result,
+    )
+
+
+def a_question(
+    name: str = "one", *, run: str = "one", text: str = "May it?", asked_ms: int = 1, expires_ms: int = NEVER_MS
+) -> Question:
+    """Return a question named for *name* about the request that `a_request` makes for *run*."""
+    return Question(
+        id=f"question-{name}",
+        text=text,
+        request=a_request(run),
+        editable=frozenset({"input", "objective"}),
+        asked_ms=asked_ms,
+        expires_ms=expires_ms,
+    )
+
+
+def progress(text: str) -> Progress:
+    """Return the body of a progress record."""
+    return Progress(delegation="id-one", agent="prime", text=text)
+
+
+def texts(records: list[Record]) -> list[str]:
+    """Return what the progress records among *records* say."""
+    return [record.body.text for record in records if isinstance(record.body, Progress)]
+
+
+async def code_of(attempt: Awaitable[object]) -> Code | None:
+    """Return the code of the `StoreError` that the attempt ends with, or None if it succeeds."""
+    try:
+        await attempt
+    except StoreError as error:
+        return error.fault.code
+    return None
+
+
+class StoreCase:
+    """How a suite gets the store that it tests."""
+
+    async def make(self) -> Store:
+        """Return a new, empty store that is not open yet."""
+        raise NotImplementedError
+
+    async def reopen(self, store: Store) -> Store:
+        """Return a store, not open yet, with what *store*, which is closed, had kept."""
+        return store
+
+    @asynccontextmanager
+    async def opened(self, store: Store | None = None) -> AsyncGenerator[Store]:
+        """Open a store, a new one if none is given, and close it at the end."""
+        store = store or await self.make()
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()

@@ -1,0 +1,122 @@
+"""A team's own rules: the first that fits decides, and what no rule fits is allowed."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from remit.policy.rules import Rule, guard_of
+from remit.policy.verdict import ALLOW, Ask, Facts, Refuse, Verdict
+from remit.protocol.errors import Code
+from samples import a_remit, a_request
+
+FACTS = Facts(target=None)
+
+
+def verdict(*rules: Rule, **changes: Any) -> Verdict:
+    return guard_of(rules)(a_request(**changes), FACTS)
+
+
+def refuses(rule: Rule, **changes: Any) -> bool:
+    return isinstance(verdict(rule, **changes), Refuse)
+
+
+def test_without_rules_everything_is_allowed() -> None:
+    assert verdict() is ALLOW
+
+
+def test_the_first_rule_that_fits_decides() -> None:
+    """C6: order is data."""
+    allow, forbid = Rule(then="allow", to="tag"), Rule(then="refuse")
+    assert verdict(allow, forbid) is ALLOW
+    assert isinstance(verdict(forbid, allow), Refuse)
+    assert isinstance(verdict(Rule(then="allow", to="other"), forbid), Refuse)
+
+
+def test_what_no_rule_fits_is_allowed() -> None:
+    assert verdict(Rule(then="refuse", to="other"), Rule(then="ask", from_="other")) is ALLOW
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "fits"),
+    [
+        (Rule(then="refuse", from_="prime"), {}, True),
+        (Rule(then="refuse", from_="pri*"), {}, True),
+        (Rule(then="refuse", from_="PRIME"), {}, False),
+        (Rule(then="refuse", to="t?g"), {}, True),
+        (Rule(then="refuse", to="tax"), {}, False),
+        (Rule(then="refuse", user="u-*"), {}, True),
+        (Rule(then="refuse", user="u-2"), {}, False),
+        (Rule(then="refuse", user="u-2"), {"remit": a_remit(user="u-2")}, True),
+        (Rule(then="refuse", capability="PAY*"), {"capability": "PAY_BILL"}, True),
+        (Rule(then="refuse", capability="PAY*"), {"capability": "READ"}, False),
+        (Rule(then="refuse", capability="PAY*"), {}, False),
+        (Rule(then="refuse", capability="*"), {}, True),
+        (Rule(then="refuse", from_="prime", to="other"), {}, False),
+    ],
+)
+def test_a_rule_fits_if_each_of_its_patterns_does(rule: Rule, changes: dict[str, Any], fits: bool) -> None:
+    assert refuses(rule, **changes) is fits
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({"objective": "WIRE the money"}, True),
+        ({"objective": "x", "input": "please Transfer"}, True),
+        ({"objective": "x", "input": {"how": ["by wire"]}}, True),
+        ({"objective": "x", "input": {"transfer": 1}}, True),
+        ({"objective": "Straße", "input": None}, True),
+        ({"objective": "look", "input": "nothing"}, False),
+        ({"objective": "w", "input": "ire"}, False),
+    ],
+)
+def test_a_rule_about_words_fits_where_one_of_them_stands(changes: dict[str, Any], fits: bool) -> None:
+    """Whatever their case, in the objective or anywhere in the input; not across the two."""
+    assert refuses(Rule(then="refuse", mentions=("wire", "TRANSFER", "STRASSE")), **changes) is fits
+
+
+def test_a_refusal_says_what_the_team_said_or_who_may_not_ask_whom() -> None:
+    said = verdict(Rule(then="refuse", say="not on sundays"))
+    unsaid = verdict(Rule(then="refuse"))
+    for_capability = verdict(Rule(then="refuse"), capability="PAY")
+    assert isinstance(said, Refuse)
+    assert isinstance(unsaid, Refuse)
+    assert isinstance(for_capability, Refuse)
+    assert (said.fault.code, said.fault.message) == (Code.PERMISSION_DENIED, "not on sundays")
+    assert unsaid.fault.message == "the team does not let prime ask tag"
+    assert for_capability.fault.message == "the team does not let prime ask tag for PAY"
+
+
+def test_a_question_says_what_the_team_said_or_who_wants_to_ask_whom() -> None:
+    assert verdict(Rule(then="ask", say="Sure?", edit=frozenset({"input"}))) == Ask("Sure?", frozenset({"input"}))
+    assert verdict(Rule(then="ask")) == Ask("May prime ask tag?")
+    assert verdict(Rule(then="ask"), capability="PAY") == Ask("May prime ask tag for PAY?")
+
+
+def test_a_question_holds_nothing_of_what_is_asked() -> None:
+    """X12: what a person is shown of the content is the redacted request, not the rule's words."""
+    asked = verdict(Rule(then="ask", mentions=("pay",)), objective="pay alice@example.org", input="pay bob@example.org")
+    assert asked == Ask("May prime ask tag?")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"then": "maybe"}',
+        b'{"to": "x"}',
+        b'{"then": "ask", "to": ""}',
+        b'{"then": "ask", "edit": ["handoff"]}',
+        b'{"then": "ask", "mentions": [""]}',
+        b'{"then": "ask", "form": "x"}',
+    ],
+)
+def test_a_rule_that_is_none_cannot_be_read(raw: bytes) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(raw, type=Rule)
+
+
+def test_a_rule_is_read_and_written_with_the_word_from() -> None:
+    rule = msgspec.json.decode(b'{"then": "ask", "from": "a*"}', type=Rule)
+    assert rule == Rule(then="ask", from_="a*")
+    assert msgspec.json.decode(msgspec.json.encode(rule)) == {"then": "ask", "from": "a*"}

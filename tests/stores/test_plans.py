@@ -1,0 +1,75 @@
+"""However large the file has grown, what a hub does all the time reads only the rows that it is about."""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from remit.runtime.ports import Decision, Sealed
+from remit.stores.connection import connect_reader
+from remit.stores.sqlite import SqliteStore
+from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
+
+# These keep a row for everything that ever was, or may wait for long.
+GROWING = ("record", "request", "journal", "sealed", "question", "control")
+
+# The newest row, by its number.
+HEAD = "SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1"
+
+
+@pytest.fixture
+def statements() -> Generator[dict[str, Any]]:
+    """Every statement that any connection executes during the test, with what was bound to it."""
+    seen: dict[str, Any] = {}
+
+    def note(_: object, sql: str, bindings: Any) -> bool:
+        seen[sql] = bindings
+        return True
+
+    def trace(connection: apsw.Connection) -> None:
+        connection.exec_trace = note
+
+    apsw.connection_hooks.append(trace)
+    yield seen
+    apsw.connection_hooks.remove(trace)
+
+
+async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, statements: dict[str, Any]) -> None:
+    store = SqliteStore(tmp_path / "hub.db")
+    await store.open()
+    statements.clear()
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=0, waiting=True)
+    store.seal("run-one", [Sealed("<EMAIL_1>", b"value", True)])
+    store.journal("run-one", 1, "step", b"value")
+    await store.put(a_question())
+    await store.pending()
+    await store.decide("question-one", Decision(agreed=True, by="ann"))
+    await store.decision("question-one")
+    await store.withdraw("question-one")
+    await store.begin("run-one", 1, a_request("one", id="edited"))
+    await store.release("run-one", 1)
+    await store.sweep(max_attempts=3, keep_ms=LONG_MS)
+    await store.claim("run-one", "w", LONG_MS)
+    await store.heartbeat("w", LONG_MS)
+    await store.load("run-one")
+    await store.unseal("run-one")
+    await store.records(run="run-one")
+    await store.control("run-one", "cancel", "ann", "")
+    await store.controls(await store.last_control(), "run-one")
+    await store.runs(run="run-o")
+    await store.finish("run-one", 3, a_response(a_request()), 1)
+    await store.wait("run-one")
+    await store.find(a_request(), b"digest")
+    seen = {sql: bindings for sql, bindings in statements.items() if sql not in (HEAD, "COMMIT", "BEGIN IMMEDIATE")}
+    await store.close()
+    assert len(seen) > 20
+    connection = connect_reader(store.path, 1)
+    plans = {
+        sql: [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings or ())]
+        for sql, bindings in seen.items()
+    }
+    connection.close()
+    whole = {f"SCAN {table}" for table in GROWING}
+    assert {sql: plan for sql, plan in plans.items() if whole & set(plan)} == {}

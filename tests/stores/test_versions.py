@@ -1,0 +1,109 @@
+"""A file that an older version wrote is brought up to date when it is opened, and goes on from where it was."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from remit.protocol.records import Kind
+from remit.runtime.ports import Accepted, Decision, Expired, Known, Owner, Sealed, StoreError
+from remit.stores.connection import connect_reader, connect_writer
+from remit.stores.schema import KINDS, MIGRATIONS
+from remit.stores.sqlite import SqliteStore, verify_file
+from remit.testing.conformance import LONG_MS, NEVER_MS, a_question, a_request, a_response, texts
+
+VERSION_1 = Path(__file__).with_name("version-1.sql")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return a file as version 1 left it when it was killed at 5,002 ms since 1970."""
+    path = tmp_path / "hub.db"
+    connection = connect_writer(path, "process", 1)
+    connection.execute(VERSION_1.read_text())
+    connection.close()
+    return path
+
+
+async def test_a_file_of_version_1_keeps_what_was_in_it(path: Path) -> None:
+    store = SqliteStore(path, wall_ms=lambda: 6_000)
+    await store.open()
+    done = a_response(a_request("done"))
+    assert await store.submit(a_request("done"), b"digest", worker="w", lease_ms=1) == Known("run-done", True, done)
+    assert [(run.run, run.state) for run in await store.runs()] == [("run-cut", "silent"), ("run-done", "finished")]
+    assert [run.run for run in await store.runs(run="run-d")] == ["run-done"]
+    assert texts(await store.records(run="run-cut")) == ["half"]
+    assert await store.load("run-cut") == {"step": b"value"}
+    assert await store.facts("u-1") == ("likes tea",)
+    assert await store.session("given", "u-1", "prime") == Owner("u-2", "tag")
+    assert await store.get("key") == (1, b"value")
+    assert await store.incr("count", 1, 60_000) == 3
+    assert (await store.verify()).ok
+    await store.close()
+
+
+async def test_a_run_that_version_1_began_is_taken_up_and_ended(path: Path) -> None:
+    store = SqliteStore(path, wall_ms=lambda: 6_000)
+    await store.open()
+    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-cut", a_request("cut"))]
+    assert await store.claim("run-cut", "w", 0) == 2
+    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == []
+    assert [run.state for run in await store.runs(run="run-cut")] == ["finished"]
+    assert await store.load("run-cut") == {}
+    await store.close()
+    assert verify_file(path).ok
+
+
+async def test_a_file_of_version_1_learns_to_wait_for_people(path: Path) -> None:
+    store = SqliteStore(path)
+    await store.open()
+    assert await store.submit(a_request(), b"digest", worker="w", lease_ms=0, waiting=True) == Accepted(1)
+    store.seal("run-one", [Sealed("<EMAIL_1>", b"value", True)])
+    await store.put(a_question())
+    assert await store.decide("question-one", Decision(agreed=True, by="ann"))
+    assert await store.control("run-one", "cancel", "ann", "") > 0
+    assert Expired("run-one", a_request(), waiting=True) in await store.sweep(max_attempts=1, keep_ms=NEVER_MS)
+    await store.close()
+    assert verify_file(path).ok
+
+
+async def test_a_file_of_version_1_is_verified_once_it_is_up_to_date(path: Path) -> None:
+    with pytest.raises(StoreError, match="has version 1"):
+        verify_file(path)
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    assert verify_file(path).ok
+
+
+async def test_an_upgraded_file_has_the_same_tables_as_a_new_one(path: Path) -> None:
+    def tables(path: Path) -> set[tuple[str, str]]:
+        connection = connect_reader(path, 1)
+        found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+        connection.close()
+        return {(name, " ".join(sql.split())) for name, sql in found}
+
+    new = path.with_name("new.db")
+    for each in (path, new):
+        store = SqliteStore(each)
+        await store.open()
+        await store.close()
+    assert tables(path) == tables(new)
+
+
+def test_a_step_that_was_released_is_never_changed() -> None:
+    digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in MIGRATIONS]
+    assert digests[:1] == ["8ee14827d5ced59f"]
+
+
+def test_the_number_of_a_kind_is_never_changed() -> None:
+    assert KINDS == {
+        Kind.STARTED: 1,
+        Kind.DELEGATION: 2,
+        Kind.PROGRESS: 3,
+        Kind.TOOL: 4,
+        Kind.NOTICE: 5,
+        Kind.RESULT: 6,
+        Kind.REFUSED: 7,
+        Kind.APPROVAL: 8,
+    }
