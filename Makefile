@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench pytest test-all-pythons lock clean
+.PHONY: help demo test check fix bench pytest test-all-pythons docs screenshots lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,12 @@ test-all-pythons: ## Run the tests on every supported Python found here
 	echo "failed:   $${failed:- none}"; \
 	echo "not found:$${missing:- none}"; \
 	[ -z "$$failed" ] && [ -n "$$passed" ]
+
+docs: $(VENV)/.ready ## Make the pages anew that are made from the code
+	@$(BIN)/python docs/generate.py
+
+screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
+	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
 	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --quiet $(UPGRADE) --output-file requirements.lock \

@@ -1,61 +1,20 @@
-"""Writes docs/errors.md from the table of error codes: `.venv/bin/python docs/generate.py`."""
+"""Writes the pages that are made from the code: `.venv/bin/python docs/generate.py`."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from remit.protocol.errors import TABLE, Blame, Code, Row
+from page_cli import cli_page
+from page_errors import errors_page
+from page_outputs import outputs_page
+from page_team import team_page
 
-ERRORS = Path(__file__).with_name("errors.md")
-
-HEAD = """\
-# Error codes
-
-Every way a delegation can go wrong has one code. A code is stable and never reused. Programs read the code, people the
-message. The command line explains them too:
-
-```console
-$ remit errors LOOP_DETECTED
-```
-
-| field | what it says |
-|---|---|
-| fault of | who must change something before it can work: the caller, the peer (the callee), or the hub |
-| HTTP | the status that stands for it over HTTP |
-| exit | the exit code of a command that ends with it |
-| recoverable | whether trying again can help: later, elsewhere, or with other limits |
-
-This page is made from the table in `src/remit/protocol/errors.py`; `.venv/bin/python docs/generate.py` makes it anew.
-
-"""
-
-FAULT_OF = {Blame.CALLER: "the caller", Blame.PEER: "the peer", Blame.HUB: "the hub"}
-
-
-def errors_page() -> str:
-    """Return the page of error codes."""
-    lines = ["| code | fault of | HTTP | exit | recoverable |", "|---|---|---|---|---|"]
-    lines += [_line(code, row) for code, row in TABLE.items()]
-    return HEAD + "\n".join(lines) + "\n" + "".join(_section(code, row) for code, row in TABLE.items())
-
-
-def _line(code: Code, row: Row) -> str:
-    cells = (f"[{code}](#{code.lower()})", FAULT_OF[row.blame], str(row.status), str(row.exit_code), _yes(row))
-    return "| " + " | ".join(cells) + " |"
-
-
-def _section(code: Code, row: Row) -> str:
-    return f"""
-## {code}
-
-{row.meaning}
-
-- Fault of {FAULT_OF[row.blame]}. HTTP status {row.status}. Exit code {row.exit_code}. Recoverable: {_yes(row)}.
-- What to do: {row.suggestion}
-"""
-
-
-def _yes(row: Row) -> str:
-    return "yes" if row.recoverable else "no"
-
+PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors_page,
+    "team.md": team_page,
+    "cli.md": cli_page,
+    "cli-json.md": outputs_page,
+}
 
 if __name__ == "__main__":
-    ERRORS.write_text(errors_page(), encoding="utf-8")
+    for name, page in PAGES.items():
+        Path(__file__).with_name(name).write_text(page(), encoding="utf-8")

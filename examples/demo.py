@@ -5,18 +5,32 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
-from receipts import DATA, STORE, hub
-from remit import Delegation, Response, Status
+from remit import Delegation, Hub, Record, Request, Response, Status
+from remit.faces.composition import hub_of
+from remit.faces.team.file import load_team
+from remit.protocol.records import Approval
 from remit.stores.sqlite import verify_file
 
+TEAM = Path(__file__).parent / "receipts" / "remit.toml"
+STORE = Path(".remit") / "demo.db"
 MONTH = "2026-03"
+ACCOUNT = "DE89 3704 0044 0532 0130 00"
 WIDTH = min(shutil.get_terminal_size((100, 24)).columns, 100)
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 FANCY = (sys.stdout.encoding or "").lower().startswith("utf")
+
+
+class Run(NamedTuple):
+    """What became of one wish of the user."""
+
+    response: Response
+    delegations: list[Delegation]
+    records: list[Record]
 
 
 class Scene(NamedTuple):
@@ -26,6 +40,69 @@ class Scene(NamedTuple):
     capability: str
     asked: str
     matters: str
+    input: str = MONTH
+    look: Callable[[Run], None] = lambda _: None
+    """What is shown of it besides."""
+
+
+async def main() -> int:
+    """Show every scene, then the tree, the totals and the audit verdict; return the exit code."""
+    say(bold("Remit: five agents go through a month of receipts"))
+    paragraph(
+        "Agents that call each other can loop, overspend, outlive their caller and pass on what they should not. Here"
+        " each call carries a remit: for which user it acts, whom it may ask, and the time and tokens that it may"
+        " spend. Below, five agents keep to theirs, and try not to."
+    )
+    say()
+    hub = hub_of(load_team(TEAM), store=STORE)
+    async with hub:
+        field("agents", ", ".join(hub.cards))
+        field("team", shown(TEAM))
+        field("record", shown(STORE))
+        runs = [await play(hub, number, scene) for number, scene in enumerate(SCENES, start=1)]
+    delegations = [each for run in runs for each in run.delegations]
+    show_tree(delegations)
+    show_totals([run.response for run in runs], delegations)
+    return show_verdict()
+
+
+async def play(hub: Hub, number: int, scene: Scene) -> Run:
+    """Let the user ask, and tell what happened."""
+    response = await hub.ask("orchestrator", scene.asked, user="u-1", capability=scene.capability, input=scene.input)
+    run = Run(response, await hub.delegations(response.run), await hub.store.records(run=response.run))
+    say()
+    say(bold(f"{number}. {scene.title}"))
+    field("asked", scene.asked)
+    field("calls", calls(run.delegations))
+    for each in run.delegations:
+        if each.fault is not None and each.status is not None:
+            fault = f"{each.fault.code}: {each.fault.message}"
+            field(each.status, f"{each.origin} > {each.target}, {fault}", COLOURS[each.status])
+    scene.look(run)
+    field("answer", str(response.result))
+    field("matters", scene.matters)
+    return run
+
+
+def show_what_was_seen(run: Run) -> None:
+    """Print what reached the specialist, which is what stands in the record."""
+    for record in run.records:
+        match record.body:
+            case Request(target="tax-specialist", input=said):
+                field("it saw", str(said), YELLOW)
+            case _:
+                pass
+
+
+def show_approval(run: Run) -> None:
+    """Print who was asked, and what was said."""
+    for record in run.records:
+        match record.body:
+            case Approval(question=question, agreed=bool(agreed), by=by, reason=reason):
+                field("question", question, YELLOW)
+                field("by", f"{by}, who said {'yes' if agreed else 'no'}: {reason}")
+            case _:
+                pass
 
 
 SCENES = (
@@ -40,6 +117,23 @@ SCENES = (
         "REVIEW",
         "What did I spend, and how much tax do I get back?",
         "Both are paid for beforehand from what the orchestrator has left, so together they cannot be granted more.",
+    ),
+    Scene(
+        "Personal data that never reaches the specialist",
+        "CONTACT",
+        f"Write to me at ada.weber@example.org or call +49 30 901820; my account is {ACCOUNT}.",
+        "No agent was shown the address, the number or the account, and the record does not hold them. The user"
+        " gets them back.",
+        look=show_what_was_seen,
+    ),
+    Scene(
+        "An approval",
+        "FILE_CLAIM",
+        "Claim it back, to my account.",
+        "The team's rule wants a person to agree. Here its allow-list does; all else would wait for `remit pending`."
+        " This capability may see the account, and only that.",
+        input=f"{MONTH} {ACCOUNT}",
+        look=show_approval,
     ),
     Scene(
         "A loop, refused",
@@ -60,42 +154,6 @@ SCENES = (
         "The work is cancelled at its deadline, and what was finished by then is in the response.",
     ),
 )
-
-
-async def main() -> int:
-    """Show every scene, then the tree, the totals and the audit verdict; return the exit code."""
-    say(bold("Remit: five agents go through a month of receipts"))
-    paragraph(
-        "Each request carries a remit: for which user it acts, whom it may ask, and the time and tokens that it may"
-        " spend. Below, agents keep to theirs, and try not to."
-    )
-    say()
-    async with hub:
-        field("agents", ", ".join(hub.cards))
-        field("data", str(DATA))
-        field("record", str(STORE.resolve()))
-        runs = [await play(number, scene) for number, scene in enumerate(SCENES, start=1)]
-    delegations = [each for _, found in runs for each in found]
-    show_tree(delegations)
-    show_totals([response for response, _ in runs], delegations)
-    return show_verdict()
-
-
-async def play(number: int, scene: Scene) -> tuple[Response, list[Delegation]]:
-    """Let the user ask, and tell what happened."""
-    response = await hub.ask("orchestrator", scene.asked, user="u-1", capability=scene.capability, input=MONTH)
-    delegations = await hub.delegations(response.run)
-    say()
-    say(bold(f"{number}. {scene.title}"))
-    field("asked", scene.asked)
-    field("calls", calls(delegations))
-    for each in delegations:
-        if each.fault is not None and each.status is not None:
-            fault = f"{each.fault.code}: {each.fault.message}"
-            field(each.status, f"{each.origin} > {each.target}, {fault}", COLOURS[each.status])
-    field("answer", str(response.result))
-    field("matters", scene.matters)
-    return response, delegations
 
 
 # ── the tree, the totals, the verdict ─────────────────────────────────────────────────────────────────────────────────
@@ -152,7 +210,10 @@ def show_verdict() -> int:
     field("verdict", said, GREEN if verdict.ok else RED)
     for detail in details:
         field("", detail.strip())
-    field("again", f"remit audit verify {STORE}")
+    remit = "remit" if shutil.which("remit") else shown(Path(sys.executable).with_name("remit"))
+    field("look", f"{remit} runs list --store {STORE}")
+    field("", f"{remit} runs tree last --store {STORE}")
+    field("", f"{remit} audit verify {STORE}")
     return 0 if verdict.ok else 1
 
 
@@ -189,6 +250,12 @@ def field(name: str, text: str, colour: str = DIM) -> None:
     say(f"   {painted(f'{name:9}', colour)}{first}")
     for line in rest:
         say(" " * 12 + line)
+
+
+def shown(path: Path) -> str:
+    """Return a path as short as it can be said."""
+    full = path.absolute()
+    return str(full.relative_to(Path.cwd()) if full.is_relative_to(Path.cwd()) else full)
 
 
 def bold(text: str) -> str:

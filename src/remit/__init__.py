@@ -10,7 +10,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "remit.detectors.pipeline": ("pipeline",),
+    "remit.faces.composition": ("hub_of",),
     "remit.faces.embedded": ("Hub",),
+    "remit.faces.team.file": ("load_team",),
     "remit.policy.breaker": ("BreakerSettings",),
     "remit.policy.limits": ("Limits",),
     "remit.policy.rules": ("Rule", "guard_of"),

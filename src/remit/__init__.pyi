@@ -1,5 +1,7 @@
 from remit.detectors.pipeline import pipeline as pipeline
+from remit.faces.composition import hub_of as hub_of
 from remit.faces.embedded import Hub as Hub
+from remit.faces.team.file import load_team as load_team
 from remit.policy.breaker import BreakerSettings as BreakerSettings
 from remit.policy.limits import Limits as Limits
 from remit.policy.rules import Rule as Rule

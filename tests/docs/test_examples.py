@@ -1,7 +1,9 @@
 """Every example in README.md and docs/ runs as it stands there.
 
-A `python` block is a script of its own and may await at the top level. In a `console` block the lines that start
-with `$ remit` are run. A block is left out only by its fence: `python no-run <reason>`.
+A `python` block is a script of its own and may await at the top level. The other blocks of a page are followed in
+order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved there, and in a
+`console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one ends that does not
+succeed. A block is left out only by its fence: `python no-run <reason>`.
 """
 
 import ast
@@ -19,6 +21,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
+FILE = re.compile(r"[\w-]+\.(py|toml)")
+EXIT = re.compile(r"# exit (\d+)$")
 FENCE = re.compile(r"(?P<indent> *)(?P<ticks>`{3,})(?P<info>[^`]*)")
 
 # Shorter than the limit of a test, so that the example is ended rather than abandoned.
@@ -58,10 +62,15 @@ class Block:
         return "\n" * self.line + self.text
 
     @property
+    def file(self) -> str | None:
+        """The file in which a reader saves it."""
+        return next((mark for mark in self.marks if FILE.fullmatch(mark)), None)
+
+    @property
     def commands(self) -> list[str]:
         """What follows a prompt, with continued lines joined."""
         joined = self.text.replace("\\\n", " ")
-        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ remit ")]
+        return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith(("$ remit ", "$ python "))]
 
 
 def blocks(page: Path) -> Iterator[Block]:
@@ -89,8 +98,8 @@ def awaits_at_top_level(block: Block) -> bool:
     return bool(code.co_flags & CO_COROUTINE)
 
 
-def run(command: Sequence[str | Path], folder: Path) -> None:
-    """Run *command* in *folder*, as a user of this environment would."""
+def run(command: Sequence[str | Path], folder: Path, code: int = 0) -> None:
+    """Run *command* in *folder*, as a user of this environment would, and expect it to end with *code*."""
     scripts = Path(sys.executable).parent
     environment = {
         "HOME": str(folder),
@@ -102,11 +111,11 @@ def run(command: Sequence[str | Path], folder: Path) -> None:
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
     )
     output = done.stdout + done.stderr
-    assert done.returncode == 0, output
+    assert done.returncode == code, output
     assert not any(failure in done.stderr for failure in SILENT_FAILURES), output
 
 
-@pytest.mark.parametrize("block", examples("python"), ids=str)
+@pytest.mark.parametrize("block", [block for block in examples("python") if block.file is None], ids=str)
 def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(block.script, encoding="utf-8")
@@ -114,10 +123,17 @@ def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
     run([sys.executable, *runner, script], tmp_path)
 
 
-@pytest.mark.parametrize("block", examples("console"), ids=str)
-def test_the_commands_of_a_console_example_succeed(block: Block, tmp_path: Path) -> None:
-    for command in block.commands:
-        run(["sh", "-c", command], tmp_path)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
+    for block in blocks(page):
+        if "no-run" in block.marks:
+            continue
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text, encoding="utf-8")
+        elif block.language == "console":
+            for command in block.commands:
+                said = EXIT.search(command)
+                run(["sh", "-c", command], tmp_path, int(said[1]) if said else 0)
 
 
 def test_an_example_that_is_not_run_says_why() -> None:

@@ -5,10 +5,9 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from remit import Answer, Brief, Call, Hub
+from remit import Answer, Brief, Call
 
-STORE = Path(".remit") / "demo.db"
-DATA = Path(__file__).with_name("receipts.csv")
+HERE = Path(__file__).parent
 
 Receipt = dict[str, Any]
 
@@ -22,56 +21,52 @@ CATEGORIES = {
 }
 CLAIMABLE_PERCENT = {"travel": 100, "meals": 70, "office": 100, "services": 100, "books": 100}
 
-hub = Hub(store=STORE)
-
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@hub.tool(safe_to_repeat=True)
 def open_receipts(month: str) -> list[Receipt]:
     """Return the receipts of a month, given as 2026-03."""
-    with DATA.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["date"].startswith(month)]
-    return [{**row, "gross_cents": int(row["gross_cents"]), "vat_percent": int(row["vat_percent"])} for row in rows]
+    found = [row for row in _rows("receipts.csv") if row["date"].startswith(month)]
+    return [{**row, "gross_cents": int(row["gross_cents"]), "vat_percent": int(row["vat_percent"])} for row in found]
 
 
-@hub.tool(safe_to_repeat=True)
-async def booked_cents(receipt: str) -> int | None:
+async def find_transaction(receipt: str) -> dict[str, Any] | None:
     """Ask the bank what was booked for a receipt; the bank takes its time."""
     await asyncio.sleep(0.09)
-    with DATA.open(encoding="utf-8", newline="") as file:
-        booked = next(row["booked_cents"] for row in csv.DictReader(file) if row["id"] == receipt)
-    return int(booked) if booked else None
+    found = next((row for row in _rows("transactions.csv") if row["receipt"] == receipt), None)
+    return {**found, "cents": int(found["cents"])} if found else None
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (HERE / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
 
 
 # ── agents ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@hub.agent("reader", capabilities=["READ"], tools=["open_receipts"])
-async def reader(brief: Brief) -> list[Receipt]:
+async def document_reader(brief: Brief) -> list[Receipt]:
     receipts = await brief.use("open_receipts", month=str(brief.input))
     for receipt in receipts:
         think(brief, receipt)
     return receipts
 
 
-@hub.agent("categoriser", capabilities=["CATEGORISE"])
 async def categoriser(brief: Brief) -> list[Receipt]:
     return [{**receipt, "category": category_of(brief, receipt)} for receipt in brief.input]
 
 
-@hub.agent("analyst", capabilities=["TOTALS", "NET", "EXPLAIN", "RECONCILE"], tools=["booked_cents"], may_call=["tax"])
 async def analyst(brief: Brief) -> Answer:
     receipts: list[Receipt] = brief.input
-    match brief.request.capability:
+    match brief.capability:
         case "EXPLAIN":
             return Answer([explain(brief, receipt) for receipt in receipts])
         case "RECONCILE":
             return await reconcile(brief, receipts)
         case "NET":
-            # If it is the tax agent that wants the net amounts, this would make it ask itself.
-            reply = await brief.delegate("tax", capability="CLAIM", input=receipts)
+            # If it is the tax specialist that wants the net amounts, this would make it ask itself.
+            reply = await brief.delegate("tax-specialist", capability="CLAIM", input=receipts)
             if reply.fault is not None:
                 return Answer(totals(brief, receipts), warnings=("the totals are gross",))
             return Answer(totals(brief, receipts))
@@ -79,28 +74,34 @@ async def analyst(brief: Brief) -> Answer:
             return Answer(totals(brief, receipts), confidence=0.9)
 
 
-@hub.agent("tax", capabilities=["CLAIM", "DEDUCT"], may_call=["analyst"])
-async def tax(brief: Brief) -> Answer:
-    receipts: list[Receipt] = brief.input
-    if brief.request.capability == "DEDUCT":
-        reply = await brief.delegate("analyst", capability="NET", input=receipts)
-        return Answer(reply.result, warnings=reply.warnings)
-    cents = sum(claimable_cents(brief, receipt) for receipt in receipts)
-    return Answer({"claimable_cents": cents}, confidence=0.8)
+async def tax_specialist(brief: Brief) -> Answer:
+    match brief.capability:
+        case "ADVISE":
+            # It repeats what it was told, as models do.
+            return Answer(f"I will write to the address that you gave me: {brief.text}")
+        case "FILE":
+            return Answer(file_claim(brief))
+        case "DEDUCT":
+            reply = await brief.delegate("analyst", capability="NET", input=brief.input)
+            return Answer(reply.result, warnings=reply.warnings)
+        case _:
+            cents = sum(claimable_cents(brief, receipt) for receipt in brief.input)
+            return Answer({"claimable_cents": cents}, confidence=0.8)
 
 
-@hub.agent(
-    "orchestrator",
-    capabilities=["REPORT", "REVIEW", "DEDUCT", "EXPLAIN", "RECONCILE"],
-    may_call=["reader", "categoriser", "analyst", "tax"],
-)
 async def orchestrator(brief: Brief) -> Answer:
-    month = str(brief.input)
-    match brief.request.capability:
+    month = str(brief.input)[:7]
+    match brief.capability:
         case "REVIEW":
             return await review(brief, month)
+        case "CONTACT":
+            reply = await brief.delegate("tax-specialist", capability="ADVISE", input=brief.objective)
+            return Answer(reply.result)
+        case "FILE_CLAIM":
+            return await file_for(brief, month, account=brief.input[8:])
         case "DEDUCT":
-            reply = await brief.delegate("tax", capability="DEDUCT", input=await sorted_receipts(brief, month))
+            receipts = await sorted_receipts(brief, month)
+            reply = await brief.delegate("tax-specialist", capability="DEDUCT", input=receipts)
             return Answer(f"{listed(reply.result)} ({', '.join(reply.warnings)})")
         case "EXPLAIN":
             return await explained(brief, month)
@@ -108,7 +109,7 @@ async def orchestrator(brief: Brief) -> Answer:
             return await reconciled(brief, month)
         case _:
             steps = [
-                Call(target="reader", capability="READ", input=month),
+                Call(target="document-reader", capability="READ", input=month),
                 Call(target="categoriser", capability="CATEGORISE"),
                 Call(target="analyst", capability="TOTALS"),
             ]
@@ -121,7 +122,7 @@ async def orchestrator(brief: Brief) -> Answer:
 
 async def sorted_receipts(brief: Brief, month: str) -> list[Receipt]:
     steps = [
-        Call(target="reader", capability="READ", input=month),
+        Call(target="document-reader", capability="READ", input=month),
         Call(target="categoriser", capability="CATEGORISE"),
     ]
     return (await brief.chain(steps))[-1].unwrap()
@@ -133,7 +134,7 @@ async def review(brief: Brief, month: str) -> Answer:
     spent, claim = await brief.fan_out(
         [
             Call(target="analyst", capability="TOTALS", input=receipts),
-            Call(target="tax", capability="CLAIM", input=receipts),
+            Call(target="tax-specialist", capability="CLAIM", input=receipts),
         ]
     )
     total = sum(spent.unwrap().values())
@@ -142,12 +143,21 @@ async def review(brief: Brief, month: str) -> Answer:
     return Answer(f"{euros(total)} spent, of which {euros(back)} of tax can be claimed back", confidence=min(sure))
 
 
+async def file_for(brief: Brief, month: str, account: str) -> Answer:
+    """Have the claim filed; the team's rules want a person to agree to that."""
+    receipts = await sorted_receipts(brief, month)
+    claim = await brief.delegate("tax-specialist", capability="CLAIM", input=receipts)
+    what = {"cents": claim.unwrap()["claimable_cents"], "account": account}
+    reply = await brief.delegate("tax-specialist", capability="FILE", objective="File the claim", input=what)
+    return Answer(reply.unwrap())
+
+
 async def explained(brief: Brief, month: str) -> Answer:
     receipts = await sorted_receipts(brief, month)
     reply = await brief.delegate("analyst", capability="EXPLAIN", input=receipts, max_tokens=900)
     if reply.ok:
         return Answer(reply.result)
-    again = await brief.delegate("tax", capability="CLAIM", input=receipts)
+    again = await brief.delegate("tax-specialist", capability="CLAIM", input=receipts)
     return Answer(
         f"stopped after {reply.usage.total} tokens; the next call was {again.status} too",
         unfinished=("explanations", "claim"),
@@ -194,6 +204,15 @@ def claimable_cents(brief: Brief, receipt: Receipt) -> int:
     return round(vat * CLAIMABLE_PERCENT[receipt["category"]] / 100)
 
 
+def file_claim(brief: Brief) -> str:
+    """Check the account, as a bank does, and say what was filed."""
+    account = brief.input["account"].replace(" ", "")
+    moved = account[4:] + account[:4]
+    if int("".join(str(int(sign, 36)) for sign in moved)) % 97 != 1:
+        raise ValueError("there is no such account")
+    return f"filed: {euros(brief.input['cents'])}, to be paid to {account}"
+
+
 def explain(brief: Brief, receipt: Receipt) -> str:
     text = f"{receipt['what']} at {receipt['vendor']} is {receipt['category']}"
     brief.spend(prompt=len(str(receipt)) // 4, completion=4 * len(text), estimated=True)
@@ -205,9 +224,10 @@ async def reconcile(brief: Brief, receipts: list[Receipt]) -> Answer:
     names = tuple(receipt["id"] for receipt in receipts)
     wrong: list[str] = []
     for number, receipt in enumerate(receipts, start=1):
-        booked = await brief.use("booked_cents", receipt=receipt["id"])
-        if booked != receipt["gross_cents"]:
-            wrong.append(f"{receipt['id']} says {euros(receipt['gross_cents'])}, the bank {euros(booked)}")
+        booked = await brief.use("find_transaction", receipt=receipt["id"])
+        cents = booked["cents"] if booked else None
+        if cents != receipt["gross_cents"]:
+            wrong.append(f"{receipt['id']} says {euros(receipt['gross_cents'])}, the bank {euros(cents)}")
         so_far = Answer([*wrong], finished=names[:number], unfinished=names[number:])
         brief.progress(f"{number} of {len(names)}", partial=so_far)
     return Answer(wrong, finished=names)

@@ -1,0 +1,135 @@
+"""`remit agents`: who is in the team, and what each may do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from remit.faces.cli.options import json_option, team_options
+from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, spoken
+from remit.faces.cli.suggest import agent_names
+from remit.faces.outputs import AgentDetails, AgentLine, Agents
+from remit.protocol.card import AgentCard, Capability
+
+
+@click.group()
+def agents() -> None:
+    """Look at the agents of the team.
+
+    \b
+    Example:
+      remit agents list
+      remit agents show orchestrator
+    """
+
+
+@agents.command(name="list")
+@team_options
+@json_option
+def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """List the agents: what each is for, and whom it may call.
+
+    \b
+    Example:
+      remit agents list
+    """
+    from remit.faces.cli.places import cards_of, shorter, team_of
+
+    team = team_of(team_file, overrides)
+    lines = tuple(_line(card) for card in cards_of(team).values())
+    if as_json:
+        print_json(Agents(team=team.name, file=str(shorter(team.file)), agents=lines))
+        return
+    if not lines:
+        click.echo(f"The team {team.name} has no agents.\n→ Add one to {shorter(team.file)}: [agents.NAME]", err=True)
+        return
+    rows = [
+        (each.name, each.description, *(", ".join(names) for names in (each.capabilities, each.may_call, each.tools)))
+        for each in lines
+    ]
+    headings = ("agent", "description", "capabilities", "may call", "tools")
+    # A column in which nobody has anything says nothing.
+    kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
+    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def _line(card: AgentCard) -> AgentLine:
+    return AgentLine(
+        name=card.name,
+        description=card.description,
+        capabilities=tuple(each.code for each in card.capabilities),
+        tools=tuple(sorted(card.tools)),
+        may_call=tuple(sorted(card.may_call)),
+    )
+
+
+@agents.command()
+@click.argument("agent", shell_complete=agent_names)
+@team_options
+@json_option
+def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show all that the team says of one AGENT.
+
+    \b
+    Example:
+      remit agents show orchestrator
+    """
+    from remit.faces.cli.places import cards_of, known_agent, team_of
+    from remit.protocol.envelope import USER
+
+    team = team_of(team_file, overrides)
+    cards = cards_of(team)
+    card, limits = cards[known_agent(agent, cards)], team.settled_limits()
+    details = AgentDetails(
+        card=card,
+        run=team.agents[agent].run,
+        called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
+        time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
+        tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
+    )
+    if as_json:
+        print_json(details)
+    else:
+        print_fields(_fields(details))
+
+
+def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
+    card = details.card
+    yield "agent", f"{card.name} {card.version}"
+    yield "description", card.description
+    yield "code", details.run
+    yield "capabilities", "\n".join(map(_capability, card.capabilities))
+    yield "tools", ", ".join(sorted(card.tools)) or "none"
+    yield "may call", _may_call(card)
+    yield "called by", ", ".join(details.called_by)
+    yield (
+        "sees",
+        f"{', '.join(sorted(card.sees))} as they are; tokens for all else that is personal" if card.sees else "",
+    )
+    yield "time", f"{spoken(details.time_ms)} for one request"
+    yield "tokens", f"{details.tokens} for one request"
+    at_once = many(card.concurrency, "request")
+    yield "at once", f"{at_once}; {card.queue} more may wait"
+    yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""
+    yield "runs in", "processes of its own" if card.isolation == "process" else "the hub"
+    yield "after a restart", "taken up again" if card.resumable else ""
+    yield "prompt", card.prompt
+
+
+def _capability(capability: Capability) -> str:
+    limits = [spoken(capability.time_ms)] if capability.time_ms is not None else []
+    limits += [many(capability.tokens, "token")] if capability.tokens is not None else []
+    raw = sorted(capability.sees | capability.sees_fields)
+    limits += [f"sees {', '.join(raw)}"] if raw else []
+    return (
+        capability.code
+        + (f": {capability.description}" if capability.description else "")
+        + (f" ({', '.join(limits)})" if limits else "")
+    )
+
+
+def _may_call(card: AgentCard) -> str:
+    if card.allow_sub_agent_calls is False or not card.may_call:
+        return "nobody"
+    below = "" if card.max_sub_agent_depth is None else f", {many(card.max_sub_agent_depth, 'level')} deep"
+    return ("everyone" if "*" in card.may_call else ", ".join(sorted(card.may_call))) + below

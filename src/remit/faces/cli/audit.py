@@ -1,0 +1,239 @@
+"""`remit audit`: the record of what agents did."""
+
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
+from remit.faces.cli.show.safe_text import json_for_terminal
+from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
+from remit.faces.cli.suggest import run_ids
+from remit.faces.outputs import AuditCheckpoint, AuditRow, RecordLine, Verification
+from remit.protocol.codec import encode
+from remit.protocol.records import Record
+from remit.runtime.audit import Row
+
+# How soon a record that is written is shown to whoever follows.
+FOLLOW_S = 0.2
+
+
+@click.group()
+def audit() -> None:
+    """Look at the record of what agents did.
+
+    \b
+    Example:
+      remit audit tail --follow
+      remit audit verify
+    """
+
+
+@audit.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@store_option
+@team_options
+@json_option
+def verify(
+    file: Path | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Check that no row of the record in FILE was edited, deleted, inserted, reordered or cut off.
+
+    Without FILE it is the team's record, or that in .remit/hub.db. Exits with 0 if the record is whole and with 1 if it
+    is not.
+
+    \b
+    Example:
+      remit audit verify
+      remit audit verify .remit/hub.db --json
+    """
+    from remit.faces.cli.places import existing, store_file
+    from remit.stores.audit import verify_file
+
+    path = existing(file or store_file(store_path, team_file, overrides))
+    verdict = verify_file(path)
+    if as_json:
+        print_json(
+            Verification(
+                ok=verdict.ok,
+                file=str(path),
+                rows=verdict.rows,
+                checkpoints=verdict.checkpoints,
+                unprotected=verdict.unprotected,
+                findings=verdict.findings,
+                keys=verdict.keys,
+            )
+        )
+    else:
+        print_text(str(verdict))
+    raise SystemExit(0 if verdict.ok else 1)
+
+
+# ── reading along ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on, and show each record as it is written; end with Ctrl-C.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
+@click.option("--run", help="Only those of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@store_option
+@team_options
+@jsonl_option
+def tail(
+    follow: bool,
+    count: int,
+    run: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_jsonl: bool,
+) -> None:
+    """Show the newest records, one line each, whichever process wrote them.
+
+    \b
+    Example:
+      remit audit tail -n 5
+      remit audit tail --follow --jsonl | jq .kind
+    """
+    from remit.faces.cli.places import reading, store_file
+    from remit.faces.cli.show.records_view import find_run
+    from remit.stores.export import before_newest
+    from remit.stores.reader import PAGE, records
+
+    with reading(store_file(store_path, team_file, overrides)) as connection:
+        run = run and find_run(connection, run)
+        shown = before_newest(connection, count, run)
+        while True:
+            page = records(run, None, shown, PAGE)(connection)
+            for record in page:
+                _print(record, as_jsonl=as_jsonl)
+                shown = record.seq
+            if len(page) == PAGE:
+                continue
+            if not follow:
+                return
+            time.sleep(FOLLOW_S)
+
+
+def _print(record: Record, *, as_jsonl: bool) -> None:
+    if as_jsonl:
+        print_json(
+            RecordLine(
+                seq=record.seq,
+                kind=record.kind,
+                at_ms=record.at_ms,
+                run=record.run,
+                session=record.session,
+                body=record.body,
+            )
+        )
+        return
+    from remit.faces.cli.show.report import short
+    from remit.faces.cli.show.sentences import sentence
+    from remit.faces.cli.show.tree import Node
+    from remit.protocol.envelope import Response
+
+    agent = record.body.target if isinstance(record.body, Response) else ""
+    told = sentence(record, Node(record.run, None, agent, record.at_ms))
+    print_text(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  {told}")
+
+
+# ── for others to check ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option(
+    "-o", "--out", type=click.Path(dir_okay=False), default="-", metavar="FILE", help="Where to; else stdout."
+)
+@click.option("--run", help="Only the rows of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@store_option
+@team_options
+def export(
+    out: str, run: str | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+) -> None:
+    """Write the record as JSON lines from which anyone can check it, without this program.
+
+    Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the digest
+    before (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body as it
+    stands there, in UTF-8. `previous` of row 1 is 32 zeros. A checkpoint follows the row that it signs (Ed25519); see
+    docs/audit.md. With --run there are no checkpoints, and each row can be checked by itself.
+
+    \b
+    Example:
+      remit audit export -o audit.jsonl
+      remit audit export --run 019a2b3c4d5e6f70 | jq -r .body | jq .objective
+    """
+    from remit.faces.cli.places import store_file
+
+    path = store_file(store_path, team_file, overrides)
+    try:
+        with _written_whole(out) as file:
+            rows, checkpoints = _export(path, run, file)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise click.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from error
+    if out != "-":
+        click.echo(f"{many(rows, 'row')} and {many(checkpoints, 'checkpoint')} are in {out}.", err=True)
+
+
+@contextmanager
+def _written_whole(out: str) -> Generator[IO[str]]:
+    """Open what is exported to; a file gets its name once it is whole."""
+    file = Path(out)
+    if out == "-" or (file.exists() and not file.is_file()):
+        with click.open_file(out, "w", encoding="utf-8") as stream:
+            yield stream
+        return
+    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    try:
+        with draft.open("x", encoding="utf-8", newline="\n") as stream:
+            yield stream
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _export(path: Path, run: str | None, file: IO[str]) -> tuple[int, int]:
+    """Write everything and return how many rows and checkpoints it was."""
+    from msgspec.structs import asdict
+
+    from remit.faces.cli.places import reading
+    from remit.faces.cli.show.records_view import find_run
+    from remit.stores.checkpoints import read_checkpoints
+    from remit.stores.export import linked_rows
+
+    # Read before the rows: of each that is here now, the rows are there then.
+    seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is None]
+    rows = written = 0
+    with reading(path) as connection:
+        for previous, row in linked_rows(connection, run=run and find_run(connection, run)):
+            rows += 1
+            _write(file, _exported(previous, row))
+            while written < len(seals) and seals[written].seq <= row.seq:
+                _write(file, seals[written])
+                written += 1
+    for seal in seals[written:]:  # about rows that are gone
+        _write(file, seal)
+    return rows, len(seals)
+
+
+def _exported(previous: bytes, row: Row) -> AuditRow:
+    return AuditRow(
+        seq=row.seq,
+        kind=row.kind,
+        at_ms=row.at_ms,
+        run=row.run,
+        session=row.session,
+        body=row.body.decode(errors="replace"),
+        previous=previous.hex(),
+        digest=row.digest.hex(),
+    )
+
+
+def _write(file: IO[str], document: AuditRow | AuditCheckpoint) -> None:
+    file.write(json_for_terminal(encode(document).decode()) + "\n")

@@ -1,0 +1,59 @@
+"""A run that someone watches: the answer or its records on stdout, what it came to on stderr."""
+
+import asyncio
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from remit.faces.cli.drive.attend import Ended, attend
+from remit.faces.cli.drive.data import Data, data_only
+from remit.faces.cli.drive.interrupts import INTERRUPTED
+from remit.faces.cli.drive.order import Order
+from remit.faces.cli.places import shorter
+from remit.faces.cli.show.report import details, exit_code, record_line, short, summary
+from remit.faces.embedded import Hub
+from remit.faces.team.file import load_team
+from remit.protocol.records import Record
+
+
+def carry_out(order: Order, *, as_json: bool, as_jsonl: bool, verbose: bool, named_team: Path | None) -> int:
+    """Carry out an order, and return the exit code for how it ended."""
+    with data_only() as data:
+
+        async def heard(record: Record, _: Hub) -> None:
+            if as_jsonl:
+                data.document(record_line(record))
+
+        team = load_team(Path(order.team_file), overrides=order.overrides)
+        try:
+            ended = asyncio.run(attend(order, team, heard, verbose=verbose))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        for line in _told(ended, named_team):
+            click.echo(line, err=True)
+        _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
+        return exit_code(ended.response)
+
+
+def _give(ended: Ended, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
+    if as_json:
+        run = ended.response.run
+        data.document(details(ended.tree, run, "finished", ended.store, time.time_ns() // 1_000_000))
+    elif not as_jsonl:
+        data.answer(ended.response.result)
+
+
+def _told(ended: Ended, named_team: Path | None) -> Iterator[str]:
+    """Yield what the run came to; of one that was interrupted, what is left of it."""
+    response = ended.response
+    interrupted = ended.interrupted and exit_code(response) == INTERRUPTED
+    yield ""
+    yield from summary(ended.tree, response, interrupted=interrupted)
+    if interrupted:
+        kept = "The answer so far is below" if response.result is not None else "There was no answer yet"
+        yield f"{kept}; what happened is recorded in {shorter(ended.store)}."
+    team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
+    yield f"→ remit runs show {short(response.run)}{team}"

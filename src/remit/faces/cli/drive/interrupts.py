@@ -1,0 +1,36 @@
+"""Ctrl-C: the first asks to stop and waits for the end, the second leaves at once."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+INTERRUPTED = 130
+
+
+@contextmanager
+def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
+    """Call *stop* in the event loop at the first SIGINT or SIGTERM, and at the second *leave*, and exit at once.
+
+    What this process ignores, as one that was started with `nohup` does, it goes on ignoring.
+    """
+    loop = asyncio.get_running_loop()
+    heard: list[int] = []
+
+    # Not `loop.add_signal_handler`: an agent that blocks the loop must not make the second one wait.
+    def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+        heard.append(number)
+        if len(heard) > 1:
+            leave()
+            os._exit(INTERRUPTED)
+        loop.call_soon_threadsafe(stop, signal.Signals(number).name)
+
+    wanted = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,68 @@
+"""The options that commands share: which team, which store, and in which form the output comes."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def team_options(command: F) -> F:
+    """Add `--team` and `--set`: where the team file is, and what is different this time."""
+    command = click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Override one key of the team file: --set limits.max_depth=3. May be given several times.",
+    )(command)
+    return click.option(
+        "--team",
+        "team_file",
+        type=click.Path(path_type=Path),
+        envvar="REMIT_TEAM",
+        help="The team file. Without it: remit.toml here, or in the nearest folder above.",
+    )(command)
+
+
+def store_option(command: F) -> F:
+    """Add `--store`: which record to look at."""
+    return click.option(
+        "--store",
+        "store_path",
+        type=click.Path(path_type=Path),
+        help="The record to look at. Without it: the team's, or .remit/hub.db.",
+    )(command)
+
+
+AS_JSON = "remit.as_json"
+"""Where the context of a command knows that an error is to be a document as well."""
+
+
+def json_option(command: F) -> F:
+    """Add `--json`."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=_note_json,
+        help="Print one JSON document; see docs/cli-json.md.",
+    )(command)
+
+
+def jsonl_option(command: F) -> F:
+    """Add `--jsonl`."""
+    return click.option(
+        "--jsonl",
+        "as_jsonl",
+        is_flag=True,
+        callback=_note_json,
+        help="Print one JSON document per line, as they come.",
+    )(command)
+
+
+def _note_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:  # noqa: ARG001 - click's
+    ctx.meta[AS_JSON] = value or ctx.meta.get(AS_JSON, False)
+    return value

@@ -1,0 +1,115 @@
+"""The tree of a run, redrawn in place on a terminal; what others print appears above it."""
+
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
+
+from remit.faces.cli.show.safe_text import speaks_unicode
+from remit.faces.cli.show.tree import Node, Tree
+from remit.faces.cli.show.tree_lines import in_columns, lines_of, plain_ascii
+from remit.protocol.records import Record
+
+# Below the tree: the cursor's line. Above it: one line of what was there before, so that one sees where it begins.
+ROOM_AROUND = 2
+HEIGHT_FOR_HEAD = 10
+
+STYLES = {
+    "head": "dim",
+    "guides": "dim",
+    "name": "bold",
+    "figures": "",
+    "detail": "dim",
+    "more": "dim",
+    "running": "cyan",
+    "waiting": "dim",
+    "asking": "bold magenta",
+    "success": "green",
+    "partial": "yellow",
+    "timeout": "yellow",
+    "cancelled": "yellow",
+    "failed": "red",
+    "refused": "red",
+    "not begun": "dim",
+    "unknown": "red",
+}
+
+
+class LiveTree:
+    """A `Display` that redraws the tree."""
+
+    def __init__(self, tree: Tree, now_ms: Callable[[], int], console: Console | None = None) -> None:
+        self._tree = tree
+        self._now_ms = now_ms
+        self._console = console or Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+        self._unicode = speaks_unicode(self._console.file)
+        self._live: Live | None = None
+        self._may_draw = True
+
+    def show(self, record: Record, node: Node) -> None:
+        pass  # drawn with the next tick: a thousand records a second would be a thousand drawings
+
+    def tick(self) -> None:
+        if not self._may_draw or self._tree.root is None:
+            return
+        if self._live is None:
+            self._live = self._start()
+        self._live.update(self.drawn(self._console.height - ROOM_AROUND), refresh=True)
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text if self._unicode else plain_ascii(text)), soft_wrap=True)
+
+    @contextmanager
+    def aside(self) -> Generator[None]:
+        self._may_draw = False
+        self._stop()
+        try:
+            yield
+        finally:
+            self._may_draw = True
+
+    def close(self) -> None:
+        """Leave the tree on the screen as it is now."""
+        if self._may_draw and self._tree.root is not None:
+            self._stop()
+            self._console.print(self.drawn(self._console.height - ROOM_AROUND))
+        self._may_draw = False
+
+    def abandon(self) -> None:
+        """Show the cursor again; rich may be in the middle of a drawing, and would keep back what it is given now."""
+        if self._may_draw:
+            os.write(sys.stderr.fileno(), b"\x1b[?25h\r\n")
+
+    def drawn(self, height: int) -> Group:
+        """Return the tree as it stands, in at most *height* lines."""
+        # The line above the columns takes one, where there is one to spare.
+        head = height >= HEIGHT_FOR_HEAD
+        lines = lines_of(self._tree, self._now_ms(), height - head)
+        # Terminals break a line that is as wide as they are.
+        rows = in_columns(lines, self._console.width - 1, unicode=self._unicode, head=head)
+        return Group(*(coloured(row) for row in rows))
+
+    def _start(self) -> Live:
+        # Redrawn from the event loop and not from a thread, so that the tree never changes while it is drawn.
+        live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            vertical_overflow="crop",
+        )
+        live.start()
+        return live
+
+    def _stop(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+def coloured(row: list[tuple[str, str]]) -> Text:
+    """Return a line of the tree with its colours."""
+    return Text.assemble(*((text, STYLES[style]) for text, style in row), no_wrap=True, overflow="crop")

@@ -1,0 +1,76 @@
+"""Runs as they stand in a store: found by name, read record by record."""
+
+import time
+from collections.abc import Iterator
+
+from remit.faces.cli.show.report import short
+from remit.faces.cli.show.safe_text import one_line
+from remit.faces.cli.show.tree import Tree
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Record
+from remit.runtime.ports import RunSummary
+from remit.stores import reader
+from remit.stores.connection import Connection
+
+PAGE = 1_000
+LAST = "last"
+# More than this could have been meant is not worth listing.
+MANY = 10
+
+
+def now_ms() -> int:
+    """Return the time, as records have it."""
+    return time.time_ns() // 1_000_000
+
+
+def find_run(connection: Connection, name: str) -> str:
+    """Return the id of the run that *name* means: the whole id, an unmistakable beginning of it, or `last`."""
+    if name == LAST:
+        newest = reader.runs(None, None, 1, now_ms())(connection)
+        if not newest:
+            raise _not_found("there is no run yet", "Start one: remit run AGENT TASK")
+        return newest[0].run
+    fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
+    if name in fitting or reader.records(name, None, 0, 1)(connection):
+        return name  # one that was refused before it began has records, and is no run that could be listed
+    if not fitting:
+        raise _not_found(f"no run begins with `{one_line(name, 60)}`", "See them with `remit runs list`.")
+    if len(fitting) > 1:
+        shown = "\n".join(f"  {each.run}  {each.agent}: {one_line(each.objective, 60)}" for each in fitting.values())
+        count = f"more than {MANY}" if len(fitting) > MANY else str(len(fitting))
+        raise _not_found(f"`{name}` could be any of {count} runs:\n{shown}", "Say more of it.")
+    return next(iter(fitting))
+
+
+def summary_of(connection: Connection, run: str) -> RunSummary | None:
+    """Return how a run stands; None for one that was refused before it began."""
+    return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
+
+
+def records_of(connection: Connection, run: str | None, after: int = 0) -> Iterator[Record]:
+    """Yield what is recorded of a run, or of all, in order."""
+    while page := reader.records(run, None, after, PAGE)(connection):
+        yield from page
+        after = page[-1].seq
+
+
+def tree_of(connection: Connection, run: str) -> Tree:
+    """Return who asked whom in a run."""
+    tree = Tree()
+    for record in records_of(connection, run):
+        tree.feed(record)
+    return tree
+
+
+def standing(summary: RunSummary) -> str:
+    """Return how a run ended, or where it stands, in a word."""
+    return summary.response.status if summary.response else summary.state
+
+
+def _not_found(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, suggestion=suggestion))
+
+
+def named(run: str) -> str:
+    """Return how a run is named to people."""
+    return f"run {short(run)}"

@@ -1,0 +1,61 @@
+"""Each record of a run as one line of plain text, for logs and for terminals that cannot draw."""
+
+from remit.faces.cli.show.safe_text import one_line
+from remit.faces.cli.show.tree import Node
+from remit.faces.cli.show.tree_lines import spell_ms
+from remit.protocol.envelope import USER, Request, Response
+from remit.protocol.errors import Fault
+from remit.protocol.records import Approval, Notice, Progress, Record, Refusal, ToolUse
+
+
+def sentence(record: Record, node: Node) -> str:
+    """Return what a record tells of *node*, the delegation that it is about."""
+    match record.body:
+        case Request() as request:
+            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}"
+        case Response() as response:
+            return f"{one_line(node.agent)}: {_end(response)}"
+        case Refusal(request=request, response=response):
+            return f"{_who(request)} asks {one_line(request.target)}{_for(request)}: {_end(response)}"
+        case Progress() as progress:
+            return f"{one_line(progress.agent)}: {one_line(progress.text)}"
+        case ToolUse() as use:
+            return f"{one_line(use.agent)} {_use(use)}"
+        case Notice() as notice:
+            return f"{one_line(notice.agent)}: {one_line(notice.text)}"
+        case Approval(agreed=None) as approval:
+            return f"{one_line(approval.agent)}: a person is asked: {one_line(approval.question)}"
+        case Approval() as approval:
+            answer = "agreed" if approval.agreed else "declined"
+            by = one_line(approval.by) or "the approver"
+            edited = f", changed: {', '.join(approval.edited)}" if approval.edited else ""
+            reason = f" ({one_line(approval.reason)})" if approval.reason else ""
+            return f"{one_line(approval.agent)}: {by} {answer}{reason}{edited}"
+
+
+def _who(request: Request) -> str:
+    return one_line(request.remit.user if request.origin == USER else request.origin)
+
+
+def _for(request: Request) -> str:
+    wanted = one_line(request.objective or request.capability or "")
+    return f": {wanted}" if wanted else ""
+
+
+def _end(response: Response) -> str:
+    tokens = f", {response.usage.total:,} tokens" if response.usage.total else ""
+    took = f" in {spell_ms(response.duration_ms)}" if response.duration_ms else ""
+    return f"{response.status}{took}{tokens}{_why(response.fault)}"
+
+
+def _use(use: ToolUse) -> str:
+    tool = one_line(use.tool)
+    if use.begun:
+        return f"begins to use {tool}"
+    if use.fault is not None:
+        return f"could not use {tool}{_why(use.fault)}"
+    return f"used {tool}" + (", from the journal" if use.replayed else f" ({spell_ms(use.duration_ms)})")
+
+
+def _why(fault: Fault | None) -> str:
+    return f", {fault.code}: {one_line(fault.message)}" if fault else ""

@@ -1,0 +1,255 @@
+"""Who asked whom in a run, and where each delegation stands: a fold over the run's records."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from remit.protocol.envelope import NOBODY, Request, Response, Usage
+from remit.protocol.errors import Code, Fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Approval, Notice, Progress, Record, Refusal, ToolUse
+
+Unended = Literal["waiting", "running", "asking", "not begun", "unknown"]
+"""Waiting: for agents that it has asked, or to begin. Asking: a person has to agree first. If the run is over, and
+nothing was recorded of how this part of it ended: not begun, or unknown."""
+
+
+class Node:
+    """One delegation as far as it is known."""
+
+    def __init__(self, path: str, parent: "Node | None", agent: str, at_ms: int) -> None:
+        self.path = path
+        self.parent = parent
+        self.place = len(parent.children) if parent else 0
+        self.agent = agent
+        self.request: Request | None = None
+        """None: it is known only by what was said of it."""
+        self.response: Response | None = None
+        self.lost = False
+        """Whether the run ended without a word of it."""
+        self.started_ms = at_ms
+        self.children: list[Node] = []
+        self.size = 1
+        """Itself and all below."""
+        self.open = 0
+        """Children that have not ended."""
+        self.ended: Counter[Status] = Counter()
+        """Children that have."""
+        self.question = ""
+        self.tools: Counter[str] = Counter()
+        self.using = ""
+        """The tool that it uses now, as far as that was said beforehand."""
+        self.said = ""
+        """What it reported last, or what was noted of it."""
+        self.below = Usage()
+        """What the children that have ended have spent."""
+        self.pauses = 0
+        self.paused_ms = self.paused_since = 0
+
+    @property
+    def state(self) -> Status | Unended:
+        """Where it stands."""
+        if self.response is not None:
+            return self.response.status
+        if self.lost:
+            return "unknown" if self.request else "not begun"
+        if self.question:
+            return "asking"
+        return "waiting" if self.open or self.request is None else "running"
+
+    @property
+    def fault(self) -> Fault | None:
+        return self.response.fault if self.response else None
+
+    @property
+    def usage(self) -> Usage:
+        """What it and all below have spent; until it has ended, only what those below have said."""
+        return self.response.usage if self.response else self.below
+
+    @property
+    def granted(self) -> int | None:
+        """The tokens that it may spend, if it has begun."""
+        return self.request.remit.tokens if self.request else None
+
+    def taken_ms(self, now_ms: int) -> int:
+        """Return how long it took, or has taken so far, without the time in which a person was asked."""
+        if self.response is not None:
+            return self.response.duration_ms
+        paused = self.paused_ms + (now_ms - self.paused_since if self.pauses else 0)
+        return max(0, now_ms - self.started_ms - paused)
+
+    def lineage(self) -> "Iterator[Node]":
+        """Yield this one and all above it, the root last."""
+        node: Node | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
+
+class Note(NamedTuple):
+    """Something that an operator should know of a delegation."""
+
+    at_ms: int
+    notice: Notice
+
+
+class Consent(NamedTuple):
+    """A question to a person, and what they said, if they have."""
+
+    at_ms: int
+    approval: Approval
+    answered_ms: int | None
+
+
+class Tree:
+    """The delegations of one run; `feed` it the run's records in order."""
+
+    def __init__(self) -> None:
+        self.root: Node | None = None
+        self.nodes: dict[str, Node] = {}
+        self.in_flight: dict[str, Node] = {}
+        self.over: list[Node] = []
+        """Those that have ended, in the order in which they did."""
+        self.tally: Counter[Status] = Counter()
+        self.notes: list[Note] = []
+        self.consents: dict[str, Consent] = {}
+        self._by_request: dict[str, Node] = {}
+
+    @property
+    def response(self) -> Response | None:
+        """How the run ended, if it has."""
+        return self.root.response if self.root else None
+
+    def feed(self, record: Record) -> Node:
+        """Take the next record of the run, and return the delegation that it is about."""
+        match record.body:
+            case Request() as request:
+                return self._asked(record, request)
+            case Response() as response:
+                node = self._by_request.get(response.id) or self._node(record, record.run, response.target)
+                return self._over(node, response, record.at_ms)
+            case Refusal(request=request, response=response):
+                return self._over(self._asked(record, request), response, record.at_ms)
+            case Progress() as progress:
+                node = self._node(record, progress.delegation, progress.agent)
+                node.said = progress.text
+                return node
+            case ToolUse() as use:
+                return self._used(self._node(record, use.delegation, use.agent), use)
+            case Notice() as notice:
+                node = self._node(record, notice.delegation, notice.agent)
+                node.said = notice.text
+                self.notes.append(Note(record.at_ms, notice))
+                return node
+            case Approval() as approval:
+                node = self._node(record, approval.delegation, approval.agent)
+                return self._consented(node, approval, record.at_ms)
+
+    def _asked(self, record: Record, request: Request) -> Node:
+        node = self._node(record, request.path, request.target, request.parent)
+        self._by_request[request.id] = node
+        if node.response is not None:
+            self._reopen(node)
+        node.agent, node.request, node.started_ms = request.target, request, record.at_ms
+        self._answered(node, record.at_ms)
+        return node
+
+    def _node(self, record: Record, path: str, agent: str, parent: str | None = None) -> Node:
+        """Return the delegation at *path*; one of which nothing was said before gets its place now."""
+        known = self.nodes.get(path)
+        if known is not None:
+            known.agent = agent if known.agent == NOBODY else known.agent
+            return known
+        above = None
+        if path != record.run:
+            # Whoever listened too slowly has lost some records: what they said of is there, if only by its place.
+            above = self._node(record, parent or path.rpartition(".")[0] or record.run, NOBODY)
+        node = self.nodes[path] = self.in_flight[path] = Node(path, above, agent, record.at_ms)
+        if above is None:
+            self.root = node
+            return node
+        above.children.append(node)
+        above.open += 1
+        for each in above.lineage():
+            each.size += 1
+        return node
+
+    def _over(self, node: Node, response: Response, at_ms: int) -> Node:
+        if node.response is not None:
+            return node
+        self._answered(node, at_ms)
+        node.response = response
+        node.using = ""
+        self.in_flight.pop(node.path, None)
+        self.over.append(node)
+        self.tally[response.status] += 1
+        if node.parent is not None:
+            node.parent.open -= 1
+            node.parent.ended[response.status] += 1
+            node.parent.below += response.usage
+        else:
+            for each in self.in_flight.values():
+                each.lost = True
+            self.in_flight.clear()
+        return node
+
+    def _reopen(self, node: Node) -> None:
+        """Take a delegation for one under way that ended when a hub closed, and is carried out again by another."""
+        assert node.response is not None
+        status = node.response.status
+        node.response = None
+        self.in_flight[node.path] = node
+        self.over.remove(node)
+        self.tally[status] -= 1
+        if node.parent is not None:
+            node.parent.open += 1
+            node.parent.ended[status] -= 1
+
+    def _used(self, node: Node, use: ToolUse) -> Node:
+        if use.begun:
+            node.using = use.tool
+            return node
+        node.using = ""
+        if use.fault is None or use.fault.code is not Code.TOOL_NOT_ALLOWED:
+            node.tools[use.tool] += 1
+        if use.fault is not None:
+            node.said = f"{use.tool}: {use.fault.message}"
+        return node
+
+    # ── a person is asked ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _consented(self, node: Node, approval: Approval, at_ms: int) -> Node:
+        asked = self.consents.get(approval.id)
+        if approval.agreed is None:
+            self.consents[approval.id] = Consent(at_ms, approval, None)
+            if not node.question:
+                self._pause(node, at_ms)
+            node.question = approval.question
+            return node
+        self.consents[approval.id] = Consent(asked.at_ms if asked else at_ms, approval, at_ms)
+        self._answered(node, at_ms)
+        if approval.agreed and node.response is None:
+            node.started_ms = at_ms
+        return node
+
+    def _answered(self, node: Node, at_ms: int) -> None:
+        if node.question:
+            node.question = ""
+            self._unpause(node, at_ms)
+
+    def _pause(self, node: Node, at_ms: int) -> None:
+        """Stop the clocks of all above, as the hub does while a person is asked."""
+        for above in _above(node):
+            above.pauses += 1
+            if above.pauses == 1:
+                above.paused_since = at_ms
+
+    def _unpause(self, node: Node, at_ms: int) -> None:
+        for above in _above(node):
+            above.pauses -= 1
+            if above.pauses == 0:
+                above.paused_ms += at_ms - above.paused_since
+
+
+def _above(node: Node) -> Iterator[Node]:
+    return iter(()) if node.parent is None else node.parent.lineage()

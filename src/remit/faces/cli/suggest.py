@@ -1,0 +1,95 @@
+"""What the shell may complete: names of agents, ids of runs and questions.
+
+Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
+"""
+
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+# More than this nobody reads.
+MOST = 50
+# Where the team file's folder is noted beside what it says; no key of a section is called so.
+_FOLDER = "folder of the file"
+
+
+def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the agents of the team."""
+    return _agents(ctx, incomplete)
+
+
+def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return whoever may ask: the agents of the team, or the user."""
+    user = [CompletionItem("user", help="whoever asks from outside")] if "user".startswith(incomplete) else []
+    return user + _agents(ctx, incomplete)
+
+
+def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs."""
+    from remit.stores.reader import runs
+
+    now_ms = _now_ms()
+    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms))
+    return [CompletionItem(each.run, help=f"{each.agent}: {_short(each.objective)}") for each in found]
+
+
+def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the questions that wait."""
+    from remit.stores.inbox import pending
+
+    now_ms = _now_ms()
+    found = _read(ctx, lambda connection: pending(connection, now_ms))[:MOST]
+    return [CompletionItem(each.id, help=_short(each.text)) for each in found if each.id.startswith(incomplete)]
+
+
+def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    with suppress(AttributeError):  # what stands there need not be tables yet
+        agents: dict[str, dict[str, Any]] = _team(ctx).get("agents", {})
+        return [
+            CompletionItem(name, help=_short(section.get("description", "")))
+            for name, section in agents.items()
+            if name.startswith(incomplete)
+        ]
+    return []
+
+
+def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return what a query finds in the store, nothing if there is none or it cannot be read at once."""
+    with suppress(Exception):  # no store yet, a busy one, one of another version: there is nothing to complete
+        from remit.stores.connection import connect_reader
+
+        team = _team(ctx)
+        path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", ".remit/hub.db")
+        connection = connect_reader(ctx.params.get("store_path") or path, 0)
+        try:
+            return query(connection)
+        finally:
+            connection.close()
+    return []
+
+
+def _team(ctx: click.Context) -> dict[str, Any]:
+    """Return what the team file says, read as it is."""
+    from remit.faces.team.file import find_team
+
+    with suppress(Exception):  # a team file that is being written need not be one yet
+        file = ctx.params.get("team_file") or find_team()
+        if file is not None:
+            return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}
+    return {}
+
+
+def _short(text: object) -> str:
+    from remit.faces.cli.show.safe_text import one_line
+
+    return one_line(str(text), 60)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

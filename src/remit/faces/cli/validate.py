@@ -1,0 +1,87 @@
+"""`remit validate`: everything that is wrong with a team file, at once."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from remit.faces.cli.options import json_option, team_options
+from remit.faces.cli.show.screen import many, print_json, print_text
+from remit.faces.outputs import TeamProblem, Validation
+
+# How a team file's problems name their place; what overrides the file is named otherwise.
+_PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
+
+
+@click.command()
+@click.option("--no-import", is_flag=True, help="Do not import the agents' code; say only what the file itself tells.")
+@team_options
+@json_option
+def validate(no_import: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check the team file, and say everything that is wrong with it.
+
+    Says file, line and key of each problem, and what was expected there. The agents' code is imported, as a run would
+    import it. Exits with 0 if the team can be used and with 3 if it cannot.
+
+    \b
+    Example:
+      remit validate
+      remit validate --team other.toml --set limits.max_depth=3
+    """
+    from remit.faces.cli.places import shorter, team_path
+
+    file = shorter(team_path(team_file).absolute())
+    found = _validated(file, overrides, code=not no_import)
+    if as_json:
+        print_json(found)
+    elif found.ok:
+        counts = ((found.agents, "agent"), (found.tools, "tool"), (found.capabilities, "capability"))
+        there = ", ".join(many(count, what) for count, what in (*counts, (found.rules, "rule")) if count)
+        print_text(
+            f"ok: {there or 'no agents yet'} in {file}{'' if found.imported else '; their code was not imported'}"
+        )
+    else:
+        for problem in found.problems:
+            print_text(f"{problem.where}: {problem.message}")
+        print_text(f"→ Correct {'this' if len(found.problems) == 1 else 'these'}, then type `remit validate` again.")
+    raise SystemExit(0 if found.ok else 3)
+
+
+def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
+    from remit.faces.cli.places import importing
+    from remit.faces.composition import hub_of
+    from remit.faces.team.file import load_team
+    from remit.protocol.errors import RemitError
+
+    try:
+        with importing():
+            team = load_team(file, overrides=overrides, code=code)
+            if code:
+                hub_of(team)  # not opened: it only shows whether all of it fits together
+    except RemitError as error:
+        why = error.fault
+        if not why.problems and not file.is_file():
+            raise
+        problems = tuple(
+            TeamProblem(where=each.path, line=line, key=key, message=each.message)
+            for each in why.problems
+            for line, key in [_split(each.path)]
+        )
+        # That the parts do not fit each other has no one place.
+        problems = problems or (TeamProblem(where=str(file), message=why.message),)
+        return Validation(ok=False, file=str(file), imported=code, problems=problems)
+    return Validation(
+        ok=True,
+        file=str(file),
+        agents=len(team.agents),
+        tools=len(team.tools),
+        capabilities=len(team.capabilities),
+        rules=len(team.rules),
+        imported=code,
+    )
+
+
+def _split(where: str) -> tuple[int | None, str]:
+    found = _PLACE.fullmatch(where)
+    return (int(found["line"]), found["key"] or "") if found else (None, "")

@@ -1,0 +1,250 @@
+"""What each guard of a team says of a request that nobody makes."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+from msgspec.structs import replace
+
+from remit.faces.cli.places import cards_of
+from remit.faces.composition import detector_of, guards_of
+from remit.faces.outputs import Explanation, GuardVerdict, Struck
+from remit.faces.team.sections import Team
+from remit.policy.redaction import TOKEN, Held, reveal
+from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import checked
+from remit.protocol.envelope import USER, Answer, Call, Json, Request
+from remit.protocol.errors import TABLE, Code, Fault, fault
+from remit.runtime.admission import GUARDS, LAST, explain
+from remit.runtime.approvals import AllowList
+from remit.runtime.asking import AskOptions, root_request
+from remit.runtime.brief import Brief
+from remit.runtime.draft import draft
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.ports import Question
+from remit.runtime.redactor import Redactor
+from remit.runtime.registry import Entry
+from remit.runtime.schemas import misfits
+
+# The run that the request would belong to.
+RUN = "explained"
+
+Said = Verdict | Exception
+"""What a guard says, or how it fails."""
+
+
+def explained(team: Team, origin: str, target: str, call: Call, user: str) -> Explanation:
+    """Return what would become of a call; nobody is called, and nothing is recorded."""
+    request, facts = _case(team, origin, target, call, user)
+    said = [(guard, _said(guard, request, facts)) for guard in all_guards(team)]
+    outcome, by, objection = _outcome(team, said, request)
+    clean, struck = _redacted(request, facts, said[-1][1])
+    return Explanation(
+        origin=origin,
+        target=target,
+        outcome=outcome,
+        by=by,
+        question=objection.question if isinstance(objection, Ask) else "",
+        editable=tuple(sorted(objection.editable)) if isinstance(objection, Ask) else (),
+        fault=objection if isinstance(objection, Fault) else None,
+        guards=tuple(_told(guard, verdict, facts) for guard, verdict in said),
+        struck=tuple(_struck(clean, struck, facts.target)),
+        request=clean,
+        exit_code=_exit_code(objection),
+    )
+
+
+def all_guards(team: Team | None) -> tuple[Guard, ...]:
+    """Return the guards in their order: the hub's, the team's own, the schema, and redaction last."""
+    return (*GUARDS, *(guards_of(team) if team is not None else ()), input_schema, LAST)
+
+
+def input_schema(request: Request, facts: Facts) -> Verdict:
+    """The input fits the schema of the capability that is asked for."""
+    capability = facts.target.capability(request.capability) if facts.target and request.capability else None
+    if capability is None or capability.input_schema is None:
+        return ALLOW
+    problems = misfits(capability.input_schema, request.input)
+    if not problems:
+        return ALLOW
+    message = f"the input does not fit {request.capability}"
+    return Refuse(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems))
+
+
+def name_of(guard: Guard) -> str:
+    """Return what a guard is called."""
+    return getattr(guard, "__name__", repr(guard))
+
+
+def sentence_of(guard: Guard) -> str:
+    """Return what holds if a guard does not object."""
+    return (guard.__doc__ or "").strip().partition("\n")[0]
+
+
+# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _case(team: Team, origin: str, target: str, call: Call, user: str) -> tuple[Request, Facts]:
+    """Return the request that *origin* would make and the facts, if the user had asked *origin* and nothing else."""
+    limits, cards = team.settled_limits(), cards_of(team)
+    call, card, detect = checked(call), cards.get(target), detector_of(team)
+    facts = Facts(
+        target=card,
+        address=_address(target, team) if card else "",
+        limits=limits,
+        agents=cards,
+        sealing=None if isinstance(detect, bool) else Sealing(os.urandom(32), detect),
+    )
+    if origin == USER:
+        options = AskOptions(
+            input=call.input,
+            capability=call.capability,
+            tools=call.tools,
+            max_tokens=call.max_tokens,
+            deadline_ms=call.deadline_ms,
+        )
+        return root_request(target, call.objective, user, options, run=RUN, created_ms=0, limits=limits), facts
+    asked = root_request(origin, "", user, {}, run=RUN, created_ms=0, limits=limits)
+    caller = Frame(asked, Entry(cards[origin], _nobody, _address(origin, team)), Run(asked, 0, None), None, 0)
+    request = draft(caller, call, card, f"{RUN}.1", limits.root_time_ms, 0, limits)
+    return request, replace(facts, caller=cards[origin], held=asked.remit, asked_tools=call.tools)
+
+
+def _address(agent: str, team: Team) -> str:
+    return f"{agent}@{team.name}"
+
+
+async def _nobody(_: Brief) -> Answer:
+    raise AssertionError("no agent is run to explain what would happen")
+
+
+# ── the verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _said(guard: Guard, request: Request, facts: Facts) -> Said:
+    """Return what a guard says, with nothing in its words that redaction would strike."""
+    try:
+        ((_, verdict),) = explain(request, facts, (guard,))
+    except Exception as error:  # noqa: BLE001 - a detector of the team's own may fail, and that is what is shown
+        return error
+    match verdict:
+        case Refuse(fault=why):
+            return Refuse(_clean(why, facts.sealing))
+        case Ask(question=question, editable=editable):
+            return Ask(_clean(question, facts.sealing), editable)
+        case Allow() | Rewrite():
+            return verdict
+
+
+def _told(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
+    name = name_of(guard)
+    match said:
+        case Allow() if guard is LAST:
+            found = (
+                "nothing personal or secret was found" if facts.sealing else "it is off: `redaction.enabled` is false"
+            )
+            return GuardVerdict(guard=name, verdict="allow", says=found)
+        case Allow():
+            return GuardVerdict(guard=name, verdict="allow", says=sentence_of(guard))
+        case Rewrite(struck=struck):
+            kinds = sorted({token[1:].partition(":")[0] for token in struck})
+            return GuardVerdict(
+                guard=name, verdict="rewrite", says=f"gives tokens for what it found: {', '.join(kinds)}"
+            )
+        case Refuse(fault=why):
+            return GuardVerdict(guard=name, verdict="refuse", says=why.message, code=why.code)
+        case Ask(question=question):
+            return GuardVerdict(guard=name, verdict="ask", says=question)
+        case Exception():
+            return GuardVerdict(guard=name, verdict="failed", says=_failed(said).message, code=Code.PERMISSION_DENIED)
+
+
+def _failed(error: Exception) -> Fault:
+    return fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
+
+
+def _outcome(
+    team: Team, said: Sequence[tuple[Guard, Said]], request: Request
+) -> tuple[Literal["allowed", "asks", "refused"], str, Ask | Fault | None]:
+    """Return what happens, which guard decides it, and why: the first objection stands."""
+    for guard, verdict in said:
+        match verdict:
+            case Allow() | Rewrite():
+                continue
+            case Refuse(fault=why):
+                return "refused", name_of(guard), why
+            case Exception():
+                return "refused", name_of(guard), _failed(verdict)
+            case Ask() as ask:
+                if _needs_nobody(team, request, ask):
+                    continue
+                if team.approvals.otherwise == "deny":
+                    message = f"nobody is asked in this team: {ask.question}"
+                    return "refused", name_of(guard), fault(Code.APPROVAL_DECLINED, message)
+                return "asks", name_of(guard), ask
+    return "allowed", "", None
+
+
+def _needs_nobody(team: Team, request: Request, ask: Ask) -> bool:
+    """Say whether the team's list agrees, so that no person is asked."""
+    question = Question(id=RUN, text=ask.question, request=request, asked_ms=0, expires_ms=0)
+    decision = asyncio.run(AllowList(team.approvals.allow)(question))
+    return decision is not None and decision.agreed
+
+
+def _exit_code(objection: Ask | Fault | None) -> int:
+    match objection:
+        case None:
+            return 0
+        case Ask():
+            return TABLE[Code.APPROVAL_DECLINED].exit_code
+        case Fault(code=code):
+            return TABLE[code].exit_code
+
+
+# ── what would be struck ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_clean = Redactor(None, None).clean
+
+
+def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held]:
+    """Return the request as it would be recorded, and what was struck from it."""
+    match last:
+        case Rewrite(request=clean, struck=struck):
+            return clean, struck
+        case Exception():
+            return _clean(request, facts.sealing), {}
+        case _:
+            return request, {}
+
+
+def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[Struck]:
+    """Return what was found and where, and whether the callee may see it as it is."""
+    seen = clean if card is None else reveal(clean, struck, card)
+    hidden = set(_tokens(_said_in(seen)))
+    for place, token in _tokens(_said_in(clean)):
+        if token in struck:
+            yield Struck(kind=token[1:].partition(":")[0], place=place, shown=(place, token) not in hidden)
+
+
+def _said_in(request: Request) -> dict[str, Json]:
+    return {"objective": request.objective, "input": request.input}
+
+
+def _tokens(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    match value:
+        case str():
+            yield from ((place, found[0]) for found in TOKEN.finditer(value))
+        case dict():
+            for name, each in cast("dict[str, Json]", value).items():
+                within = f"{place}.{name}" if place else name
+                yield from ((place, found[0]) for found in TOKEN.finditer(name))
+                yield from _tokens(each, within)
+        case list():
+            for index, each in enumerate(cast("list[Json]", value)):
+                yield from _tokens(each, f"{place}[{index}]")
+        case _:
+            return

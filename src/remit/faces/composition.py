@@ -1,0 +1,196 @@
+"""A hub from a team, and a changed team for a hub that is running."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
+from remit.faces.embedded import Hub
+from remit.faces.team.checks import key_of
+from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
+from remit.faces.team.lines import Place, dotted
+from remit.faces.team.sections import AgentSection, Section, Team, TeamFile
+from remit.faces.team.values import duration_ms
+from remit.policy.rules import guard_of
+from remit.policy.verdict import Detector, Guard
+from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
+from remit.runtime.ports import Approver, Decision, Question, Store
+from remit.runtime.registry import team_invalid
+
+# ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hub_of(
+    team: Team,
+    *,
+    approver: Approver | None = None,
+    store: Store | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Hub:
+    """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
+
+    *approver* is who sits at the terminal, for a team that asks there; *store* counts more than what the team says.
+    """
+    hub = Hub(
+        name=team.name,
+        store=team.store_path if store is None else store,
+        durability=team.store.durability,
+        limits=team.settled_limits(),
+        guards=guards_of(team),
+        breaker=team.breaker.settings(),
+        approver=_approver(team, approver, lambda: hub.store),
+        redaction=detector_of(team),
+        vault_key=vault_key_of(team, environ),
+    )
+    for name, tool in team.tools.items():
+        add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat)
+        add(_found(tool_at, tool.run, team))
+    for name, agent in team.agents.items():
+        _add_agent(hub, team, name, agent)
+    return hub
+
+
+def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection) -> None:
+    add = hub.agent(
+        name,
+        description=agent.description,
+        version=agent.version,
+        capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
+        tools=agent.tools,
+        max_sub_agent_depth=agent.max_sub_agent_depth,
+        concurrency=agent.concurrency,
+        queue=agent.queue,
+        resumable=agent.resumable,
+        isolation=agent.isolation,
+        sees=agent.sees,
+        prompt=agent.prompt,
+        **_changeable(agent),
+    )
+    add(_found(agent_at, agent.run, team))
+
+
+def _changeable(agent: AgentSection) -> Any:
+    """Return what can be changed in the card of an agent that is running."""
+    return {
+        "may_call": agent.may_call,
+        "allow_sub_agent_calls": agent.allow_sub_agent_calls,
+        "rate": agent.rate,
+        "time_ms": None if agent.time is None else duration_ms(agent.time),
+        "tokens": agent.tokens,
+    }
+
+
+def _found(find: Callable[[str, Path], Callable[..., Any]], run: str, team: Team) -> Callable[..., Any]:
+    try:
+        return find(run, team.folder)
+    except CodeError as error:
+        raise team_invalid(str(error)) from error
+
+
+def guards_of(team: Team) -> list[Guard]:
+    """Return the guards that a team adds to those that every hub has."""
+    return [guard_of(team.rules)] if team.rules else []
+
+
+def _approver(team: Team, terminal: Approver | None, store: Callable[[], Store]) -> Approver:
+    async def inbox(question: Question) -> Decision:
+        return await InboxApprover(store())(question)
+
+    match team.approvals.otherwise:
+        case "deny":
+            last: Approver = deny
+        case "terminal":
+            last = terminal or inbox
+        case "inbox":
+            last = inbox
+    return first_of([AllowList(team.approvals.allow), last])
+
+
+def detector_of(team: Team) -> Detector | bool:
+    """Return what finds the data that a team's agents do not see; False if nothing does."""
+    said = team.redaction
+    if not said.enabled:
+        return False
+    return pipeline(
+        kinds=said.kinds,
+        extra=[_found(code_at, run, team) for run in said.detectors],
+        patterns=said.patterns,
+        regions=DEFAULT_REGIONS if said.regions is None else said.regions,
+    )
+
+
+def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes | None:
+    """Return the key with which a team encrypts what was redacted; None: the one that follows from its store's."""
+    if team.redaction.key is None:
+        return None
+    try:
+        return key_of(team.redaction.key, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
+# ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# What a hub can take over while it runs; of agents, what is in `_changeable`.
+_SECTIONS = ("limits", "budgets", "breaker", "rules")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "rate", "time", "tokens")
+
+
+class Reloaded(Struct, frozen=True, kw_only=True):
+    """What became of a changed team, each key as the file names it."""
+
+    applied: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    team: Team
+    """The team that is in force now: the old one with what was applied."""
+
+
+def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
+    """Let a hub that was made of *old* take over what it can of *new*; runs in flight keep what they have."""
+    now = _taken_over(old, new)
+    cards = [
+        replace(hub.cards[name], **_changeable(agent))
+        for name, agent in now.agents.items()
+        if agent != old.agents[name]
+    ]
+    hub.reconfigure(limits=now.settled_limits(), breaker=now.breaker.settings(), cards=cards, guards=guards_of(now))
+    return Reloaded(applied=_differences(old, now), needs_restart=_differences(now, new), team=now)
+
+
+def _taken_over(old: Team, new: Team) -> Team:
+    agents = dict(old.agents)
+    for name in old.agents.keys() & new.agents.keys():
+        changes = {field: getattr(new.agents[name], field) for field in _OF_AGENTS}
+        # Whoever comes with the restart cannot be called before it.
+        changes["may_call"] &= old.agents.keys() | {"*"}
+        agents[name] = replace(old.agents[name], **changes)
+    approvals = replace(old.approvals, timeout=new.approvals.timeout)
+    sections = {section: getattr(new, section) for section in _SECTIONS}
+    return replace(old, agents=agents, approvals=approvals, **sections)
+
+
+def _differences(one: Team, other: Team) -> tuple[str, ...]:
+    return tuple(
+        dotted(place)
+        for section in TeamFile.__struct_fields__
+        for place in _different((section,), getattr(one, section), getattr(other, section))
+    )
+
+
+def _different(place: Place, one: object, other: object) -> Iterator[Place]:
+    """Return the keys that differ, as deep as both sides have tables."""
+    if one == other:
+        return
+    if isinstance(one, Section) and isinstance(other, Section):
+        for field in one.__struct_fields__:
+            yield from _different((*place, field), getattr(one, field), getattr(other, field))
+    elif isinstance(one, dict) and isinstance(other, dict) and len(place) == 1:
+        left, right = cast("dict[str, object]", one), cast("dict[str, object]", other)
+        for name in (*left, *(name for name in right if name not in left)):
+            yield from _different((*place, name), left.get(name), right.get(name))
+    else:
+        yield place

@@ -1,0 +1,475 @@
+"""What `--json` and `--jsonl` print: each document with its schema's name and version, and what its fields mean.
+
+A field may be added to a version; one that is renamed, removed or given another meaning makes a new version.
+"""
+
+from typing import Annotated, Any, Literal, Union, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Artifact, Json, Request
+from remit.protocol.errors import Code, Fault, Problem
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind
+from remit.runtime.audit import Finding
+from remit.runtime.ports import Decision, Question
+
+AtMs = Annotated[int, Meta(description="When, in milliseconds since 1970.")]
+RunId = Annotated[str, Meta(description="The run's id.")]
+DelegationId = Annotated[
+    str, Meta(description="The delegation's place in the run: `run.2.1` is the first in the second.")
+]
+State = Annotated[
+    Literal["waiting", "running", "silent", "finished"],
+    Meta(
+        description="`waiting` for a person, `running`, `silent` (its process has not been heard of for a while) or "
+        "`finished`."
+    ),
+]
+
+
+# ── errors ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.error/1"):
+    """Why a command could not do what it was asked for."""
+
+    code: Annotated[Code, Meta(description="What went wrong; `remit errors CODE` explains it.")]
+    message: Annotated[str, Meta(description="The same as a sentence.")]
+    suggestion: Annotated[str, Meta(description="What to do next.")]
+    problems: Annotated[tuple[Problem, ...], Meta(description="Each place that is wrong.")] = ()
+    exit_code: Annotated[int, Meta(description="With what the command exits.")]
+
+
+# ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """Tokens that were spent."""
+
+    total: Annotated[int, Meta(description="All of them.")]
+    prompt: Annotated[int, Meta(description="What models were given.")]
+    completion: Annotated[int, Meta(description="What models gave back.")]
+    overrun: Annotated[int, Meta(description="What went beyond the grant.")]
+    estimated: Annotated[bool, Meta(description="Whether some of it is only estimated.")]
+
+
+class DelegationLine(Struct, frozen=True, kw_only=True):
+    """One delegation of a run: who was asked for what, and how it ended."""
+
+    delegation: DelegationId
+    parent: Annotated[str | None, Meta(description="The delegation in which it was asked for; null for the first.")]
+    origin: Annotated[str | None, Meta(description="Who asked: an agent, or `user`; null if that is not known.")]
+    agent: Annotated[str, Meta(description="Who was asked.")]
+    capability: Annotated[str | None, Meta(description="For which capability, if one was named.")] = None
+    objective: Annotated[str, Meta(description="For what.")] = ""
+    state: Annotated[
+        str,
+        Meta(
+            description="How it ended: `success`, `partial`, `failed`, `timeout`, `refused`, `cancelled`; or where it "
+            "stands: `waiting`, `running`, `asking` a person; or `unknown`, if the run ended without a word of it."
+        ),
+    ]
+    started_ms: AtMs
+    duration_ms: Annotated[int, Meta(description="How long it took, or has taken so far.")]
+    time_ms: Annotated[int | None, Meta(description="How long it may take.")]
+    usage: Annotated[Spent, Meta(description="Tokens that it and all below it have spent.")]
+    tokens: Annotated[int | None, Meta(description="Tokens that it may spend.")]
+    tools: Annotated[dict[str, int], Meta(description="The tools that it used, and how often.")] = {}
+    said: Annotated[str, Meta(description="What it reported last.")] = ""
+    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
+
+
+class ApprovalLine(Struct, frozen=True, kw_only=True):
+    """A person was asked."""
+
+    question: Annotated[str, Meta(description="The id of the question, as `remit pending` takes it.")]
+    delegation: DelegationId
+    agent: Annotated[str, Meta(description="The agent that would be asked.")]
+    text: Annotated[str, Meta(description="The question.")]
+    asked_ms: AtMs
+    answered_ms: Annotated[int | None, Meta(description="When it was answered; null: not yet, or never.")]
+    agreed: Annotated[bool | None, Meta(description="What was answered.")]
+    by: Annotated[str, Meta(description="Who answered.")] = ""
+    reason: Annotated[str, Meta(description="Why.")] = ""
+    edited: Annotated[tuple[str, ...], Meta(description="What the person changed before agreeing.")] = ()
+
+
+class NoticeLine(Struct, frozen=True, kw_only=True):
+    """Something that an operator should know of a delegation."""
+
+    at_ms: AtMs
+    delegation: DelegationId
+    agent: Annotated[str, Meta(description="Whose delegation it is.")]
+    text: Annotated[str, Meta(description="What happened.")]
+    code: Annotated[Code | None, Meta(description="Its code, if it has one.")] = None
+
+
+class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.run/1"):
+    """A run: what was asked, how it ended, and who did what. Printed by `remit run`, `runs show` and `runs watch`."""
+
+    run: RunId
+    session: Annotated[
+        str | None, Meta(description="Where the conversation is kept; `remit run --session` goes on in it.")
+    ]
+    agent: Annotated[str, Meta(description="Who was asked.")]
+    user: Annotated[str | None, Meta(description="In whose name.")]
+    objective: Annotated[str, Meta(description="What was asked.")]
+    input: Annotated[Json, Meta(description="The inputs that were given.")] = None
+    capability: Annotated[str | None, Meta(description="For which capability, if one was named.")] = None
+    started_ms: AtMs
+    state: State
+    status: Annotated[Status | None, Meta(description="How it ended; null: it has not.")]
+    exit_code: Annotated[int | None, Meta(description="The exit code that `remit run` has for this end.")]
+    result: Annotated[
+        Json, Meta(description="The answer; of an end that is no success, what was finished before it.")
+    ] = None
+    summary: Annotated[str, Meta(description="The answer in a sentence, if the agent gave one.")] = ""
+    confidence: Annotated[float | None, Meta(description="How sure the agent is, from 0 to 1.")] = None
+    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that belongs to the answer.")] = ()
+    warnings: Annotated[tuple[str, ...], Meta(description="What to keep in mind about the answer.")] = ()
+    finished: Annotated[tuple[str, ...], Meta(description="The parts that were finished.")] = ()
+    unfinished: Annotated[tuple[str, ...], Meta(description="The parts that were not.")] = ()
+    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
+    usage: Annotated[Spent, Meta(description="Tokens that were spent in all.")]
+    duration_ms: Annotated[int, Meta(description="How long it took, or has taken so far.")] = 0
+    delegations: Annotated[
+        tuple[DelegationLine, ...], Meta(description="Who asked whom, in the order in which they were asked.")
+    ] = ()
+    approvals: Annotated[tuple[ApprovalLine, ...], Meta(description="What people were asked.")] = ()
+    notices: Annotated[tuple[NoticeLine, ...], Meta(description="What an operator should know.")] = ()
+    store: Annotated[str, Meta(description="The file that holds the record.")]
+
+
+class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.answer/1"):
+    """The answer of a run as its user gets it, what was redacted included. Printed by `runs answer`."""
+
+    run: RunId
+    status: Annotated[Status, Meta(description="How it ended.")]
+    result: Annotated[
+        Json, Meta(description="The answer; of an end that is no success, what was finished before it.")
+    ] = None
+    summary: Annotated[str, Meta(description="The answer in a sentence, if the agent gave one.")] = ""
+    artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that belongs to the answer.")] = ()
+    fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
+    exit_code: Annotated[int, Meta(description="The exit code that `remit run` has for this end.")]
+
+
+class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
+    """One record, as it was committed. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`."""
+
+    seq: Annotated[int, Meta(description="Its number in the store's record.")]
+    kind: Annotated[Kind, Meta(description="What it tells.")]
+    at_ms: AtMs
+    run: RunId
+    session: Annotated[str, Meta(description="The session in whose conversation it stands.")]
+    body: Annotated[Any, Meta(description="What is told: an envelope, or what `docs/audit.md` has for its kind.")]
+
+
+class Records(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.export/1"):
+    """Many records. Printed by `remit runs export --format json`."""
+
+    records: Annotated[tuple[RecordLine, ...], Meta(description="The records in order.")]
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.listed-run/1"):
+    """One line for one run. Printed by `remit runs list --jsonl`."""
+
+    run: RunId
+    user: Annotated[str, Meta(description="In whose name.")]
+    agent: Annotated[str, Meta(description="Who was asked.")]
+    objective: Annotated[str, Meta(description="What was asked.")]
+    started_ms: AtMs
+    state: State
+    status: Annotated[Status | None, Meta(description="How it ended; null: it has not.")]
+    code: Annotated[Code | None, Meta(description="Why it did not succeed.")] = None
+    tokens: Annotated[int | None, Meta(description="Tokens that were spent, once it has ended.")] = None
+    duration_ms: Annotated[int | None, Meta(description="How long it took, once it has ended.")] = None
+
+
+class Runs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.runs/1"):
+    """Runs, the newest first. Printed by `remit runs list --json`."""
+
+    runs: Annotated[tuple[RunLine, ...], Meta(description="The runs.")]
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """A delegation with those that were asked for in it."""
+
+    delegation: Annotated[DelegationLine, Meta(description="The delegation.")]
+    children: Annotated[tuple["Branch", ...], Meta(description="Those below it, in the order of asking.")] = ()
+
+
+class RunTree(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.tree/1"):
+    """Who asked whom, as a tree. Printed by `remit runs tree --json`."""
+
+    run: RunId
+    root: Annotated[Branch, Meta(description="The agent that the user asked, and all below it.")]
+
+
+class Cancellation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.cancel/1"):
+    """What became of the wish to cancel a run. Printed by `remit runs cancel --json`."""
+
+    run: RunId
+    outcome: Annotated[
+        Literal["cancelled", "asked", "over"],
+        Meta(
+            description="`cancelled`; `asked`: its hub was told and has not said how it ended yet; `over`: it had "
+            "ended before, or ended otherwise."
+        ),
+    ]
+    status: Annotated[Status | None, Meta(description="How the run ended; null: it has not.")]
+
+
+class Detached(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.detached/1"):
+    """A run that goes on by itself. Printed by `remit run --detach --json`."""
+
+    run: RunId
+    pid: Annotated[int, Meta(description="The process that carries it out.")]
+    log: Annotated[str, Meta(description="The file in which it says what happens.")]
+    state: State
+
+
+# ── the team ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Written(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.init/1"):
+    """What was written. Printed by `remit init --json`."""
+
+    folder: Annotated[str, Meta(description="Where the team is.")]
+    files: Annotated[tuple[str, ...], Meta(description="The files that were written or, of .gitignore, added to.")]
+    next: Annotated[tuple[str, ...], Meta(description="What to type next.")]
+
+
+class TeamProblem(Struct, frozen=True, kw_only=True):
+    """Something that is wrong in a team file, or with what overrides it."""
+
+    where: Annotated[
+        str, Meta(description="For people: `remit.toml:12 agents.clerk.run`, or the variable or flag that is wrong.")
+    ]
+    line: Annotated[int | None, Meta(description="The line of the file; null if it is not there.")] = None
+    key: Annotated[str, Meta(description="The key, dotted.")] = ""
+    message: Annotated[str, Meta(description="What is wrong, and what was expected.")]
+
+
+class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.validation/1"):
+    """Whether a team file can be used. Printed by `remit validate --json`."""
+
+    ok: Annotated[bool, Meta(description="Whether it can be used.")]
+    file: Annotated[str, Meta(description="The team file.")]
+    agents: Annotated[int, Meta(description="How many agents there are, if it can be used.")] = 0
+    tools: Annotated[int, Meta(description="How many tools.")] = 0
+    capabilities: Annotated[int, Meta(description="How many capabilities.")] = 0
+    rules: Annotated[int, Meta(description="How many rules.")] = 0
+    imported: Annotated[bool, Meta(description="Whether the agents' code was imported too.")] = True
+    problems: Annotated[tuple[TeamProblem, ...], Meta(description="Everything that is wrong.")] = ()
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    state: Annotated[Literal["ok", "warning", "problem"], Meta(description="How it is.")]
+    about: Annotated[str, Meta(description="What was looked at.")]
+    says: Annotated[str, Meta(description="What was found.")]
+    todo: Annotated[str, Meta(description="What to do about it.")] = ""
+
+
+class Checkup(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.doctor/1"):
+    """How this machine and this folder are. Printed by `remit doctor --json`."""
+
+    ok: Annotated[bool, Meta(description="Whether there is no problem; there may be warnings.")]
+    checks: Annotated[tuple[Check, ...], Meta(description="Everything that was looked at.")]
+
+
+class AgentLine(Struct, frozen=True, kw_only=True):
+    """An agent in a list."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    description: Annotated[str, Meta(description="What it is for.")]
+    capabilities: Annotated[tuple[str, ...], Meta(description="What it can do, by code.")]
+    may_call: Annotated[tuple[str, ...], Meta(description="Whom it may call; `*` is everyone.")]
+    tools: Annotated[tuple[str, ...], Meta(description="The tools that it may use.")]
+
+
+class Agents(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agents/1"):
+    """The agents of a team. Printed by `remit agents list --json`."""
+
+    team: Annotated[str, Meta(description="The team's name.")]
+    file: Annotated[str, Meta(description="The team file.")]
+    agents: Annotated[tuple[AgentLine, ...], Meta(description="The agents, in the order of the file.")]
+
+
+class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agent/1"):
+    """All that a team says of one agent. Printed by `remit agents show --json`."""
+
+    card: Annotated[AgentCard, Meta(description="Its card; what is not there is as the defaults say.")]
+    run: Annotated[str, Meta(description="Its code, as the team file names it.")]
+    called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
+    time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
+    tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]
+
+
+class Reloading(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.reload/1"):
+    """Running hubs have been told to take over the team file. Printed by `remit reload --json`."""
+
+    file: Annotated[str, Meta(description="The team file.")]
+    store: Annotated[str, Meta(description="The store over which the hubs were told.")]
+    number: Annotated[int, Meta(description="The number of the row that tells them.")]
+
+
+# ── policy ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class GuardLine(Struct, frozen=True, kw_only=True):
+    """A guard."""
+
+    name: Annotated[str, Meta(description="Its name.")]
+    says: Annotated[str, Meta(description="What holds if it does not object.")]
+
+
+class Guards(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.guards/1"):
+    """The guards that judge a request. Printed by `remit policy guards --json`."""
+
+    guards: Annotated[tuple[GuardLine, ...], Meta(description="The guards, in the order in which they are asked.")]
+
+
+class GuardVerdict(Struct, frozen=True, kw_only=True):
+    """What one guard says of a request."""
+
+    guard: Annotated[str, Meta(description="Its name.")]
+    verdict: Annotated[
+        Literal["allow", "rewrite", "refuse", "ask", "failed"],
+        Meta(description="What it says; `failed`: it raised an error, which refuses the request."),
+    ]
+    says: Annotated[str, Meta(description="Why, if it does not simply allow it.")] = ""
+    code: Annotated[Code | None, Meta(description="The code of its refusal.")] = None
+
+
+class Struck(Struct, frozen=True, kw_only=True):
+    """Something personal or secret in a request; what it is is not said."""
+
+    kind: Annotated[str, Meta(description="Of which kind it is: `EMAIL`, `IBAN`.")]
+    place: Annotated[str, Meta(description="Where in the request: `objective`, `input.customer.iban`.")]
+    shown: Annotated[bool, Meta(description="Whether the team lets the callee see it as it is.")]
+
+
+class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.explanation/1"):
+    """What would become of a request, guard by guard. Printed by `remit policy explain --json`."""
+
+    origin: Annotated[str, Meta(description="Who would ask.")]
+    target: Annotated[str, Meta(description="Who would be asked.")]
+    outcome: Annotated[
+        Literal["allowed", "asks", "refused"],
+        Meta(description="What would happen: `asks`: a person would be asked first."),
+    ]
+    by: Annotated[str, Meta(description="The guard that decides; empty if none objects.")] = ""
+    question: Annotated[str, Meta(description="What a person would be asked.")] = ""
+    editable: Annotated[tuple[str, ...], Meta(description="What the person may change before agreeing.")] = ()
+    fault: Annotated[Fault | None, Meta(description="Why it would be refused.")] = None
+    guards: Annotated[tuple[GuardVerdict, ...], Meta(description="What each guard says, in their order.")]
+    struck: Annotated[tuple[Struck, ...], Meta(description="What redaction finds.")] = ()
+    request: Annotated[Request, Meta(description="The request as it would be recorded: with tokens for what is found.")]
+    exit_code: Annotated[int, Meta(description="With what the command exits.")]
+
+
+# ── questions ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PendingQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.question/1"):
+    """A question that waits for a person. Printed by `remit pending show --json`, and by `pending list --jsonl`."""
+
+    question: Annotated[Question, Meta(description="The question, and the request that it is about, redacted.")]
+    run: RunId
+    left_ms: Annotated[int, Meta(description="How long it can still be answered.")]
+
+
+class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pending/1"):
+    """The questions that wait for a person. Printed by `remit pending list --json`."""
+
+    questions: Annotated[tuple[PendingQuestion, ...], Meta(description="The questions, oldest first.")]
+
+
+class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.decision/1"):
+    """What was answered to a question. Printed by `remit pending approve --json` and `pending reject --json`."""
+
+    question: Annotated[str, Meta(description="The id of the question.")]
+    run: RunId
+    state: State
+    decision: Annotated[Decision, Meta(description="What was answered, and by whom.")]
+
+
+# ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.verification/1"):
+    """Whether a record is what was written. Printed by `remit audit verify --json`."""
+
+    ok: Annotated[bool, Meta(description="Whether it is whole.")]
+    file: Annotated[str, Meta(description="The record.")]
+    rows: Annotated[int, Meta(description="How many rows it has.")]
+    checkpoints: Annotated[int, Meta(description="How many checkpoints can be relied on.")]
+    unprotected: Annotated[int, Meta(description="Rows after the last checkpoint, where a cut would not be seen.")]
+    findings: Annotated[tuple[Finding, ...], Meta(description="Each place where it is not what was written.")]
+    keys: Annotated[tuple[str, ...], Meta(description="Who signed, to be compared with a note kept elsewhere.")]
+
+
+class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):
+    """A row as it was hashed; docs/audit.md says how to check it. Printed by `remit audit export`."""
+
+    seq: Annotated[int, Meta(description="Its number.")]
+    kind: Annotated[str, Meta(description="What it tells.")]
+    at_ms: AtMs
+    run: RunId
+    session: Annotated[str, Meta(description="The session in whose conversation it stands.")]
+    body: Annotated[str, Meta(description="The JSON text whose bytes in UTF-8 were hashed.")]
+    previous: Annotated[str, Meta(description="The digest of the row before; 64 zeros for the first.")]
+    digest: Annotated[str, Meta(description="Its own digest.")]
+
+
+class AuditCheckpoint(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):
+    """A signed statement about the chain. Printed by `remit audit export`, after the row that it is about."""
+
+    number: Annotated[int, Meta(description="Its number: they are counted, so that none can be taken out unseen.")]
+    seq: Annotated[int, Meta(description="The row up to which the chain is signed.")]
+    digest: Annotated[str, Meta(description="The digest of that row.")]
+    at_ms: AtMs
+    key: Annotated[str, Meta(description="The public key (Ed25519).")]
+    signature: Annotated[str, Meta(description="The signature.")]
+
+
+# ── for programs ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def outputs_schema() -> dict[str, Any]:
+    """Return one JSON Schema (draft 2020-12) for every document; which it is, its `schema` says."""
+    documents = [
+        each
+        for each in globals().values()
+        if isinstance(each, type) and issubclass(each, Struct) and each.__struct_config__.tag_field == "schema"
+    ]
+    schema = msgspec.json.schema(Union[tuple(documents)])  # noqa: UP007 - made at run time
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What remit prints with --json and --jsonl",
+        **cast("dict[str, Any]", _as_others_read(schema)),
+    }
+
+
+def _as_others_read(schema: object) -> object:
+    r"""Return a schema whose patterns end as ECMA-262 has it: what is `\Z` to Python is `$` there."""
+    match schema:
+        case dict():
+            members = cast("dict[str, object]", schema)
+            return {
+                name: each.replace(r"\Z", "$") if name == "pattern" and isinstance(each, str) else _as_others_read(each)
+                for name, each in members.items()
+            }
+        case list():
+            return [_as_others_read(each) for each in cast("list[object]", schema)]
+        case _:
+            return schema

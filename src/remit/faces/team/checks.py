@@ -1,0 +1,199 @@
+"""Whether the parts of a team file fit each other and what they name outside of it."""
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+from remit.detectors.pipeline import KINDS, pipeline
+from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
+from remit.faces.team.lines import Place
+from remit.faces.team.sections import TeamFile
+from remit.policy.verdict import Detector
+from remit.protocol.card import Schema
+from remit.protocol.codec import Wrong, did_you_mean
+from remit.protocol.envelope import USER
+from remit.runtime.schemas import check_schema
+
+# What is a secret wherever it stands. Of passwords the words around them are the only sign, and a prompt may use those.
+SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
+
+Names = Mapping[str, Collection[str]]
+"""The agents, tools and capabilities of a file, also those whose sections are wrong."""
+
+
+def names_in(said: dict[str, Any]) -> Names:
+    """Return what a file calls its agents, tools and capabilities."""
+    return {
+        section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
+        for section in ("agents", "tools", "capabilities")
+    }
+
+
+# ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
+    """Say what is named in the file and is not there."""
+    kinds = _known_kinds(team)
+    for name, agent in team.agents.items():
+        place = ("agents", name)
+        if name == USER:
+            yield Wrong(place, f"`{USER}` is who asks the first agent; give the agent another name")
+        yield from _unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, names["agents"])
+        yield from _unknown((*place, "tools"), "tool", agent.tools, names["tools"])
+        yield from _unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
+        yield from _unknown((*place, "sees"), "kind of data", agent.sees, kinds)
+    for code, capability in team.capabilities.items():
+        yield from _unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
+    for index, rule in enumerate(team.rules):
+        place = ("rules", index)
+        yield from _nobody((*place, "from"), rule.from_, (*names["agents"], USER))
+        yield from _nobody((*place, "to"), rule.to, names["agents"])
+        if rule.capability is not None:
+            yield from _nobody((*place, "capability"), rule.capability, names["capabilities"], "capability")
+    for index, entry in enumerate(team.approvals.allow):
+        caller, arrow, callee = entry.rpartition("->")
+        place = ("approvals", "allow", index)
+        if arrow:
+            yield from _nobody(place, caller.strip(), (*names["agents"], USER))
+        yield from _nobody(place, callee.strip(), names["agents"])
+
+
+def _unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
+    if known is None:
+        return
+    for name in named:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            if what == "capability":
+                hint = hint or f"; describe it in `[capabilities.{name}]`, which may be empty"
+            # The last step finds the line in a list over several; it is the text itself, because a set has no order.
+            yield Wrong((*place, name), f"there is no {what} `{name}`{hint or _all(known)}")
+
+
+def _nobody(place: Place, pattern: str, known: Collection[str], what: str = "agent") -> Iterator[Wrong]:
+    if any(fnmatchcase(name, pattern) for name in known):
+        return
+    if any(letter in pattern for letter in "*?["):
+        yield Wrong(place, f"there is no {what} that `{pattern}` would fit{_all(known)}")
+    else:
+        yield Wrong(place, f"there is no {what} `{pattern}`{did_you_mean(pattern, known) or _all(known)}")
+
+
+def _all(known: Collection[str]) -> str:
+    return f"; there are: {', '.join(sorted(known))}" if known else ""
+
+
+# ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _known_kinds(team: TeamFile) -> Collection[str] | None:
+    """Return the kinds that can be found; None if a detector of the team's own may find any."""
+    if team.redaction.detectors:
+        return None
+    return (*KINDS, *team.redaction.patterns)
+
+
+def unredactable(team: TeamFile) -> Iterator[Wrong]:
+    """Say which kinds and patterns cannot be looked for."""
+    place = ("redaction", "kinds")
+    yield from _unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
+    for kind, pattern in team.redaction.patterns.items():
+        try:
+            pipeline(kinds=(), patterns={kind: pattern})
+        except ValueError as error:
+            yield Wrong(("redaction", "patterns", kind), str(error))
+
+
+# ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unset(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+    """Say which secrets are not in the environment, or are not what they should be."""
+    if team.redaction.key is not None:
+        try:
+            key_of(team.redaction.key, environ)
+        except ValueError as error:
+            yield Wrong(("redaction", "key"), str(error))
+
+
+def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
+    """Return the 32 bytes of a key that is referred to as `$NAME`, or raise a ValueError that does not show them."""
+    from base64 import b64decode
+
+    name = reference.removeprefix("$")
+    text = environ.get(name, "").strip()
+    if not text:
+        raise ValueError(f"the environment variable {name} is not set")
+    try:
+        key = bytes.fromhex(text) if len(text) == 64 else b64decode(text, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ValueError(
+            f"{name} is not a key of 32 bytes in hexadecimal or Base64; `openssl rand -hex 32` would make one"
+        )
+    return key
+
+
+def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which agents, tools and detectors cannot be imported, or cannot be what they are to be."""
+    named: list[tuple[Place, Callable[[], object]]] = [
+        (("agents", name, "run"), partial(agent_at, agent.run, folder, isolated=agent.isolation == "process"))
+        for name, agent in team.agents.items()
+    ]
+    named += [(("tools", name, "run"), partial(tool_at, tool.run, folder)) for name, tool in team.tools.items()]
+    named += [
+        (("redaction", "detectors", index), partial(code_at, run, folder))
+        for index, run in enumerate(team.redaction.detectors)
+    ]
+    for place, find in named:
+        try:
+            find()
+        except CodeError as error:
+            yield Wrong(place, str(error))
+
+
+def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Put the schemas that lie in files of their own into what is *said*; say which are missing or no JSON Schema."""
+    for code, capability in team.capabilities.items():
+        for field in ("input_schema", "result_schema"):
+            given: Schema | str | None = getattr(capability, field)
+            if given is None:
+                continue
+            schema, wrong = (given, None) if isinstance(given, dict) else _schema_in(folder / given)
+            if schema is not None:
+                wrong = check_schema(schema)
+                wrong = wrong and f"this is not a JSON Schema: {wrong}"
+                said["capabilities"][code][field] = schema
+            if wrong:
+                yield Wrong(("capabilities", code, field), wrong)
+
+
+def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
+    try:
+        schema = json.loads(file.read_bytes())
+    except OSError as error:
+        return None, f"{file} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return None, f"{file} is not JSON: {error}"
+    if not isinstance(schema, dict):
+        return None, f"{file} is not a JSON Schema: it holds no object"
+    return cast("Schema", schema), None
+
+
+# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def looks_secret(text: str) -> bool:
+    """Say whether a text holds what should stand in no file: a key, a token, an address with a password."""
+    return any(True for _ in _secret_detector()(text))
+
+
+@cache
+def _secret_detector() -> Detector:
+    return pipeline(kinds=SECRET_KINDS)

@@ -1,0 +1,121 @@
+"""The Python code that a team file names: found, or why not."""
+
+import inspect
+import sys
+import traceback
+from collections.abc import Callable
+from importlib import import_module, invalidate_caches
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any
+
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import RemitError
+
+
+class CodeError(Exception):
+    """What a team file names is not there, or not what it should be; the text is for whoever wrote it."""
+
+
+def code_at(run: str, folder: Path) -> Callable[..., Any]:
+    """Return the function that `module:function` names, imported with *folder* on the path, or raise a `CodeError`.
+
+    The folder stays on the path: what is imported later, or in an agent's own process, is found as well.
+    """
+    module_name, _, attribute = run.partition(":")
+    folder = folder.resolve()
+    if sys.path[:1] != [str(folder)]:
+        sys.path[:] = [str(folder), *(each for each in sys.path if each != str(folder))]
+    invalidate_caches()
+    _refuse_another(module_name.partition(".")[0], folder)
+    found = _imported(module_name, folder)
+    for name in attribute.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            own = [each for each in dir(found) if not each.startswith("_") and callable(getattr(found, each, None))]
+            raise CodeError(f"`{module_name}` has no `{name}`{did_you_mean(name, own)}") from None
+    if not callable(found):
+        raise CodeError(f"`{run}` is {type(found).__name__} and not a function")
+    return found
+
+
+def tool_at(run: str, folder: Path) -> Callable[..., Any]:
+    """Return a tool's function, whose parameters can be described as JSON, or raise a `CodeError`."""
+    from remit.agents.function import tool_from  # these load the event loop
+    from remit.agents.threads import Threads
+
+    function = code_at(run, folder)
+    try:
+        tool_from(function, "tool", Threads("tool", 1), description=None, safe_to_repeat=True)
+    except RemitError as error:
+        raise CodeError(error.fault.message.replace("tool `tool`", f"`{run}`")) from error
+    except (NameError, TypeError, ValueError) as error:
+        raise CodeError(f"the parameters of `{run}` cannot be read: {error}") from error
+    return function
+
+
+def agent_at(run: str, folder: Path, *, isolated: bool = False) -> Callable[..., Any]:
+    """Return an agent's function, which takes one argument, or raise a `CodeError`."""
+    function = code_at(run, folder)
+    if isolated:
+        from remit.agents.process import entrance_of
+
+        try:
+            entrance_of(function)
+        except RemitError as error:
+            raise CodeError(error.fault.message) from error
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError:
+        raise CodeError(
+            f"`{run}` does not take one argument, the brief: `{run.partition(':')[2]}{_taken(function)}`"
+        ) from None
+    except ValueError:  # some that are not written in Python do not say
+        pass
+    return function
+
+
+def _taken(function: Callable[..., Any]) -> str:
+    return str(inspect.signature(function))
+
+
+def _refuse_another(package: str, folder: Path) -> None:
+    """Refuse a module of the team whose name another that is loaded already has: Python would give us that one."""
+    loaded = sys.modules.get(package)
+    ours = PathFinder.find_spec(package, [str(folder)])
+    if loaded is None or ours is None or ours.origin is None:
+        return
+    theirs = getattr(loaded, "__file__", None)
+    if theirs is None or Path(theirs).resolve() != Path(ours.origin).resolve():
+        raise CodeError(
+            f"a module `{package}` is loaded already, from {theirs or 'Python itself'}: give {ours.origin} another name"
+        )
+
+
+def _imported(module: str, folder: Path) -> Any:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
+            near = did_you_mean(module, _modules_in(folder))
+            raise CodeError(f"there is no module `{error.name}` in {folder} or where Python looks{near}") from error
+        raise CodeError(_how_it_failed(module, error)) from error
+    except (Exception, SystemExit) as error:  # someone else's code, which may do anything when it is imported
+        raise CodeError(_how_it_failed(module, error)) from error
+
+
+def _how_it_failed(module: str, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        where = f"{Path(error.filename or module).name}:{error.lineno}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        last = [each for each in frames if not each.filename.startswith("<frozen importlib")][-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+    what = error.msg if isinstance(error, SyntaxError) else error
+    return f"importing `{module}` failed at {where}: {type(error).__name__}: {what}"
+
+
+def _modules_in(folder: Path) -> list[str]:
+    files = [file.relative_to(folder) for pattern in ("*.py", "*/*.py") for file in folder.glob(pattern)]
+    return [".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in files]

@@ -1,0 +1,392 @@
+"""What a team file may say: every section and key, with its default and what it means.
+
+The structs below are the one source: the loader checks files against them, editors complete from the JSON Schema that
+is made of them, and `docs/team.md` is written from that schema.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from remit.faces.team.values import (
+    AgentName,
+    Between,
+    Callee,
+    Code,
+    Duration,
+    Kind,
+    Positive,
+    Region,
+    Run,
+    Secret,
+    duration,
+    duration_ms,
+)
+from remit.policy.breaker import BreakerSettings
+from remit.policy.limits import Limits
+from remit.policy.rules import Editable, Pattern, Rule
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.remit import Count
+
+_LIMITS = Limits()
+_BREAKER = BreakerSettings()
+_RULE = Rule(then="ask")
+_CARD = AgentCard(name="-")
+_CAPABILITY = Capability(code="-")
+
+
+class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A part of a team file in which a key that is not known is an error."""
+
+
+class StoreSection(Section, frozen=True, kw_only=True):
+    """Where everything is recorded."""
+
+    path: Annotated[str, Meta(min_length=1, description="The SQLite file, from the team file's folder.")] = (
+        ".remit/hub.db"
+    )
+    durability: Annotated[
+        Literal["power", "process"],
+        Meta(description="What an answer survives once it is given: a power cut, or the process being killed."),
+    ] = "power"
+
+
+class LimitsSection(Section, frozen=True, kw_only=True):
+    """What no delegation may exceed."""
+
+    max_depth: Annotated[Count, Meta(description="How deep agents may stand below the one that the user asks.")] = (
+        _LIMITS.max_depth
+    )
+    max_chain: Annotated[Count, Meta(description="How many agents may stand between the user and a call.")] = (
+        _LIMITS.max_chain
+    )
+    max_fan_out: Annotated[Count, Meta(description="How many delegations one agent may have under way at once.")] = (
+        _LIMITS.max_fan_out
+    )
+    max_result_bytes: Annotated[Count, Meta(description="How large one answer may be, as JSON.")] = (
+        _LIMITS.max_result_bytes
+    )
+    max_progress: Annotated[
+        Count, Meta(description="How many progress reports one delegation may make; later ones are dropped.")
+    ] = _LIMITS.max_progress
+    grace: Annotated[
+        Duration, Meta(description="How long a cancelled agent may take to clean up before it is abandoned.")
+    ] = duration(_LIMITS.grace_ms)
+    shared_scopes: Annotated[frozenset[str], Meta(description="Owner scopes that every user may refer to.")] = (
+        _LIMITS.shared_scopes
+    )
+
+
+class BudgetsSection(Section, frozen=True, kw_only=True):
+    """Time and tokens, unless an agent, a capability or a caller says less."""
+
+    run_tokens: Annotated[Count, Meta(description="Tokens of a run: of the agent asked and all below it.")] = (
+        _LIMITS.root_tokens
+    )
+    delegation_tokens: Annotated[Count, Meta(description="Tokens of one delegation whose caller says nothing.")] = (
+        _LIMITS.delegation_tokens
+    )
+    context_tokens: Annotated[Count, Meta(description="Tokens of what a callee is shown of the conversation.")] = (
+        _LIMITS.context_tokens
+    )
+    run_time: Annotated[Duration, Meta(description="Time of a run.")] = duration(_LIMITS.root_time_ms)
+    delegation_time: Annotated[Duration, Meta(description="Time of one delegation whose caller says nothing.")] = (
+        duration(_LIMITS.delegation_time_ms)
+    )
+
+
+class BreakerSection(Section, frozen=True, kw_only=True):
+    """When an agent that keeps failing is left alone, and for how long."""
+
+    failures_in_a_row: Annotated[Positive, Meta(description="So many failures in a row are enough.")] = (
+        _BREAKER.failures_in_a_row
+    )
+    failure_share: Annotated[
+        float, Meta(gt=0, le=1, description="Or this share of the calls in a window, if there were enough of them.")
+    ] = _BREAKER.failure_share
+    at_least_calls: Annotated[Positive, Meta(description="A share of fewer calls than this says nothing.")] = (
+        _BREAKER.at_least_calls
+    )
+    window: Annotated[Duration, Meta(description="The window in which the share is counted.")] = duration(
+        _BREAKER.window_s * 1_000
+    )
+    open: Annotated[Duration, Meta(description="How long calls are refused, times the number of openings.")] = duration(
+        _BREAKER.open_s * 1_000
+    )
+    max_open: Annotated[Duration, Meta(description="How long at most.")] = duration(_BREAKER.max_open_s * 1_000)
+
+    def settings(self) -> BreakerSettings:
+        """Return these settings as the runtime takes them."""
+        return BreakerSettings(
+            failures_in_a_row=self.failures_in_a_row,
+            failure_share=self.failure_share,
+            at_least_calls=self.at_least_calls,
+            window_s=duration_ms(self.window) / 1_000,
+            open_s=duration_ms(self.open) / 1_000,
+            max_open_s=duration_ms(self.max_open) / 1_000,
+        )
+
+
+class AgentSection(Section, frozen=True, kw_only=True):
+    """One agent: its code, and what its team lets it do."""
+
+    run: Annotated[
+        Run,
+        Meta(
+            description="Its code, imported with the team file's folder on the path. "
+            "Needed for now: an agent of instructions and a model alone cannot be run yet."
+        ),
+    ]
+    description: Annotated[str | None, Meta(description="What it is for; else what its code says of itself.")] = None
+    prompt: Annotated[str, Meta(description="Instructions that its code finds in the brief.")] = _CARD.prompt
+    version: Annotated[str, Meta(min_length=1, description="The version of the agent.")] = _CARD.version
+    capabilities: Annotated[tuple[Code, ...], Meta(description="What it can do: codes of `[capabilities.CODE]`.")] = ()
+    tools: Annotated[frozenset[AgentName], Meta(description="Tools that it may use.")] = _CARD.tools
+    may_call: Annotated[frozenset[Callee], Meta(description='Agents that it may call; `"*"` names all of them.')] = (
+        _CARD.may_call
+    )
+    allow_sub_agent_calls: Annotated[
+        bool | None, Meta(description="`false` forbids every call, whatever `may_call` says.")
+    ] = _CARD.allow_sub_agent_calls
+    max_sub_agent_depth: Annotated[
+        Count | None, Meta(description="How many levels of delegation may follow below it.")
+    ] = _CARD.max_sub_agent_depth
+    concurrency: Annotated[
+        Positive | None,
+        Meta(
+            description=f"How many requests it works on at once; else {CONCURRENCY}, or twice the processors "
+            "for an agent in processes of its own."
+        ),
+    ] = None
+    queue: Annotated[Count, Meta(description="How many requests may wait for it.")] = QUEUE
+    rate: Annotated[Rate | None, Meta(description="How often it may be asked: `{ calls = 10, seconds = 60 }`.")] = (
+        _CARD.rate
+    )
+    time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
+        None
+    )
+    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else the caller's or the budget's.")] = (
+        _CARD.tokens
+    )
+    resumable: Annotated[
+        bool, Meta(description="Whether its code may be run again after a restart, finished steps from the journal.")
+    ] = _CARD.resumable
+    isolation: Annotated[
+        Literal["task", "process"], Meta(description="Whether it runs in the hub, or in processes that can be killed.")
+    ] = _CARD.isolation
+    sees: Annotated[frozenset[Kind], Meta(description="Kinds of personal data that reach it as they are.")] = _CARD.sees
+
+
+class CapabilitySection(Section, frozen=True, kw_only=True):
+    """Something that agents can do, by code."""
+
+    version: Annotated[str, Meta(min_length=1, description="The version of the capability.")] = _CAPABILITY.version
+    description: Annotated[str, Meta(description="What it is.")] = _CAPABILITY.description
+    input_schema: Annotated[
+        dict[str, Any] | str | None,
+        Meta(description="JSON Schema of the input: a table, or a `.json` file from the team file's folder."),
+    ] = None
+    result_schema: Annotated[dict[str, Any] | str | None, Meta(description="JSON Schema of the result, likewise.")] = (
+        None
+    )
+    time: Annotated[Duration | None, Meta(description="Time for one request.")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens for one request.")] = _CAPABILITY.tokens
+    read_only: Annotated[bool, Meta(description="Whether it changes nothing.")] = _CAPABILITY.read_only
+    examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = _CAPABILITY.examples
+    sees: Annotated[
+        frozenset[Kind], Meta(description="Kinds of personal data that reach its agent as they are, when asked for it.")
+    ] = _CAPABILITY.sees
+    sees_fields: Annotated[
+        frozenset[str], Meta(description="Fields of its input, by dotted path, that reach its agent as they are.")
+    ] = _CAPABILITY.sees_fields
+
+    def capability(self, code: str) -> Capability:
+        """Return the capability as a card holds it, once its schemas are read."""
+        return Capability(
+            code=code,
+            version=self.version,
+            description=self.description,
+            input_schema=_read(self.input_schema),
+            result_schema=_read(self.result_schema),
+            time_ms=_ms(self.time),
+            tokens=self.tokens,
+            read_only=self.read_only,
+            examples=self.examples,
+            sees=self.sees,
+            sees_fields=self.sees_fields,
+        )
+
+
+class ToolSection(Section, frozen=True, kw_only=True):
+    """A function that agents may use; its parameters are its schema."""
+
+    run: Annotated[Run, Meta(description="Its code, imported with the team file's folder on the path.")]
+    description: Annotated[str | None, Meta(description="What it does; else what its code says of itself.")] = None
+    safe_to_repeat: Annotated[bool, Meta(description="Whether doing it twice does no harm.")] = False
+
+
+class RuleSection(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What happens to calls that fit; the first rule that fits decides, and `*` stands for anything in a name."""
+
+    then: Annotated[
+        Literal["allow", "ask", "refuse"], Meta(description="Let the call pass, ask a person first, or refuse it.")
+    ]
+    from_: Annotated[Pattern, Meta(description="Who calls; `user` is the user.")] = field(
+        default=_RULE.from_, name="from"
+    )
+    to: Annotated[Pattern, Meta(description="Who is called.")] = _RULE.to
+    capability: Annotated[Pattern | None, Meta(description="For which capability.")] = _RULE.capability
+    user: Annotated[Pattern, Meta(description="In whose name.")] = _RULE.user
+    mentions: Annotated[
+        tuple[Pattern, ...],
+        Meta(description="Words of which at least one stands in the objective or the input, whatever their case."),
+    ] = _RULE.mentions
+    say: Annotated[str, Meta(description="The question that a person is asked, or the reason for the refusal.")] = (
+        _RULE.say
+    )
+    edit: Annotated[frozenset[Editable], Meta(description="What the person may change before agreeing.")] = _RULE.edit
+
+
+class ApprovalsSection(Section, frozen=True, kw_only=True):
+    """Who answers when a person must agree to a call."""
+
+    allow: Annotated[
+        tuple[Between, ...],
+        Meta(description='Calls that need no person: `"callee"` or `"caller -> callee"`; `*` stands for anything.'),
+    ] = ()
+    otherwise: Annotated[
+        Literal["deny", "terminal", "inbox"],
+        Meta(
+            description="All other calls: refused, asked about on the terminal, or put into the inbox, "
+            "where `remit pending` finds them. Where there is no terminal, it is the inbox."
+        ),
+    ] = "inbox"
+    timeout: Annotated[Duration, Meta(description="How long a question waits for an answer.")] = duration(
+        _LIMITS.approval_timeout_ms
+    )
+
+
+class RedactionSection(Section, frozen=True, kw_only=True):
+    """Personal data and secrets, for which agents are given tokens instead."""
+
+    enabled: Annotated[bool, Meta(description="Whether anything is redacted at all.")] = True
+    kinds: Annotated[
+        tuple[Kind, ...] | None, Meta(description="Built-in kinds that are looked for; all of them if it is not given.")
+    ] = None
+    regions: Annotated[
+        tuple[Region, ...] | None, Meta(description="Countries whose telephone numbers are known without a prefix.")
+    ] = None
+    detectors: Annotated[
+        tuple[Run, ...],
+        Meta(description="Own detectors: each takes a text and returns what it found, a list of `remit.Finding`."),
+    ] = ()
+    patterns: Annotated[
+        dict[Kind, Annotated[str, Meta(min_length=1)]],
+        Meta(description="Own kinds, each by a regular expression (RE2: no look-around, no back-references)."),
+    ] = {}
+    key: Annotated[
+        Secret | None,
+        Meta(
+            description="32 bytes in hexadecimal or Base64 that encrypt what was redacted; "
+            "else a key beside the store is made and used."
+        ),
+    ] = None
+
+
+class TeamFile(Section, frozen=True, kw_only=True):
+    """The team of a Remit hub: its agents, and what holds for them."""
+
+    name: Annotated[AgentName, Meta(description="The hub's name; it stands behind the `@` in chains.")] = "local"
+    version: Annotated[Literal[1], Meta(description="The version of this format.")] = 1
+    store: Annotated[StoreSection, Meta(description="Where everything is recorded.")] = StoreSection()
+    limits: Annotated[LimitsSection, Meta(description="What no delegation may exceed.")] = LimitsSection()
+    budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
+    breaker: Annotated[BreakerSection, Meta(description="When an agent that keeps failing is left alone.")] = (
+        BreakerSection()
+    )
+    agents: Annotated[dict[AgentName, AgentSection], Meta(description="The agents, by name.")] = {}
+    capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="What agents can do, by code.")] = {}
+    tools: Annotated[dict[AgentName, ToolSection], Meta(description="What agents may use, by name.")] = {}
+    rules: Annotated[tuple[RuleSection, ...], Meta(description="Which calls are refused or need a person.")] = ()
+    approvals: Annotated[ApprovalsSection, Meta(description="Who answers when a person must agree.")] = (
+        ApprovalsSection()
+    )
+    redaction: Annotated[RedactionSection, Meta(description="What agents do not get to see.")] = RedactionSection()
+
+
+class Team(TeamFile, frozen=True, kw_only=True):
+    """A team as it was read: what its file and the overrides say, its schemas loaded, and where the file is."""
+
+    file: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths begin, and agents' code is found."""
+        return self.file.parent
+
+    @property
+    def store_path(self) -> Path:
+        """The SQLite file."""
+        return self.folder / self.store.path
+
+    def settled_limits(self) -> Limits:
+        """Return limits, budgets and the time for approvals as the runtime takes them."""
+        limits, budgets = self.limits, self.budgets
+        return Limits(
+            max_depth=limits.max_depth,
+            max_chain=limits.max_chain,
+            max_fan_out=limits.max_fan_out,
+            root_time_ms=duration_ms(budgets.run_time),
+            delegation_time_ms=duration_ms(budgets.delegation_time),
+            root_tokens=budgets.run_tokens,
+            delegation_tokens=budgets.delegation_tokens,
+            context_tokens=budgets.context_tokens,
+            max_result_bytes=limits.max_result_bytes,
+            max_progress=limits.max_progress,
+            grace_ms=duration_ms(limits.grace),
+            approval_timeout_ms=duration_ms(self.approvals.timeout),
+            shared_scopes=limits.shared_scopes,
+        )
+
+
+def _ms(text: str | None) -> int | None:
+    return None if text is None else duration_ms(text)
+
+
+def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
+    if isinstance(schema, str):
+        raise ValueError(f"the schema in {schema!r} has not been read")
+    return schema
+
+
+# ── for editors ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def team_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
+    schema = cast("dict[str, Any]", _without_null(msgspec.json.schema(TeamFile)))
+    definitions = schema["$defs"]
+    # Not every editor follows a reference at the very top.
+    file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}
+
+
+def _without_null(schema: object) -> object:
+    """Return a schema in which what may be left out is no longer null, which TOML cannot say."""
+    if isinstance(schema, list):
+        return [_without_null(each) for each in cast("list[object]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _without_null(each) for name, each in cast("dict[str, object]", schema).items()}
+    if "default" in plain and (plain["default"] is None or isinstance(plain["default"], dict)):
+        del plain["default"]
+    options = plain.get("anyOf")
+    if isinstance(options, list):
+        left = [each for each in cast("list[dict[str, object]]", options) if each != {"type": "null"}]
+        if len(left) == 1:
+            del plain["anyOf"]
+            return {**left[0], **plain}
+        plain["anyOf"] = left
+    return plain

@@ -1,0 +1,103 @@
+"""The texts that may stand in a team file: names, durations, secrets by reference."""
+
+import re
+from typing import Annotated
+
+from msgspec import Meta
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
+
+Duration = Annotated[
+    str,
+    Meta(
+        title="duration",
+        pattern=f"^{_DURATION.pattern}$",
+        extra={"rule": 'expected a duration in text, such as "500ms", "30s", "5m" or "2h"'},
+    ),
+]
+Secret = Annotated[
+    str,
+    Meta(
+        title="secret",
+        pattern=r"^\$[A-Za-z_][A-Za-z0-9_]*$",
+        extra={
+            "rule": 'a secret does not stand in a team file: write "$NAME", '
+            "and put its value into the environment variable NAME"
+        },
+    ),
+]
+# The rule that `runtime.registry` has for names, as editors can check it.
+AgentName = Annotated[
+    str,
+    Meta(
+        title="name",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$",
+        extra={"rule": "expected a name of letters, digits, `-`, `_` and `.`, at most 128 of them"},
+    ),
+]
+Code = Annotated[
+    str,
+    Meta(
+        title="code",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$",
+        extra={"rule": "expected a code of letters, digits, `-`, `_`, `.` and `:`, at most 128 of them"},
+    ),
+]
+# As tokens hold it: `[IBAN:…]`.
+Kind = Annotated[
+    str,
+    Meta(
+        title="kind",
+        pattern=r"^[A-Z][A-Z_]{0,31}[0-9]{0,3}$",
+        extra={"rule": "expected a kind of data in capitals, such as IBAN: letters and `_`, and digits at the end"},
+    ),
+]
+Region = Annotated[
+    str,
+    Meta(
+        title="region",
+        pattern=r"^[A-Z]{2}$",
+        extra={"rule": "expected a country of two capital letters, such as DE"},
+    ),
+]
+Run = Annotated[
+    str,
+    Meta(
+        title="module:function",
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        extra={"rule": 'expected "module:function", as Python would import it'},
+    ),
+]
+Between = Annotated[
+    str,
+    Meta(
+        title="caller -> callee",
+        pattern=r"^[^\s>]+( *-> *[^\s>]+)?$",
+        extra={"rule": 'expected "callee" or "caller -> callee", in which `*` stands for anything'},
+    ),
+]
+# Whom an agent may call: a name, or everyone.
+Callee = Annotated[
+    str,
+    Meta(
+        title="name or *",
+        pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})$",
+        extra={"rule": "expected the name of an agent, or `*` for all of them"},
+    ),
+]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of a duration that fits `Duration`."""
+    found = _DURATION.match(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no duration")
+    return round(float(found[1]) * _UNITS_MS[found[2]])
+
+
+def duration(ms: float) -> str:
+    """Return milliseconds as a team file says them, in the largest unit that leaves a whole number."""
+    unit = next((unit for unit in ("h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
+    return f"{ms / _UNITS_MS[unit]:g}{unit}" if unit != "ms" else f"{round(ms)}ms"

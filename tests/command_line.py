@@ -1,0 +1,50 @@
+"""The command line as a user meets it: a process of its own, in a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from remit.faces.cli.init import init
+
+REMIT = str(Path(sys.executable).with_name("remit"))
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the variables of this process without those that would change what is printed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("REMIT_", "_REMIT_"))}
+    return {**kept, "NO_COLOR": "1", "PYTHONWARNINGS": "error", **more}
+
+
+def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [REMIT, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+        stdin=subprocess.DEVNULL,
+        env=environment(**variables),
+    )
+
+
+def document(*arguments: str, folder: Path) -> dict[str, Any]:
+    """Run a command that prints one JSON document, and return it."""
+    done = remit(*arguments, "--json", folder=folder)
+    assert done.stdout.count("\n") == 1, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def make_team(folder: Path, template: str = "minimal", more: str = "") -> Path:
+    """Make a team as `remit init` does, add to its file, and return the file."""
+    made = CliRunner().invoke(init, [str(folder), "--yes", "--name", "office", "--template", template])
+    assert made.exit_code == 0, made.output
+    file = folder / "remit.toml"
+    file.write_text(file.read_text(encoding="utf-8") + more, encoding="utf-8")
+    return file

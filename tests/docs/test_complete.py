@@ -1,0 +1,86 @@
+"""Nothing that users can set, type or meet is left out of the pages."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from remit.detectors.pipeline import KINDS
+from remit.faces.cli.main import COMMANDS, main
+from remit.faces.team.sections import team_schema
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.records import Kind
+from remit.runtime.admission import GUARDS, LAST
+from remit.runtime.brief import Brief
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def commands(parent: click.Context | None = None) -> Iterator[click.Context]:
+    parent = parent or click.Context(main, info_name="remit")
+    assert isinstance(parent.command, click.Group)
+    for name in parent.command.list_commands(parent):
+        command = parent.command.get_command(parent, name)
+        assert command is not None
+        context = click.Context(command, info_name=name, parent=parent)
+        yield context
+        if isinstance(command, click.Group):
+            yield from commands(context)
+
+
+ALL = list(commands())
+
+
+def test_every_guard_is_in_the_table_of_guards_in_its_order() -> None:
+    rows = re.findall(r"^\| ([a-z -]+) \|.*\|.*\|$", page("guards.md"), re.MULTILINE)
+    named = [row.replace("fan-out", "fan_out").replace(" ", "_") for row in rows if row not in ("guard", "your own")]
+    assert named == [getattr(guard, "__name__", "") for guard in (*GUARDS, LAST)]
+
+
+def test_every_section_and_key_of_a_team_file_is_on_its_page() -> None:
+    text, schema = page("team.md"), team_schema()
+    keys = {key for part in (schema, *schema["$defs"].values()) for key in part.get("properties", {})}
+    assert {key for key in keys if not re.search(rf"[`\[{{ ]{key}\b", text)} == set()
+
+
+def test_every_kind_of_data_is_on_the_page_about_redaction() -> None:
+    text = page("redaction.md")
+    assert {kind for kind in KINDS if f"`{kind}`" not in text} == set()
+
+
+def test_every_kind_of_record_is_on_the_page_about_the_record() -> None:
+    text = page("audit.md")
+    assert {kind for kind in Kind if f"`{kind}`" not in text} == set()
+
+
+def test_every_command_is_on_the_page_of_commands() -> None:
+    assert set(COMMANDS) == {context.info_name for context in ALL if context.parent and context.parent.parent is None}
+    text = page("cli.md")
+    assert {context.command_path for context in ALL if f"# {context.command_path}\n" not in text} == set()
+
+
+@pytest.mark.parametrize("context", ALL, ids=lambda context: context.command_path)
+def test_every_command_explains_itself_with_an_example(context: click.Context) -> None:
+    said = context.command.help or ""
+    assert re.search(r"Example:\n +remit ", said), f"{context.command_path} --help shows no example"
+    for each in context.command.get_params(context):
+        if isinstance(each, click.Option):
+            assert each.help or each.hidden, f"{context.command_path} {each.opts[0]} is not explained"
+
+
+@pytest.mark.parametrize("card", [AgentCard, Capability])
+def test_what_a_card_says_is_on_the_page_about_agents(card: type[AgentCard | Capability]) -> None:
+    text = page("agents.md") + page("redaction.md")
+    assert {field for field in card.__struct_fields__ if not re.search(rf"\b{field}\b", text)} == set()
+
+
+def test_what_a_brief_offers_is_on_the_page_about_agents() -> None:
+    text = page("agents.md")
+    offered = [name for name in (*vars(Brief), *Brief.__slots__) if not name.startswith("_")]
+    assert {name for name in offered if f"brief.{name}" not in text} == set()

@@ -1,0 +1,76 @@
+"""`remit completion`: commands, agents, runs and questions are completed."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from command_line import environment, make_team, remit
+from remit import Brief, Hub
+from remit.policy.rules import Rule, guard_of
+
+ASK = Rule(then="ask", say="May it?")
+
+
+def completed(*words: str, folder: Path) -> list[str]:
+    """Return what bash would offer for the last of the words."""
+    done = remit(
+        folder=folder,
+        _REMIT_COMPLETE="bash_complete",
+        COMP_WORDS=" ".join(["remit", *words]),
+        COMP_CWORD=str(len(words)),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_is_one_for_the_shell(tmp_path: Path, shell: str) -> None:
+    done = remit("completion", shell, folder=tmp_path)
+    assert done.returncode == 0
+    assert "_REMIT_COMPLETE" in done.stdout
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=50, env=environment())
+
+
+def test_commands_are_completed(tmp_path: Path) -> None:
+    assert completed("pol", folder=tmp_path) == ["policy"]
+    assert completed("audit", "ta", folder=tmp_path) == ["tail"]
+
+
+def test_agents_are_completed_from_the_team_file(tmp_path: Path) -> None:
+    make_team(tmp_path)
+    assert completed("agents", "show", "", folder=tmp_path) == ["orchestrator", "counter", "reader"]
+    assert completed("policy", "explain", "u", folder=tmp_path) == ["user"]
+    assert completed("policy", "explain", "user", "co", folder=tmp_path) == ["counter"]
+    assert completed("run", "re", folder=tmp_path) == ["reader"]
+
+
+@pytest.mark.parametrize("text", ["agents = 3", "[agents]\nx = 3", "[agents", "[store]\npath = 3", "store = 3", "\x00"])
+def test_a_team_file_that_is_no_team_file_completes_nothing_and_disturbs_nobody(tmp_path: Path, text: str) -> None:
+    (tmp_path / "remit.toml").write_text(text, encoding="utf-8")
+    assert completed("agents", "show", "", folder=tmp_path) == []
+    assert completed("pending", "show", "", folder=tmp_path) == []
+    assert completed("audit", "tail", "--run", "", folder=tmp_path) == []
+
+
+async def test_runs_and_questions_are_completed_from_the_store(tmp_path: Path) -> None:
+    hub = Hub(store=tmp_path / ".remit" / "hub.db", approver="inbox", guards=[guard_of([ASK])])
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
+        return "done"
+
+    async with hub:
+        task = asyncio.create_task(hub.ask("clerk", "File it", user="ann"))
+        while not (waiting := await hub.pending()):
+            assert not task.done()
+        (question,) = waiting
+        offered = await asyncio.to_thread(completed, "pending", "approve", "", folder=tmp_path)
+        assert offered == [question.id]
+        run = question.request.run
+        assert await asyncio.to_thread(completed, "audit", "tail", "--run", run[:4], folder=tmp_path) == [run]
+        await hub.decide(question.id, agreed=True, by="ann")
+        await task

@@ -1,0 +1,119 @@
+"""What a team file may say, and that it says the same as the runtime."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import jsonschema_rs
+import pytest
+from msgspec import Meta
+
+from remit.faces.embedded import DEFAULT_STORE
+from remit.faces.team.sections import AgentSection, CapabilitySection, RuleSection, Team, team_schema
+from remit.faces.team.values import AgentName, duration, duration_ms
+from remit.policy.breaker import BreakerSettings
+from remit.policy.limits import Limits
+from remit.policy.rules import Rule
+from remit.protocol.card import AgentCard, Capability
+from remit.runtime.registry import NAME
+
+SCHEMA = team_schema()
+validator = jsonschema_rs.validator_for(SCHEMA)
+
+
+def test_a_team_that_says_nothing_has_the_limits_of_a_hub_that_says_nothing(tmp_path: Path) -> None:
+    team = Team(file=tmp_path / "remit.toml")
+    assert team.settled_limits() == Limits()
+    assert team.breaker.settings() == BreakerSettings()
+    assert Path(team.store.path) == DEFAULT_STORE
+
+
+def test_everything_that_a_card_holds_can_be_said() -> None:
+    said = set(AgentSection.__struct_fields__) - {"run"} | {"name"}
+    assert said == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}
+    said = {*CapabilitySection.__struct_fields__, "code"}
+    assert said == {name.removesuffix("_ms") for name in Capability.__struct_fields__}
+    assert RuleSection.__struct_fields__ == Rule.__struct_fields__
+
+
+def test_names_keep_to_the_rule_of_the_registry() -> None:
+    [meta] = (each for each in get_args(AgentName) if isinstance(each, Meta))
+    assert meta.pattern == f"^{NAME.pattern.removesuffix(chr(92) + 'Z')}$"
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"), [("500ms", 500), ("30s", 30_000), ("1.5s", 1_500), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)]
+)
+def test_a_duration_is_a_number_with_a_unit(text: str, ms: int) -> None:
+    assert duration_ms(text) == ms
+    assert duration_ms(duration(ms)) == ms
+
+
+def test_what_is_no_duration_is_refused() -> None:
+    with pytest.raises(ValueError, match="'soon' is no duration"):
+        duration_ms("soon")
+
+
+# ── for editors ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_key_of_the_schema_is_described() -> None:
+    silent = [
+        f"{title}.{key}"
+        for title, section in (("file", SCHEMA), *SCHEMA["$defs"].items())
+        for key, each in section["properties"].items()
+        if not each.get("description") and title != "Rate"
+    ]
+    assert silent == []
+
+
+def test_the_schema_is_one_and_knows_no_null() -> None:
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    jsonschema_rs.meta.validate(SCHEMA)
+    assert "null" not in str(SCHEMA)
+    assert SCHEMA["$defs"]["LimitsSection"]["properties"]["max_depth"]["default"] == Limits().max_depth
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"name": "office", "version": 1},
+        {"limits": {"max_depth": 3, "grace": "1.5s"}, "store": {"durability": "process"}},
+        {"agents": {"tag-ai": {"run": "office:tag", "rate": {"calls": 1, "seconds": 2.5}, "may_call": ["*"]}}},
+        {"capabilities": {"TAG": {"input_schema": "tag.json", "result_schema": {"type": "object"}}}},
+        {
+            "rules": [{"then": "ask", "from": "*", "edit": ["input"]}],
+            "redaction": {"key": "$KEY", "patterns": {"A": "a"}},
+        },
+        {"approvals": {"allow": ["a -> b", "c*"], "otherwise": "terminal"}},
+    ],
+)
+def test_editors_accept_what_can_be_said(said: Any) -> None:
+    assert [error.message for error in validator.iter_errors(said)] == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"nam": "office"},
+        {"version": 2},
+        {"limits": {"max_depth": "3"}},
+        {"limits": {"max_depth": -1}},
+        {"limits": {"grace": "soon"}},
+        {"agents": {"tag-ai": {}}},
+        {"agents": {"tag ai": {"run": "office:tag"}}},
+        {"agents": {"tag-ai": {"run": "office"}}},
+        {"agents": {"tag-ai": {"run": "office:tag", "isolation": "thread"}}},
+        {"rules": [{"then": "maybe"}]},
+        {"rules": {"then": "ask"}},
+        {"redaction": {"key": "a-secret"}},
+        {"redaction": {"patterns": {"lower": "a"}}},
+    ],
+)
+def test_editors_mark_what_cannot_be_said(said: Any) -> None:
+    assert not validator.is_valid(said)
+
+
+def test_a_schema_that_was_not_read_goes_no_further() -> None:
+    with pytest.raises(ValueError, match=r"'tag\.json' has not been read"):
+        CapabilitySection(input_schema="tag.json").capability("TAG")
