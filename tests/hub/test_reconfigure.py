@@ -135,11 +135,12 @@ async def test_a_new_card_of_the_callee_holds_for_what_is_asked_from_now_on(team
         assert hub.cards["a"] == cards["a"]
 
 
-async def test_a_frame_in_flight_keeps_the_card_that_it_was_admitted_with(team: Team) -> None:
-    """What `a` may do was settled when it was asked; the next run of it is held to the new card."""
+async def test_a_permission_that_is_taken_away_is_gone_for_who_is_at_work_too(team: Team) -> None:
+    """The run goes on, and its next call is judged by the new card."""
     cards = team.hub.cards
     async with team.hub:
-        assert await team.through(cards=[replace(cards["a"], may_call=frozenset({"c"}))]) == ["100", "100"]
+        changed = replace(cards["a"], may_call=frozenset({"c"}))
+        assert await team.through(cards=[changed]) == ["100", Code.PERMISSION_DENIED]
         response = await team.ask("a")
         assert response.result == [Code.PERMISSION_DENIED, Code.PERMISSION_DENIED]
 

@@ -1,5 +1,7 @@
 """A hub from a team, and a changed team for a hub that is running."""
 
+import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +14,17 @@ from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
 from remit.faces.embedded import Hub
 from remit.faces.team.checks import key_of
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
+from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
 from remit.faces.team.sections import AgentSection, Section, Team, TeamFile
 from remit.faces.team.values import duration_ms
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Detector, Guard
 from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
-from remit.runtime.ports import Approver, Decision, Question, Store
+from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
+
+log = logging.getLogger("remit")
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -34,6 +39,7 @@ def hub_of(
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
     *approver* is who sits at the terminal, for a team that asks there; *store* counts more than what the team says.
+    While it is open, it takes over what it can of a changed file when another process says so (`remit reload`).
     """
     hub = Hub(
         name=team.name,
@@ -51,6 +57,7 @@ def hub_of(
         add(_found(tool_at, tool.run, team))
     for name, agent in team.agents.items():
         _add_agent(hub, team, name, agent)
+    hub.on_reload(_Reloading(hub, team, environ))
     return hub
 
 
@@ -147,6 +154,26 @@ class Reloaded(Struct, frozen=True, kw_only=True):
     needs_restart: tuple[str, ...]
     team: Team
     """The team that is in force now: the old one with what was applied."""
+
+
+class _Reloading:
+    """Reads a hub's team file again when someone asks for it."""
+
+    def __init__(self, hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
+        self._hub = hub
+        self._team = team
+        self._environ = environ
+
+    async def __call__(self, control: Control) -> None:
+        team = self._team
+        new = await asyncio.to_thread(load_team, team.file, overrides=team.overrides, environ=self._environ, code=False)
+        done = reload(self._hub, team, new)
+        self._team = done.team
+        applied = f"took over {', '.join(done.applied)}" if done.applied else "found nothing to take over"
+        waiting = f"; after a restart: {', '.join(done.needs_restart)}" if done.needs_restart else ""
+        text = f"the hub read {team.file.name} again for {control.by} and {applied}{waiting}"
+        log.info("%s", text)
+        self._hub.tell_runs(text)
 
 
 def reload(hub: Hub, old: Team, new: Team) -> Reloaded:

@@ -166,7 +166,8 @@ class LocalDesk:
         return said or root.objective or text_of(root.input)
 
     def available_delegates(self) -> tuple[str, ...]:
-        card, remit, registry = self._frame.card, self._frame.request.remit, self._dispatch.parts.registry
+        remit, registry = self._frame.request.remit, self._dispatch.parts.registry
+        card = registry.agents[self._frame.card.name].card
         if not remit.may_delegate:
             return ()
         return tuple(

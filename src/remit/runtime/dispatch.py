@@ -88,7 +88,8 @@ class Dispatch(Consult):
                 facts = Facts(
                     target=card,
                     address=entry.address if entry is not None else "",
-                    caller=parent.card,
+                    # As it is now: a permission that was taken away is not used any more, not even by who is at work.
+                    caller=parts.registry.agents[parent.card.name].card,
                     held=parent.request.remit,
                     limits=parts.limits,
                     agents=parts.registry.agents,

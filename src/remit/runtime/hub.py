@@ -105,7 +105,8 @@ class Hub:
     ) -> None:
         """Exchange what the hub judges by, without dropping a run: what is asked from now on is judged by the new.
 
-        *cards* replace those of the same names, *guards* the team's own; what is in flight goes on as it was admitted.
+        *cards* replace those of the same names, *guards* the team's own. What is in flight goes on with the time, tokens
+        and tools that it was granted; what it asks for next is judged by the new.
         """
         parts = self._parts
         cards = list(cards)
@@ -124,6 +125,12 @@ class Hub:
     def on_reload(self, reload: Callable[[Control], Awaitable[None]]) -> None:
         """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
         self._runs.on_reload = reload
+
+    def tell_runs(self, text: str) -> None:
+        """Record something that operators should know in every run that is in flight here."""
+        for frame in self._frames():
+            if frame.parent is None:
+                self._dispatch.notice(frame, text)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 

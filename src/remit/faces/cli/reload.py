@@ -36,7 +36,7 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
         print_json(Reloading(file=str(file), store=str(path), number=number))
         return
     print_text(f"{file} is in order. Every hub that runs on {path} takes it over now.")
-    click.echo("→ See each hub's log for what it took over; code, new agents and tools need a restart.", err=True)
+    click.echo("→ What it took over stands in its runs: remit runs watch last, or remit audit tail.", err=True)
 
 
 async def _tell(path: Path) -> int:

@@ -72,7 +72,9 @@ def load_team(
         problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)
         raise _invalid(path, problems)
     checked = msgspec.convert(said, TeamFile)
-    return Team(**{name: getattr(checked, name) for name in checked.__struct_fields__}, file=path)
+    return Team(
+        **{name: getattr(checked, name) for name in checked.__struct_fields__}, file=path, overrides=tuple(overrides)
+    )
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────

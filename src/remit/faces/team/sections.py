@@ -320,6 +320,8 @@ class Team(TeamFile, frozen=True, kw_only=True):
     """A team as it was read: what its file and the overrides say, its schemas loaded, and where the file is."""
 
     file: Path
+    overrides: tuple[str, ...] = ()
+    """What was said on the command line, and counts more than the file."""
 
     @property
     def folder(self) -> Path:
