@@ -20,11 +20,11 @@ there are plain lines.
 | 0 | it went well |
 | 1 | the run failed |
 | 2 | the command was not understood |
-| 3 | something is wrong with the team file, the store or the machine |
+| 3 | something is wrong with the team file or the machine |
 | 4 | refused by policy |
 | 5 | a limit or budget was reached |
 | 6 | it took too long |
-| 7 | an agent cannot be reached, or is left alone for a while |
+| 7 | an agent or the store cannot be reached, or an agent is left alone for a while |
 | 130 | interrupted |
 
 Every command explains itself with `--help`. This page is made from the commands; `.venv/bin/python docs/generate.py`

@@ -117,8 +117,7 @@ A program opens it like this; the command line does the same.
 ```python no-run needs the two files above
 from pathlib import Path
 
-from remit.faces.composition import hub_of
-from remit.faces.team.file import load_team
+from remit import hub_of, load_team
 
 async with hub_of(load_team(Path("remit.toml"))) as hub:
     print(await hub.ask("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}))

@@ -41,6 +41,9 @@ run = "crew_code:half"
 [agents.stubborn]
 run = "crew_code:stubborn"
 
+[agents.deaf]
+run = "crew_code:deaf"
+
 [agents.payer]
 run = "crew_code:payer"
 
@@ -120,6 +123,15 @@ def stubborn(brief: Brief) -> str:
     (HERE / "stubborn-began").touch()
     time.sleep(120)
     return "never"
+
+
+async def deaf(brief: Brief) -> str:
+    """Swallows every cancellation."""
+    while True:
+        try:
+            await asyncio.sleep(120)
+        except asyncio.CancelledError:
+            pass
 
 
 async def payer(brief: Brief) -> str:

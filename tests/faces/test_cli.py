@@ -75,7 +75,8 @@ def test_an_error_code_is_explained_and_a_mistyped_one_is_guessed(tmp_path: Path
     assert mistyped.returncode == 2
     assert "did you mean LOOP_DETECTED?" in mistyped.stderr
     everything = json.loads(remit("errors", "--json", folder=tmp_path).stdout)
-    assert set(everything) == set(Code)
+    assert everything["schema"] == "remit.errors/1"
+    assert {each["code"] for each in everything["errors"]} == set(Code)
 
 
 async def test_the_folder_of_the_record_keeps_itself_out_of_git(tmp_path: Path) -> None:

@@ -183,6 +183,21 @@ def test_a_second_interrupt_leaves_at_once(crew: Path) -> None:
     assert process.returncode == 130
 
 
+def test_an_agent_that_nothing_stops_does_not_keep_the_command_from_ending(crew: Path) -> None:
+    done = run(crew, "deaf", "x", "--deadline", "100ms", "--json")
+    assert done.returncode == 6
+    assert msgspec.json.decode(done.stdout, type=RunDetails).status == "timeout"
+
+
+def test_output_that_fits_nowhere_is_said_in_a_sentence(crew: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [REMIT, "errors"], cwd=crew, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=40
+        )
+    assert done.returncode == 1
+    assert done.stderr == "The output cannot be written: No space left on device.\n→ Send it elsewhere.\n"
+
+
 def test_a_reader_that_has_had_enough_ends_the_run(crew: Path) -> None:
     process = started(crew, "worker", "x", "--jsonl")
     assert process.stdout is not None

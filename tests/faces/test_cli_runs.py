@@ -218,8 +218,11 @@ async def test_the_answer_of_a_run_comes_back_as_whoever_asked_gets_it(recorded:
     assert (done.exit_code, done.stdout) == (0, "tagged ada@example.org\n")
     answer = decoded(await asyncio.to_thread(runs, "answer", "last", "--json"), RunAnswer)
     assert (answer.run, answer.result, answer.exit_code) == (response.run, response.result, 0)
-    recorded.store.with_name("hub.db.key").unlink()
-    assert (await asyncio.to_thread(runs, "answer", "last")).stdout.startswith("tagged [EMAIL:")
+    key = recorded.store.with_name("hub.db.key")
+    key.unlink()
+    done = await asyncio.to_thread(runs, "answer", "last")
+    assert (done.exit_code, done.stdout, key.exists()) == (7, "", False)
+    assert "Put it back from a backup" in done.stderr
 
 
 def test_the_answer_of_a_run_that_failed_is_why(recorded: Recorded) -> None:

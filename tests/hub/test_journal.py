@@ -352,6 +352,36 @@ async def test_an_asker_that_gives_up_does_not_make_closing_forget_the_run(tmp_p
     assert after.executed()["root"] == 3
 
 
+@pytest.mark.parametrize("agent", ["root", "once"])
+async def test_hubs_that_close_while_they_take_a_run_up_are_no_attempts_at_it(tmp_path: Path, agent: str) -> None:
+    """A command that runs for a moment beside a dead one must not use up the attempts that it has."""
+    async with silenced(tmp_path, "in root" if agent == "root" else "in once", agent):
+        for _ in range(4):
+            passing = Journey(tmp_path)
+            claim, claimed = passing.store.claim, asyncio.Event()
+
+            async def watched(
+                *given: Any, claim: Any = claim, claimed: asyncio.Event = claimed, **options: Any
+            ) -> int | None:
+                epoch = await claim(*given, **options)
+                claimed.set()
+                return epoch
+
+            passing.store.claim = watched
+            async with passing.hub:
+                if agent == "once" and (await passing.hub.store.runs())[0].response is not None:
+                    break
+                await claimed.wait()
+        after = Journey(tmp_path)
+        async with after.hub:
+            response = await after.ask(agent)
+    if agent == "root":
+        assert response.result == DONE
+    else:
+        assert response.fault is not None
+        assert "was at work" in response.fault.message
+
+
 async def test_a_run_that_fell_silent_three_times_is_given_up(tmp_path: Path) -> None:
     """What keeps failing is set aside: it may be what kills its hub."""
     store = SqliteStore(tmp_path / "hub.db", durability="process")

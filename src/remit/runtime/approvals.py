@@ -81,7 +81,10 @@ async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
     Return the question that was answered.
     """
     decision = checked(decision)
-    question = find(await inbox.pending(), name)
+    pending = await inbox.pending()
+    if all(each.id != name for each in pending) and (before := await inbox.decision(name)) is not None:
+        raise _not_there(f"question {name} was answered before by {before.by}: {'yes' if before.agreed else 'no'}")
+    question = find(pending, name)
     check_edits(question, decision.edits)
     if not await inbox.decide(question.id, decision):
         raise _not_there(f"question {question.id} has been answered, withdrawn or has expired meanwhile")

@@ -177,7 +177,7 @@ class Carrier:
         try:
             clean = strike(replace(response, fault=None) if response.fault is not None else response, sealing, found)
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
-            log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error))
+            log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error, sealing))
             why = f"the answer of {frame.card.name} could not be redacted ({type(error).__name__}), so it is not given"
             frame.partial = None  # nor could this be redacted
             return replace(ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why)), usage=response.usage)

@@ -51,7 +51,8 @@ class Executor:
             raise
         except BaseException as error:  # noqa: BLE001 - logged without what it must not show
             if not isinstance(error, RemitError) or error.__cause__ is not None:
-                log.warning("agent %s failed on %s: %s", name, frame.path, parts.redactor.worded(error))
+                words = parts.redactor.worded(error, frame.run.sealing)
+                log.warning("agent %s failed on %s: %s", name, frame.path, words)
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("agent %s failed on %s: %s", name, frame.path, parts.redactor.traced(error))
             return ended(frame, Status.FAILED, failure(frame, error, parts.redactor.worded(error, frame.run.sealing)))

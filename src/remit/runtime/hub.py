@@ -105,8 +105,8 @@ class Hub:
     ) -> None:
         """Exchange what the hub judges by, without dropping a run: what is asked from now on is judged by the new.
 
-        *cards* replace those of the same names, *guards* the team's own. What is in flight goes on with the time, tokens
-        and tools that it was granted; what it asks for next is judged by the new.
+        *cards* replace those of the same names, *guards* the team's own. What is in flight goes on with the time,
+        tokens and tools that it was granted; what it asks for next is judged by the new.
         """
         parts = self._parts
         cards = list(cards)

@@ -400,12 +400,21 @@ class Runs:
             self._unrecorded.pop(0)
 
     async def _take_up(self, expired: Expired) -> None:
-        store, request = self._dispatch.parts.store, expired.request
-        entry = self._dispatch.parts.registry.agents.get(request.target)
+        entry = self._dispatch.parts.registry.agents.get(expired.request.target)
         if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._parked:
             return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
         if expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have someone to ask
+        # A hub that closes meanwhile must not keep a claim on what nobody works at: once claimed, it is gone on with.
+        claiming = asyncio.get_running_loop().create_task(self._claim(expired, entry))
+        try:
+            await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.wait({claiming})
+            raise
+
+    async def _claim(self, expired: Expired, entry: Entry) -> None:
+        store = self._dispatch.parts.store
         epoch = await store.claim(expired.run, self._worker, LEASE_MS)
         if epoch is None:
             return

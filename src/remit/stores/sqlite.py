@@ -60,8 +60,9 @@ def _wall_ms() -> int:
 class SqliteStore:
     """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
 
-    Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. *commit_hook* is
-    called before each commit, for tests that want it slow or failing.
+    Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
+    *make_key*, a store whose key is gone is not opened, where else a new one would be made. *commit_hook* is called
+    before each commit, for tests that want it slow or failing.
     """
 
     def __init__(
@@ -72,10 +73,12 @@ class SqliteStore:
         checkpoint_every: int = 10_000,
         checkpoint_seconds: float = 60,
         busy_seconds: float = 5,
+        make_key: bool = True,
         wall_ms: Callable[[], int] = _wall_ms,
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self.path = Path(path)
+        self._make_key = make_key
         self._durability: Durability = durability
         self._checkpoint_every = checkpoint_every
         self._checkpoint_seconds = checkpoint_seconds
@@ -117,12 +120,20 @@ class SqliteStore:
             connection = connect_writer(self.path, self._durability, self._busy_seconds)
             try:
                 migrate(connection, self.path, self._busy_seconds)
-                return connection, open_key(key_path(self.path)), Reader(self.path, self._busy_seconds)
+                return connection, self._open_key(), Reader(self.path, self._busy_seconds)
             except BaseException:
                 connection.close()
                 raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
+
+    def _open_key(self) -> Key:
+        path = key_path(self.path)
+        if self._make_key or path.exists():
+            return open_key(path)
+        message = f"the key of {self.path} is gone: there is no {path}"
+        advice = "Put it back from a backup: without it, nothing that was redacted can be read."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────
 

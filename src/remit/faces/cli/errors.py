@@ -2,10 +2,12 @@
 
 import click
 
+from remit.faces.cli.options import json_option
+
 
 @click.command()
 @click.argument("code", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON.")
+@json_option
 def errors(code: str | None, as_json: bool) -> None:
     """Explain an error CODE, or list them all.
 
@@ -15,7 +17,8 @@ def errors(code: str | None, as_json: bool) -> None:
     """
     from difflib import get_close_matches
 
-    from remit.protocol.codec import encode
+    from remit.faces.cli.show.screen import print_json
+    from remit.faces.outputs import ErrorCode, ErrorCodes
     from remit.protocol.errors import TABLE, Code
 
     if code is not None and code.upper() not in TABLE:
@@ -25,7 +28,7 @@ def errors(code: str | None, as_json: bool) -> None:
         )
     chosen = [Code(code.upper())] if code else list(TABLE)
     if as_json:
-        click.echo(encode({each: TABLE[each]._asdict() for each in chosen}).decode())
+        print_json(ErrorCodes(errors=tuple(ErrorCode(code=each, **TABLE[each]._asdict()) for each in chosen)))
         return
     for each in chosen:
         row = TABLE[each]

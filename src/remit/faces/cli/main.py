@@ -1,5 +1,6 @@
 """The `remit` command: which subcommands there are, and what happens when one fails."""
 
+import errno
 import os
 import sys
 from importlib import import_module
@@ -36,6 +37,10 @@ COMMANDS: dict[str, Place] = {
     "errors": Place("errors", "Explain an error code, or list them all."),
     "completion": Place("completion", "Print the completion script for your shell."),
 }
+
+
+# What says that nothing more fits where the output goes.
+_UNWRITABLE = (errno.ENOSPC, errno.EIO)
 
 
 class Commands(click.Group):
@@ -76,6 +81,12 @@ class Commands(click.Group):
             ctx.exit(0)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"The output cannot be written: {error.strerror}.\n→ Send it elsewhere.", err=True)
+            ctx.exit(1)
         except Exception as error:  # noqa: BLE001 - what is not ours is raised on
             from remit.faces.cli.show.failures import explain
 

@@ -119,11 +119,11 @@ def show(
 
 
 def _questions(path: Path) -> list[Question]:
-    """Return what waits in a store; a store that is not there yet has nothing that waits."""
+    """Return what waits in a store; one that is not there yet, because no run was started, has nothing that waits."""
     from remit.faces.cli.places import reading
     from remit.stores import inbox
 
-    if not path.exists():
+    if not path.exists() and not path.parent.exists():
         return []
     with reading(path) as connection:
         return inbox.pending(connection, _now_ms())
@@ -270,7 +270,7 @@ def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None
     agreed = "Approved" if decision.agreed else "Rejected"
     print_text(f"{agreed} by {decision.by}: {question.text} ({request.origin} → {request.target})")
     goes_on = f"Run {request.run} goes on" if decision.agreed else f"{request.origin} is told, in run {request.run}"
-    click.echo(f"{goes_on}{'; as soon as a hub runs again' if state == 'silent' else ''}.")
+    click.echo(f"{goes_on}, as soon as its hub, or the next one on this store, hears of it.")
     click.echo(f"→ remit runs watch {request.run}", err=True)
 
 

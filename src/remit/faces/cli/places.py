@@ -135,7 +135,7 @@ def reading(path: Path) -> Generator[Connection]:
 @asynccontextmanager
 async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
     """Open a store that is there to write to it, beside whoever else does."""
-    store = SqliteStore(existing(path))
+    store = SqliteStore(existing(path), make_key=False)
     await store.open()
     try:
         yield store

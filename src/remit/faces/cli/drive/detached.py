@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from remit.faces.cli.drive import leaving
 from remit.faces.cli.drive.attend import ANNOUNCE_S, attend
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.show.failures import worded
@@ -85,13 +86,15 @@ def main() -> int:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
         team = load_team(Path(order.team_file), overrides=order.overrides)
-        ended = asyncio.run(attend(order, team, report.heard, verbose=False))
+        ended, stuck = leaving.run(attend(order, team, report.heard, verbose=False))
     except RemitError as error:
         click.echo(worded(error.fault), err=True)
         report.failed(error.fault)
         return TABLE[error.fault.code].exit_code
     for line in summary(ended.tree, ended.response):
         click.echo(line, err=True)
+    if stuck:
+        leaving.leave(exit_code(ended.response))
     return exit_code(ended.response)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from remit.faces.cli.drive import leaving
 from remit.faces.cli.drive.attend import Ended, attend
 from remit.faces.cli.drive.data import Data, data_only
 from remit.faces.cli.drive.interrupts import INTERRUPTED
@@ -29,12 +30,14 @@ def carry_out(order: Order, *, as_json: bool, as_jsonl: bool, verbose: bool, nam
 
         team = load_team(Path(order.team_file), overrides=order.overrides)
         try:
-            ended = asyncio.run(attend(order, team, heard, verbose=verbose))
+            ended, stuck = leaving.run(attend(order, team, heard, verbose=verbose))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         for line in _told(ended, named_team):
             click.echo(line, err=True)
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
+        if stuck:
+            leaving.leave(exit_code(ended.response))
         return exit_code(ended.response)
 
 

@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 @contextmanager
 def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
-    """Call *stop* in the event loop at the first SIGINT or SIGTERM, and at the second *leave*, and exit at once.
+    """Call *stop* in the event loop at the first signal to end, and at the second *leave*, and exit at once.
 
     What this process ignores, as one that was started with `nohup` does, it goes on ignoring.
     """
@@ -27,7 +27,8 @@ def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Genera
             os._exit(INTERRUPTED)
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
-    wanted = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
+    known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, hear) for number in wanted}
     try:
         yield
