@@ -184,8 +184,12 @@ def test_one_whose_process_was_killed_is_ended_for_it(crew: Path) -> None:
     for each in (started, waiting):
         os.kill(each.pid, signal.SIGKILL)
     for each in (started, waiting):
-        assert remit(crew, "runs", "cancel", each.run).returncode == 0
+        reason = "ask ann@example.org"
+        assert remit(crew, "runs", "cancel", each.run, "--reason", reason).returncode == 0
         assert shown(crew, each.run).status == "cancelled"
+        fault = shown(crew, each.run).fault
+        assert fault is not None
+        assert "ask [EMAIL:" in fault.message
     assert "Nothing is pending" in remit(crew, "pending", "list").stderr
 
 

@@ -161,6 +161,17 @@ def test_a_name_that_is_none_says_where_to_look(recorded: Recorded) -> None:
     assert msgspec.json.decode(done.stdout, type=Failure).exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["show", "tree", "watch", "cancel", "answer"])
+async def test_an_empty_name_means_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """What a script left out must not be taken for the only run there is."""
+    monkeypatch.chdir(tmp_path)
+    async with crew(tmp_path / ".remit" / "hub.db") as hub:
+        await hub.ask("tag", "it", user="ana")
+    done = await asyncio.to_thread(runs, command, "")
+    assert done.exit_code != 0
+    assert done.stdout == ""
+
+
 def test_a_request_that_was_refused_before_it_began_can_be_shown_by_its_id(recorded: Recorded) -> None:
     last = [json.loads(line) for line in runs("export", "--all").stdout.splitlines()][-1]
     found = decoded(runs("show", last["run"], "--json"), RunDetails)

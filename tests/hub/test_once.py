@@ -2,15 +2,16 @@
 
 import asyncio
 import datetime
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status
+from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
 from remit.runtime import runs
+from remit.runtime.ports import StoreError
 from remit.testing.clock import TurnedClock
 
 SOON = 10.0
@@ -509,3 +510,38 @@ async def test_a_call_with_an_option_that_does_not_exist_is_refused_by_python(tm
         response = await office.hub.ask("boss", user="u")
     assert response.fault is not None
     assert "objectve" in response.fault.message
+
+
+async def test_a_request_that_never_began_may_come_again_though_the_store_was_in_trouble(
+    make_hub: Callable[..., Hub],
+) -> None:
+    """Decision 6: only outcomes after execution began are kept, also those that are recorded late."""
+    hub = make_hub()
+    began, may_end, ran = asyncio.Event(), asyncio.Event(), list[str]()
+
+    @hub.agent("one", concurrency=1)
+    async def one(brief: Brief) -> str:
+        ran.append(brief.text)
+        began.set()
+        await may_end.wait()
+        return "done"
+
+    async def broken(*_: object, **__: object) -> bool:
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))
+
+    async with hub, asyncio.timeout(10), asyncio.TaskGroup() as group:
+        first = group.create_task(hub.ask("one", "first", user="u-1"))
+        await began.wait()
+        queued = group.create_task(hub.ask("one", "second", user="u-1", request_id="q"))
+        while len(await hub.store.runs()) < 2:
+            await asyncio.sleep(0)
+        finish = hub.store.finish
+        hub.store.finish = broken
+        assert hub.cancel("q")
+        assert (await queued).fault is not None
+        hub.store.finish = finish
+        await hub._runs._record_late()  # pyright: ignore[reportPrivateUsage]
+        may_end.set()
+        await first
+        again = await hub.ask("one", "second", user="u-1", request_id="q")
+    assert (again.result, ran) == ("done", ["first", "second"])

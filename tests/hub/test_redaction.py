@@ -1062,3 +1062,27 @@ async def test_the_same_run_gives_the_same_token_in_whatever_form_a_value_comes(
     async with seen.hub as hub:
         await ask(hub, "a", input=MAIL)
     assert len(tokens) == 1
+
+
+async def test_a_detector_that_cannot_tell_of_a_bare_value_holds_nothing_up(make_hub: Callable[..., Hub]) -> None:
+    """What is struck is remembered by itself, whatever the detector says of it alone."""
+
+    def flaky(text: str) -> list[Finding]:
+        if text == "Zorro77":
+            raise RuntimeError(f"no answer on {text}")
+        start = text.find("Zorro77")
+        return [Finding(start, start + 7, "NICK")] if start >= 0 else []
+
+    hub = make_hub(redaction=flaky)
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        return f"{brief.text}: it is Zorro77 indeed"
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> Any:
+        return (await brief.delegate("b", objective="tell Zorro77 now")).unwrap()
+
+    async with hub, asyncio.timeout(10):
+        response = await hub.ask("a", "hello Zorro77 hi", user="u-1")
+    assert response.result == "tell Zorro77 now: it is Zorro77 indeed"

@@ -8,6 +8,7 @@ from typing import Literal, Self, TypeVar
 from remit.agents.function import AgentFunction, agent_from, tool_from
 from remit.agents.threads import Threads
 from remit.detectors.pipeline import pipeline
+from remit.faces.team.values import STORE_PATH
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
@@ -20,8 +21,7 @@ from remit.runtime.schemas import check_schema
 from remit.stores.sqlite import SqliteStore
 from remit.transports.local import LocalTransport
 
-# Beside the program, like other tools' folders of that kind; it ignores itself in git.
-DEFAULT_STORE = Path(".remit") / "hub.db"
+DEFAULT_STORE = Path(STORE_PATH)
 # A process takes some 20 MB, and more of them than this only share the processors.
 PROCESSES = 2 * (os.cpu_count() or 1)
 # More threads than this for one agent wait for the same thing, and each costs memory.

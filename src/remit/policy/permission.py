@@ -1,8 +1,7 @@
 """Guards that ask who may call whom, for which user, with which tools."""
 
-from difflib import get_close_matches
-
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
 
@@ -12,9 +11,9 @@ def known_target(request: Request, facts: Facts) -> Verdict:
     if facts.target is None and request.target == NOBODY:
         return refuse(Code.CAPABILITY_NOT_FOUND, f"no agent here offers `{request.capability}`")
     if facts.target is None:
-        near = get_close_matches(request.target, facts.agents, n=1)
-        known = f"did you mean `{near[0]}`?" if near else f"known agents: {', '.join(sorted(facts.agents)) or 'none'}"
-        return refuse(Code.AGENT_NOT_FOUND, f"there is no agent `{request.target}`; {known}")
+        known = f"; known agents: {', '.join(sorted(facts.agents)) or 'none'}"
+        near = did_you_mean(request.target, facts.agents)
+        return refuse(Code.AGENT_NOT_FOUND, f"there is no agent `{request.target}`{near or known}")
     if request.capability is None or facts.target.capability(request.capability):
         return ALLOW
     offered = ", ".join(each.code for each in facts.target.capabilities) or "none"

@@ -1,13 +1,12 @@
 """A person's wish as a root request, checked like one that came over the wire."""
 
 from collections.abc import Collection
-from difflib import get_close_matches
 from typing import TypedDict
 
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
-from remit.protocol.codec import checked
+from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Priority, Remit
@@ -91,12 +90,9 @@ def _names(given: Collection[str] | None) -> frozenset[str] | None:
 
 def _refuse_unknown(options: AskOptions) -> None:
     known = AskOptions.__annotations__
-    problems = tuple(Problem(name, f"unknown argument{_near(name, known)}") for name in options if name not in known)
+    problems = tuple(
+        Problem(name, f"unknown argument{did_you_mean(name, known)}") for name in options if name not in known
+    )
     if problems:
         names = ", ".join(problem.path for problem in problems)
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"unknown arguments: {names}", problems=problems))
-
-
-def _near(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""

@@ -32,8 +32,6 @@ class Carrier:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.abandoned: set[asyncio.Task[None]] = set()
-        self.handing_back = False
-        """Whether the hub closes: what waits for a person, or can be resumed, goes on elsewhere."""
         self._wheel: Wheel[Frame] = Wheel(parts.clock, self._due)
 
     def start(self, frame: Frame) -> Frame:

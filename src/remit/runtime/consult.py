@@ -98,7 +98,8 @@ class Consult(Carrier):
                 raise _declined(late, asked.text) from error
         except asyncio.CancelledError:
             if not self._goes_on(asked.request):
-                await asyncio.shield(self.parts.store.withdraw(asked.id))
+                with suppress(StoreError):  # whoever is cancelled hears of that, and not of the store
+                    await asyncio.shield(self.parts.store.withdraw(asked.id))
             raise
         except Exception as error:
             log.error("the approver failed on %s: %s", asked.request.path, self.parts.redactor.traced(error))

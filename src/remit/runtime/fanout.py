@@ -46,14 +46,14 @@ async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
     try:
         if tasks:
             await asyncio.wait(tasks)
-    except asyncio.CancelledError:
+        return [task.result() for task in tasks]
+    except BaseException:
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        begun = [task.result() for task in tasks if not task.cancelled()]
+        begun = [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
         await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
         raise
-    return [task.result() for task in tasks]
 
 
 async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:

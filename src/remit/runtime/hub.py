@@ -1,6 +1,7 @@
 """Agents, guards, store and transport, wired and opened together."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from types import TracebackType
@@ -30,6 +31,8 @@ from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.runs import Runs
 from remit.runtime.watchdog import Watchdog
+
+log = logging.getLogger("remit")
 
 
 class Hub:
@@ -139,11 +142,15 @@ class Hub:
             raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already"))
         self._parts.registry.check()
         await self._parts.store.open()
-        self._parts.redactor.open(self._parts.store)
-        for card in self.cards.values():
-            self._serve(card)
-        self._watchdog.start()
-        await self._runs.open()
+        try:
+            self._parts.redactor.open(self._parts.store)
+            for card in self.cards.values():
+                self._serve(card)
+            self._watchdog.start()
+            await self._runs.open()
+        except BaseException:
+            await self._shut()
+            raise
         self._open = True
         return self
 
@@ -151,13 +158,22 @@ class Hub:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
-        await self._runs.close()
+        try:
+            await self._runs.close()
+        finally:
+            await self._shut()
+
+    async def _shut(self) -> None:
+        """Let go of everything; what one of them does keeps none of the others open."""
         self._watchdog.stop()
         for leave in self._stop_serving:
             leave()
         self._stop_serving.clear()
         for close in self._closers:
-            await close()
+            try:
+                await close()
+            except Exception as error:  # noqa: BLE001 - logged; the store has yet to be closed
+                log.error("something could not be closed: %s", self._parts.redactor.worded(error))
         for task in self._dispatch.abandoned:
             task.cancel()
         self._dispatch.close()

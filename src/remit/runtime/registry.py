@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import checked
+from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.envelope import USER, Call
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Agent, Tool
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that would need quoting there.
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}\Z")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 class Entry(NamedTuple):
@@ -27,7 +26,7 @@ class Registry:
     """The agents and tools of one hub, by name."""
 
     def __init__(self, hub: str) -> None:
-        if not NAME.match(hub):
+        if not NAME.fullmatch(hub):
             raise team_invalid(f"`{hub}` cannot be a hub's name: use letters, digits, `-`, `_` and `.`")
         self.hub = hub
         self.agents: dict[str, Entry] = {}
@@ -35,7 +34,7 @@ class Registry:
 
     def add(self, card: AgentCard, agent: Agent) -> None:
         """Register an agent under its card's name."""
-        if not isinstance(card.name, str) or not NAME.match(card.name) or card.name == USER:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(card.name, str) or not NAME.fullmatch(card.name) or card.name == USER:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise team_invalid(
                 f"`{card.name}` cannot be an agent's name: use letters, digits, `-`, `_` and `.`, and not `{USER}`"
             )
@@ -54,7 +53,7 @@ class Registry:
 
     def add_tool(self, tool: Tool) -> None:
         """Register a tool under its card's name."""
-        if not NAME.match(tool.card.name):
+        if not NAME.fullmatch(tool.card.name):
             raise team_invalid(f"`{tool.card.name}` cannot be a tool's name: use letters, digits, `-`, `_` and `.`")
         if tool.card.name in self.tools:
             raise team_invalid(f"there are two tools named `{tool.card.name}`")
@@ -76,7 +75,7 @@ class Registry:
 
 def _refuse_missing(agents: dict[str, Entry], tools: dict[str, Tool]) -> None:
     problems = [
-        Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{_near(missing, known)}")
+        Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{did_you_mean(missing, known)}")
         for name, entry in agents.items()
         for field, kind, named, known in (
             ("may_call", "agent", entry.card.may_call - {"*"}, agents.keys()),
@@ -100,8 +99,3 @@ def _checked(card: AgentCard) -> AgentCard:
 def team_invalid(message: str) -> RemitError:
     """Return the error for a team that does not fit together."""
     return RemitError(fault(Code.TEAM_INVALID, message))
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""

@@ -58,8 +58,8 @@ class Runs:
         """Those that wait for a person or for another hub, and why they need not wait any more."""
         self._called_off: dict[str, Fault] = {}
         """Runs that were cancelled before they were admitted."""
-        self._unrecorded: list[tuple[Run, Response]] = []
-        """Outcomes that the store could not take; they are kept until it can."""
+        self._unrecorded: list[tuple[Run, Response, bool]] = []
+        """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
         self._parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
         self._attendants: list[asyncio.Task[None]] = []
@@ -115,7 +115,6 @@ class Runs:
 
     async def open(self) -> None:
         """Keep this hub's claims alive, take up what others left behind, and listen to other processes."""
-        self._dispatch.handing_back = False
         heard = await self._dispatch.parts.store.last_control()
         loop = asyncio.get_running_loop()
         self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
@@ -126,7 +125,6 @@ class Runs:
             task.cancel()
         if self._attendants:
             await asyncio.wait(self._attendants)
-        self._dispatch.handing_back = True
         while self._tasks:
             for frame in self._dispatch.parts.ledger.frames.values():
                 if frame.parent is None and frame.stopping is None and frame.card.resumable:
@@ -323,7 +321,7 @@ class Runs:
         try:
             recorded = await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
         except StoreError as error:
-            self._unrecorded.append((run, response))
+            self._unrecorded.append((run, response, keep))
             return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
         if recorded:
             return response
@@ -388,15 +386,15 @@ class Runs:
                 await self._record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
-            except StoreError as error:
-                log.error("the store cannot be swept; trying again: %s", error)
+            except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
+                log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             await asyncio.sleep(LEASE_MS / 3_000)
 
     async def _record_late(self) -> None:
         parts = self._dispatch.parts
         while self._unrecorded:
-            run, response = self._unrecorded[0]
-            await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms())
+            run, response, keep = self._unrecorded[0]
+            await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
             self._unrecorded.pop(0)
 
     async def _take_up(self, expired: Expired) -> None:

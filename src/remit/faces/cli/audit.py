@@ -1,9 +1,6 @@
 """`remit audit`: the record of what agents did."""
 
-import os
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -13,7 +10,7 @@ from remit.faces.cli.options import json_option, jsonl_option, store_option, tea
 from remit.faces.cli.show.safe_text import json_for_terminal
 from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
 from remit.faces.cli.suggest import run_ids
-from remit.faces.outputs import AuditCheckpoint, AuditRow, RecordLine, Verification
+from remit.faces.outputs import AuditCheckpoint, AuditRow, Verification
 from remit.protocol.codec import encode
 from remit.protocol.records import Record
 from remit.runtime.audit import Row
@@ -120,19 +117,11 @@ def tail(
 
 
 def _print(record: Record, *, as_jsonl: bool) -> None:
+    from remit.faces.cli.show.report import record_line, short
+
     if as_jsonl:
-        print_json(
-            RecordLine(
-                seq=record.seq,
-                kind=record.kind,
-                at_ms=record.at_ms,
-                run=record.run,
-                session=record.session,
-                body=record.body,
-            )
-        )
+        print_json(record_line(record))
         return
-    from remit.faces.cli.show.report import short
     from remit.faces.cli.show.sentences import sentence
     from remit.faces.cli.show.tree import Node
     from remit.protocol.envelope import Response
@@ -147,13 +136,17 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
 
 @audit.command()
 @click.option(
-    "-o", "--out", type=click.Path(dir_okay=False), default="-", metavar="FILE", help="Where to; else stdout."
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Where to; else stdout.",
 )
 @click.option("--run", help="Only the rows of one run, by its id or the beginning of it.", shell_complete=run_ids)
 @store_option
 @team_options
 def export(
-    out: str, run: str | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+    out: Path | None, run: str | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
 ) -> None:
     """Write the record as JSON lines from which anyone can check it, without this program.
 
@@ -167,35 +160,15 @@ def export(
       remit audit export -o audit.jsonl
       remit audit export --run 019a2b3c4d5e6f70 | jq -r .body | jq .objective
     """
+    from remit.faces.cli.drive.export import written_whole
     from remit.faces.cli.places import store_file
 
     path = store_file(store_path, team_file, overrides)
-    try:
-        with _written_whole(out) as file:
-            rows, checkpoints = _export(path, run, file)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise click.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from error
-    if out != "-":
+    out = None if str(out) == "-" else out
+    with written_whole(out) as file:
+        rows, checkpoints = _export(path, run, file)
+    if out is not None:
         click.echo(f"{many(rows, 'row')} and {many(checkpoints, 'checkpoint')} are in {out}.", err=True)
-
-
-@contextmanager
-def _written_whole(out: str) -> Generator[IO[str]]:
-    """Open what is exported to; a file gets its name once it is whole."""
-    file = Path(out)
-    if out == "-" or (file.exists() and not file.is_file()):
-        with click.open_file(out, "w", encoding="utf-8") as stream:
-            yield stream
-        return
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
-    try:
-        with draft.open("x", encoding="utf-8", newline="\n") as stream:
-            yield stream
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _export(path: Path, run: str | None, file: IO[str]) -> tuple[int, int]:

@@ -89,7 +89,9 @@ def _checked_name(text: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}", text) is not None
+    from remit.runtime.registry import NAME
+
+    return NAME.fullmatch(text) is not None
 
 
 def _name_of(folder: Path) -> str:

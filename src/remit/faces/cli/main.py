@@ -63,12 +63,9 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from difflib import get_close_matches
+            from remit.protocol.codec import did_you_mean
 
-            near = get_close_matches(args[0], COMMANDS, n=1)
-            ctx.fail(
-                f"there is no command `{args[0]}`; " + (f"did you mean `{near[0]}`?" if near else "see remit --help")
-            )
+            ctx.fail(f"there is no command `{args[0]}`{did_you_mean(args[0], COMMANDS) or '; see remit --help'}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -11,6 +11,7 @@ import msgspec
 
 from remit.faces.team.file import find_team, load_team
 from remit.faces.team.sections import Team
+from remit.faces.team.values import STORE_PATH
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
@@ -20,7 +21,7 @@ from remit.stores.faults import translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
 
-DEFAULT_STORE = Path(".remit") / "hub.db"
+DEFAULT_STORE = Path(STORE_PATH)
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
 BUSY_SECONDS = 5
 
@@ -126,9 +127,8 @@ def reading(path: Path) -> Generator[Connection]:
             yield connection
         finally:
             connection.close()
-    except BrokenPipeError:
-        raise
-    except (apsw.Error, OSError, msgspec.DecodeError) as error:
+    # No OSError: SQLite has errors of its own, and whoever reads may be writing what they read to somewhere else.
+    except (apsw.Error, msgspec.DecodeError) as error:
         raise translate(error, path) from error
 
 

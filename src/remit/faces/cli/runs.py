@@ -59,9 +59,9 @@ def list_runs(
       remit runs list --user ana --limit 5 --json
     """
     from remit.faces.cli.places import reading, store_file
-    from remit.faces.cli.show.records_view import now_ms, standing
+    from remit.faces.cli.show.records_view import standing
     from remit.faces.cli.show.runs_print import print_runs, run_line
-    from remit.faces.cli.show.screen import print_json
+    from remit.faces.cli.show.screen import now_ms, print_json
     from remit.faces.outputs import Runs
     from remit.stores import reader
 
@@ -94,10 +94,10 @@ def show(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
       remit runs show 0198f2 --json
     """
     from remit.faces.cli.places import reading, shorter, store_file
-    from remit.faces.cli.show.records_view import find_run, now_ms, summary_of, tree_of
+    from remit.faces.cli.show.records_view import find_run, summary_of, tree_of
     from remit.faces.cli.show.report import details
     from remit.faces.cli.show.runs_print import print_details
-    from remit.faces.cli.show.screen import print_json
+    from remit.faces.cli.show.screen import now_ms, print_json
 
     path = store_file(store_path, team_file, overrides)
     with reading(path) as connection:
@@ -139,7 +139,8 @@ def answer(
     path = store_file(store_path, team_file, overrides)
     with reading(path) as connection:
         run = find_run(connection, run)
-    raise SystemExit(give_answer(path, run, vault_key(team_file, overrides), wait=wait, as_json=as_json))
+    key = vault_key(team_file, overrides) if store_path is None or team_file is not None else None
+    raise SystemExit(give_answer(path, run, key, wait=wait, as_json=as_json))
 
 
 @runs.command()
@@ -154,10 +155,10 @@ def tree(run: str, as_json: bool, store_path: Path | None, team_file: Path | Non
       remit runs tree last
     """
     from remit.faces.cli.places import reading, store_file
-    from remit.faces.cli.show.records_view import find_run, now_ms, tree_of
+    from remit.faces.cli.show.records_view import find_run, tree_of
     from remit.faces.cli.show.report import branches
     from remit.faces.cli.show.runs_print import print_tree
-    from remit.faces.cli.show.screen import print_json
+    from remit.faces.cli.show.screen import now_ms, print_json
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
         run = find_run(connection, run)

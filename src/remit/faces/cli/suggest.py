@@ -3,7 +3,6 @@
 Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
 """
 
-import time
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,8 @@ from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+
+from remit.faces.cli.show.screen import now_ms
 
 # More than this nobody reads.
 MOST = 50
@@ -34,8 +35,7 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     """Return the newest runs."""
     from remit.stores.reader import runs
 
-    now_ms = _now_ms()
-    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms))
+    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
     return [CompletionItem(each.run, help=f"{each.agent}: {_short(each.objective)}") for each in found]
 
 
@@ -43,8 +43,7 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Return the questions that wait."""
     from remit.stores.inbox import pending
 
-    now_ms = _now_ms()
-    found = _read(ctx, lambda connection: pending(connection, now_ms))[:MOST]
+    found = _read(ctx, lambda connection: pending(connection, now_ms()))[:MOST]
     return [CompletionItem(each.id, help=_short(each.text)) for each in found if each.id.startswith(incomplete)]
 
 
@@ -62,10 +61,11 @@ def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
     """Return what a query finds in the store, nothing if there is none or it cannot be read at once."""
     with suppress(Exception):  # no store yet, a busy one, one of another version: there is nothing to complete
+        from remit.faces.team.values import STORE_PATH
         from remit.stores.connection import connect_reader
 
         team = _team(ctx)
-        path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", ".remit/hub.db")
+        path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", STORE_PATH)
         connection = connect_reader(ctx.params.get("store_path") or path, 0)
         try:
             return query(connection)
@@ -89,7 +89,3 @@ def _short(text: object) -> str:
     from remit.faces.cli.show.safe_text import one_line
 
     return one_line(str(text), 60)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -11,7 +11,7 @@ from remit.faces.cli.places import cards_of
 from remit.faces.composition import detector_of, guards_of
 from remit.faces.outputs import Explanation, GuardVerdict, Struck
 from remit.faces.team.sections import Team
-from remit.policy.redaction import TOKEN, Held, reveal
+from remit.policy.redaction import TOKEN, Held, kind_of, reveal
 from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
@@ -149,7 +149,7 @@ def _told(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
         case Allow():
             return GuardVerdict(guard=name, verdict="allow", says=sentence_of(guard))
         case Rewrite(struck=struck):
-            kinds = sorted({token[1:].partition(":")[0] for token in struck})
+            kinds = sorted(set(map(kind_of, struck)))
             return GuardVerdict(
                 guard=name, verdict="rewrite", says=f"gives tokens for what it found: {', '.join(kinds)}"
             )
@@ -227,7 +227,7 @@ def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[St
     hidden = set(_tokens(_said_in(seen)))
     for place, token in _tokens(_said_in(clean)):
         if token in struck:
-            yield Struck(kind=token[1:].partition(":")[0], place=place, shown=(place, token) not in hidden)
+            yield Struck(kind=kind_of(token), place=place, shown=(place, token) not in hidden)
 
 
 def _said_in(request: Request) -> dict[str, Json]:

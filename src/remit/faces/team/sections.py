@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from remit.faces.team.values import (
+    STORE_PATH,
     AgentName,
     Between,
     Callee,
@@ -44,9 +45,7 @@ class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class StoreSection(Section, frozen=True, kw_only=True):
     """Where everything is recorded."""
 
-    path: Annotated[str, Meta(min_length=1, description="The SQLite file, from the team file's folder.")] = (
-        ".remit/hub.db"
-    )
+    path: Annotated[str, Meta(min_length=1, description="The SQLite file, from the team file's folder.")] = STORE_PATH
     durability: Annotated[
         Literal["power", "process"],
         Meta(description="What an answer survives once it is given: a power cut, or the process being killed."),

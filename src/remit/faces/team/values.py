@@ -5,6 +5,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from remit.runtime.registry import NAME
+
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
 
@@ -27,12 +29,11 @@ Secret = Annotated[
         },
     ),
 ]
-# The rule that `runtime.registry` has for names, as editors can check it.
 AgentName = Annotated[
     str,
     Meta(
         title="name",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$",
+        pattern=f"^{NAME.pattern}$",
         extra={"rule": "expected a name of letters, digits, `-`, `_` and `.`, at most 128 of them"},
     ),
 ]
@@ -82,11 +83,14 @@ Callee = Annotated[
     str,
     Meta(
         title="name or *",
-        pattern=r"^(\*|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})$",
+        pattern=rf"^(\*|{NAME.pattern})$",
         extra={"rule": "expected the name of an agent, or `*` for all of them"},
     ),
 ]
 Positive = Annotated[int, Meta(ge=1)]
+
+# Beside the program, like other tools' folders of that kind; it ignores itself in git.
+STORE_PATH = ".remit/hub.db"
 
 
 def duration_ms(text: str) -> int:

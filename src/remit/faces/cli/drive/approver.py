@@ -74,7 +74,7 @@ class TerminalApprover:
                 if after != before:
                     edits[field] = after
             check_edits(question, edits)
-        except (RemitError, msgspec.DecodeError, OSError) as error:
+        except (RemitError, msgspec.DecodeError, ValueError, OSError) as error:
             self._display.say(several_lines(f"That cannot be used: {error}"))
             return None
         return edits

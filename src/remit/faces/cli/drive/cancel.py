@@ -7,15 +7,17 @@ from pathlib import Path
 
 import click
 
+from remit.detectors.pipeline import pipeline
 from remit.faces.cli.places import reading, whoever_types, writing
-from remit.faces.cli.show.records_view import find_run, named, now_ms, summary_of
+from remit.faces.cli.show.records_view import find_run, named, summary_of
 from remit.faces.cli.show.report import short
-from remit.faces.cli.show.screen import print_json
+from remit.faces.cli.show.screen import now_ms, print_json
 from remit.faces.outputs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ports import RunSummary
+from remit.runtime.redactor import Redactor
 from remit.runtime.runs import LEASE_MS
 from remit.stores.sqlite import SqliteStore
 
@@ -85,13 +87,20 @@ async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
         status=Status.CANCELLED,
         run=known.run,
         session=first.session,
-        fault=fault(Code.CANCELLED, f"{known.agent} was cancelled: {why}; its hub was gone"),
+        fault=fault(Code.CANCELLED, f"{known.agent} was cancelled: {_clean(store, known.run, why)}; its hub was gone"),
     )
     for question in await store.pending():
         if question.request.run == known.run:
             await store.withdraw(question.id)
     # One that had not begun may be asked for again under the same id.
     return await store.finish(known.run, epoch, response, now_ms(), keep=known.state != "waiting")
+
+
+def _clean(store: SqliteStore, run: str, text: str) -> str:
+    """Return what may be recorded of what a person wrote, as the run's own hub would have recorded it."""
+    redactor = Redactor(pipeline(), None)
+    redactor.open(store)
+    return redactor.clean(text, redactor.sealing(run))
 
 
 async def _known(store: SqliteStore, run: str) -> RunSummary:

@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import click
 
@@ -22,14 +23,14 @@ def export_records(path: Path, name: str | None, form: Literal["jsonl", "json"],
         run = None if name is None else find_run(connection, name)
         lines = (encode(record_line(record)).decode() for record in records_of(connection, run))
         pieces = (line + "\n" for line in lines) if form == "jsonl" else _as_one(lines)
-        if out is None:
-            shown = sys.stdout.isatty()
+        shown = out is None and sys.stdout.isatty()
+        count = 0
+        with written_whole(out) as file:
             for piece in pieces:
-                sys.stdout.write(json_for_terminal(piece) if shown else piece)
-            sys.stdout.flush()
-            return
-        count = _write(pieces, out)
-    click.echo(f"{many(count, 'record')} written to {out}." if form == "jsonl" else f"Written to {out}.", err=True)
+                file.write(json_for_terminal(piece) if shown else piece)
+                count += 1
+    if out is not None:
+        click.echo(f"{many(count, 'record')} written to {out}." if form == "jsonl" else f"Written to {out}.", err=True)
 
 
 def _as_one(lines: Iterator[str]) -> Iterator[str]:
@@ -39,17 +40,28 @@ def _as_one(lines: Iterator[str]) -> Iterator[str]:
     yield "\n]}\n"
 
 
-def _write(pieces: Iterator[str], out: Path) -> int:
-    """Write a file and return how many pieces it has; it holds what agents said, so only its owner may read it."""
-    part = out.with_name(f"{out.name}.part")
-    count = 0
+@contextmanager
+def written_whole(out: Path | None) -> Generator[IO[str]]:
+    """Open what is exported to, stdout if nothing is named; a file gets its name once it is whole.
+
+    It holds what agents said, so only its owner may read it. What is no file, such as a pipe, is written to as it is.
+    """
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-            for piece in pieces:
-                file.write(piece)
-                count += 1
-        part.replace(out)
+        if out is None or (out.exists() and not out.is_file()):
+            with click.open_file("-" if out is None else str(out), "w", encoding="utf-8") as stream:
+                yield stream
+                stream.flush()
+            return
+        draft = out.with_name(f"{out.name}.{os.getpid()}.part")
+        try:
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(handle, "w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+            draft.replace(out)
+        finally:
+            draft.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        part.unlink(missing_ok=True)
-        raise click.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from error
-    return count
+        where = "stdout" if out is None else out
+        raise click.BadParameter(f"{where} cannot be written: {error.strerror}", param_hint="--out") from error

@@ -2,7 +2,6 @@
 
 import asyncio
 import shlex
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from remit.faces.cli.drive.interrupts import INTERRUPTED
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.places import shorter
 from remit.faces.cli.show.report import details, exit_code, record_line, short, summary
+from remit.faces.cli.show.screen import now_ms
 from remit.faces.embedded import Hub
 from remit.faces.team.file import load_team
 from remit.protocol.records import Record
@@ -44,7 +44,7 @@ def carry_out(order: Order, *, as_json: bool, as_jsonl: bool, verbose: bool, nam
 def _give(ended: Ended, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
     if as_json:
         run = ended.response.run
-        data.document(details(ended.tree, run, "finished", ended.store, time.time_ns() // 1_000_000))
+        data.document(details(ended.tree, run, "finished", ended.store, now_ms()))
     elif not as_jsonl:
         data.answer(ended.response.result)
 

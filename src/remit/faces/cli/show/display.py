@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
@@ -10,6 +9,7 @@ from typing import Protocol
 import click
 
 from remit.faces.cli.show.safe_text import speaks_unicode
+from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import plain_ascii
@@ -74,7 +74,7 @@ class Lines:
         pass
 
 
-def display_for(tree: Tree, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> Display:
+def display_for(tree: Tree, now_ms: Callable[[], int] = now_ms) -> Display:
     """Return the tree where stderr is a terminal that can redraw, and lines elsewhere."""
     if not can_redraw():
         return Lines()

@@ -1,10 +1,10 @@
 """Runs as they stand in a store: found by name, read record by record."""
 
-import time
 from collections.abc import Iterator
 
 from remit.faces.cli.show.report import short
 from remit.faces.cli.show.safe_text import one_line
+from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.tree import Tree
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
@@ -18,11 +18,6 @@ LAST = "last"
 MANY = 10
 
 
-def now_ms() -> int:
-    """Return the time, as records have it."""
-    return time.time_ns() // 1_000_000
-
-
 def find_run(connection: Connection, name: str) -> str:
     """Return the id of the run that *name* means: the whole id, an unmistakable beginning of it, or `last`."""
     if name == LAST:
@@ -30,6 +25,8 @@ def find_run(connection: Connection, name: str) -> str:
         if not newest:
             raise _not_found("there is no run yet", "Start one: remit run AGENT TASK")
         return newest[0].run
+    if not name:  # of a shell variable that was never set; every id begins with it
+        raise _not_found("the name of a run is empty", "See them with `remit runs list`.")
     fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
     if name in fitting or reader.records(name, None, 0, 1)(connection):
         return name  # one that was refused before it began has records, and is no run that could be listed

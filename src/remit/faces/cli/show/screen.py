@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -79,6 +80,11 @@ def styled(text: str, *, fg: str | None = None, bold: bool = False) -> str:
 
 def _without_style() -> bool:
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def now_ms() -> int:
+    """Return the time, as records have it."""
+    return time.time_ns() // 1_000_000
 
 
 def clock_time(at_ms: int) -> str:
