@@ -88,6 +88,9 @@ _MONTH = b"0000-00"
 _PAPER_WORDS = ("licen", "passport", "insurance", "nino", "ni n", "dl")
 
 
+_is_short_and_harmless = re.compile("[A-Za-z ]*[0-9]{0,4}[A-Za-z ]*").fullmatch
+
+
 def _glance(text: str) -> int:
     """Return what there is cause to look for in a plain text; 0 for most, in about a microsecond."""
     data = text.encode() if text.isascii() else text.encode("latin-1")
@@ -207,13 +210,12 @@ def pipeline(
     def detect(text: str) -> Sequence[Finding]:
         # Most texts are words alone, or a few words and a small number, and each hop has two: so this comes first, and
         # without a call.
-        if not own and text.isascii():
-            sorts = text.encode().translate(_SORTS)
-            if sorts.isspace():
-                if "AKIA" not in text:  # the one vendor's keys that may be of letters alone
+        if not own:
+            if len(text) < 15:
+                if text.isalpha() or (_is_short_and_harmless(text) and " is " not in text):
                     return ()
-            elif len(sorts) < 15 and not sorts.strip(b" 0") and sorts.count(_FIGURE) < 5 and " is " not in text:
-                return ()
+            elif text.isascii() and text.encode().translate(_SORTS).isspace() and "AKIA" not in text:
+                return ()  # AKIA: the one vendor's keys that may be of letters alone, and they are longer than fifteen
         clues = _glance(plain(text))
         if not clues and not own:
             return ()

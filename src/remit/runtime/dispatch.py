@@ -116,7 +116,10 @@ class Dispatch(Consult):
                             # Guards, and people whom they ask, may have put more into it than the caller sent.
                             self._holds(parent, sent)
                             parts.redactor.keep(run, struck, of_user=False)
-                        return self.start(self.admitted(clean, entry, run, parent, now, errand, step))
+                        frame = self.admitted(clean, entry, run, parent, now, errand)
+                        if step:
+                            frame.step = step
+                        return self.start(frame)
                     case Refuse(fault=why):
                         return self.refuse(request, why)
                     case Ask() as ask:
@@ -140,22 +143,13 @@ class Dispatch(Consult):
                 await regain_slot(parent)
 
     def admitted(
-        self,
-        clean: Request,
-        entry: Entry,
-        run: Run,
-        parent: Frame | None,
-        now: float,
-        errand: Errand | None = None,
-        step: bytes = b"",
+        self, clean: Request, entry: Entry, run: Run, parent: Frame | None, now: float, errand: Errand | None = None
     ) -> Frame:
         """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
-        request = reveal(clean, run.known, entry.card) if run.known else clean
-        frame = Frame(request, entry, run, parent, now, errand)
-        if request is not clean:
+        frame = Frame(clean, entry, run, parent, now, errand)
+        if run.known:
+            frame.request = reveal(clean, run.known, entry.card)
             frame.recorded = clean
-        if step:
-            frame.step = step
         self.parts.ledger.open(frame)
         return frame
 
