@@ -40,7 +40,7 @@ from remit.detectors.pipeline import pipeline
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
 from remit.protocol.codec import encode
-from remit.runtime import runs
+from remit.runtime import runs, upkeep
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 
@@ -515,7 +515,7 @@ async def test_the_vault_is_emptied_when_the_outcome_is_forgotten(
     seen.echo("a")
     async with seen.hub as hub:
         await ask(hub, "a", input=MAIL, request_id="1")
-        await hub.store.sweep(max_attempts=3, keep_ms=runs.KEEP_MS)
+        await hub.store.sweep(max_attempts=3, keep_ms=upkeep.KEEP_MS)
         assert len(rows(tmp_path, "SELECT * FROM sealed")) == 1
         await hub.store.sweep(max_attempts=3, keep_ms=-1_000)
         assert rows(tmp_path, "SELECT * FROM sealed") == []

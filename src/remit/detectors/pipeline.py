@@ -10,7 +10,7 @@ from functools import cache, partial
 
 from remit.detectors.linear import Linear
 from remit.detectors.normal import BLANK, Shadow, plain, shadow
-from remit.policy.redaction import TOKEN
+from remit.policy.redaction import KIND, TOKEN
 from remit.policy.verdict import Detector, Finding
 
 KINDS: dict[str, str] = {
@@ -42,7 +42,6 @@ DEFAULT_REGIONS: tuple[str, ...] = (
     "NZ", "IN", "BR", "MX", "AR", "ZA", "JP", "KR", "CN", "IL", "TR", "RU", "UA",
 )  # fmt: skip
 
-_KIND = re.compile(r"[A-Z][A-Z0-9_]{0,31}")
 
 _HALF = re.compile("[\ud800-\udfff]")
 
@@ -320,7 +319,7 @@ def _weight(found: Finding) -> tuple[int, float, int, str]:
 
 
 def _compile(kind: str, pattern: str) -> Linear:
-    if _KIND.fullmatch(kind) is None:
+    if KIND.fullmatch(kind) is None:
         raise ValueError(f"the kind {kind!r} is not written in capitals, figures and underscores, such as EMPLOYEE_ID")
     try:
         compiled = Linear(pattern)

@@ -27,8 +27,8 @@ Held = Mapping[str, Raw]
 _ALPHABET = "bcdfghjklmnpqrstvwxz"
 _LENGTH = 12
 # A kind with five figures or more is none: what looks like a token could carry a number past all detectors.
-_KIND = re.compile(r"(?!(?:[A-Z_]{0,31}[0-9]){5})[A-Z][A-Z0-9_]{0,31}")
-TOKEN = re.compile(rf"\[({_KIND.pattern}):([{_ALPHABET}]{{{_LENGTH}}})\]")
+KIND = re.compile(r"(?!(?:[A-Z_]{0,31}[0-9]){5})[A-Z][A-Z0-9_]{0,31}")
+TOKEN = re.compile(rf"\[({KIND.pattern}):([{_ALPHABET}]{{{_LENGTH}}})\]")
 _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields in which agents and people say something; all others are names, numbers and ids.
@@ -248,7 +248,7 @@ def kind_of(token: str) -> str:
 @lru_cache(maxsize=256)
 def _spelled(kind: str) -> str:
     """Return a kind as it can stand in a token, whatever a detector calls it."""
-    if _KIND.fullmatch(kind):
+    if KIND.fullmatch(kind):
         return kind
     return re.sub("[^A-Z]+", "_", kind.upper()).strip("_")[:32] or "SECRET"
 

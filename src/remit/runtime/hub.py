@@ -29,7 +29,7 @@ from remit.runtime.parts import Parts
 from remit.runtime.ports import Agent, Approver, Clock, Control, Decision, Question, Store, Tool, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
-from remit.runtime.runs import Runs
+from remit.runtime.upkeep import Upkeep
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
@@ -65,7 +65,7 @@ class Hub:
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch)
-        self._runs = Runs(self._dispatch, f"{name}-{os.urandom(8).hex()}")
+        self._runs = Upkeep(self._dispatch, f"{name}-{os.urandom(8).hex()}")
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []

@@ -2,23 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from typing import NamedTuple, TypeVar, cast
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import restore, strike
+from remit.policy.redaction import strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.protocol.codec import digest
-from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import Accepted, Control, Expired, Known, StoreError
+from remit.runtime.ports import Accepted, Known, StoreError
 from remit.runtime.redactor import whole
-from remit.runtime.registry import Entry
 from remit.runtime.respond import refused
 
 log = logging.getLogger("remit")
@@ -27,13 +26,6 @@ T = TypeVar("T")
 
 # A worker that has not been heard of for this long is taken to be dead, and what it had claimed is taken up again.
 LEASE_MS = 5_000
-MAX_ATTEMPTS = 3
-# A sender that retries does so within a day; after that its request id may be used again.
-KEEP_MS = 24 * 3_600_000
-
-
-# A person who cancels a run from another terminal should see it end at once: a fifth of a second, the rest included.
-LISTEN_S = 0.1
 # How often a hub that closes looks for runs that were still being admitted when it began to.
 CLOSING_S = 0.05
 
@@ -62,9 +54,6 @@ class Runs:
         """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
         self._parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
-        self._attendants: list[asyncio.Task[None]] = []
-        self.on_reload: Callable[[Control], Awaitable[None]] | None = None
-        """What to do when someone asks every hub to read its team file again."""
 
     async def ask(self, request: Request) -> Response:
         """Carry out a root request, or attach to the same one under way; only the first who asked can cancel it."""
@@ -113,18 +102,8 @@ class Runs:
         ]
         return found[0] if len(found) == 1 else None
 
-    async def open(self) -> None:
-        """Keep this hub's claims alive, take up what others left behind, and listen to other processes."""
-        heard = await self._dispatch.parts.store.last_control()
-        loop = asyncio.get_running_loop()
-        self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
-
     async def close(self) -> None:
         """Stop everything and return once it is durable how it ended, or that it is to be taken up again."""
-        for task in self._attendants:
-            task.cancel()
-        if self._attendants:
-            await asyncio.wait(self._attendants)
         while self._tasks:
             for frame in self._dispatch.parts.ledger.frames.values():
                 if frame.parent is None and frame.stopping is None and frame.card.resumable:
@@ -132,9 +111,9 @@ class Runs:
             for run in [frame.path for frame in self._dispatch.parts.ledger.frames.values() if frame.parent is None]:
                 self.cancel(run, "the hub is closing")
             for task in self._tasks:
-                self._interrupt(task, _CLOSING)
+                self._interrupt(task, CLOSING)
             for going in self._going.values():
-                self._called_off.setdefault(going.run, _CLOSING)
+                self._called_off.setdefault(going.run, CLOSING)
             # One that was still being admitted may start after this; the next turn of the loop finds it.
             await asyncio.wait(self._tasks, timeout=CLOSING_S, return_when=asyncio.FIRST_COMPLETED)
         with suppress(StoreError):
@@ -329,7 +308,7 @@ class Runs:
 
     async def _refuse(self, request: Request, why: Fault) -> Response:
         store, parked = self._dispatch.parts.store, self._parked.pop(request.run, None)
-        if parked is not None and why is _CLOSING:
+        if parked is not None and why is CLOSING:
             await store.release(request.run, parked)
             return refused(request, why)
         if parked is None:
@@ -346,50 +325,6 @@ class Runs:
         """Return what identifies a request's content, and tells nothing of it to who can only read the store."""
         return self._dispatch.parts.redactor.keys.digest(digest(request))
 
-    # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _listen(self, heard: int) -> None:
-        """Do what other processes ask for through the store."""
-        store, turn = self._dispatch.parts.store, asyncio.Lock()
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await asyncio.sleep(LISTEN_S)
-                try:
-                    for control in await store.controls(heard):
-                        heard = control.seq
-                        self._obey(control)
-                        if control.action == "reload":
-                            # Beside the listening: it may take its time.
-                            group.create_task(self._reload(control, turn))
-                except StoreError as error:
-                    log.error("the store cannot be read; trying again: %s", error)
-
-    async def _reload(self, control: Control, turn: asyncio.Lock) -> None:
-        try:
-            async with turn:
-                if self.on_reload is not None:
-                    await self.on_reload(control)
-        except Exception as error:  # noqa: BLE001 - logged; what was configured before goes on
-            log.error("the configuration could not be taken over: %s", self._dispatch.parts.redactor.worded(error))
-
-    def _obey(self, control: Control) -> None:
-        if control.action == "cancel":
-            self.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
-
-    # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
-
-    async def _keep(self) -> None:
-        store = self._dispatch.parts.store
-        while True:
-            try:
-                await store.heartbeat(self._worker, LEASE_MS)
-                await self._record_late()
-                for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
-                    await self._take_up(expired)
-            except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
-                log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
-            await asyncio.sleep(LEASE_MS / 3_000)
-
     async def _record_late(self) -> None:
         parts = self._dispatch.parts
         while self._unrecorded:
@@ -397,81 +332,8 @@ class Runs:
             await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
             self._unrecorded.pop(0)
 
-    async def _take_up(self, expired: Expired) -> None:
-        entry = self._dispatch.parts.registry.agents.get(expired.request.target)
-        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._parked:
-            return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
-        if expired.waiting and self._dispatch.parts.approver is None:
-            return  # another hub may have someone to ask
-        # A hub that closes meanwhile must not keep a claim on what nobody works at: once claimed, it is gone on with.
-        claiming = asyncio.get_running_loop().create_task(self._claim(expired, entry))
-        try:
-            await asyncio.shield(claiming)
-        except asyncio.CancelledError:
-            await asyncio.wait({claiming})
-            raise
 
-    async def _claim(self, expired: Expired, entry: Entry) -> None:
-        store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._worker, LEASE_MS)
-        if epoch is None:
-            return
-        try:
-            await self._go_on(expired, entry, epoch)
-        except StoreError:
-            with suppress(StoreError):
-                await store.release(expired.run, epoch)
-            raise
-
-    async def _go_on(self, expired: Expired, entry: Entry, epoch: int) -> None:
-        """Take up what was claimed."""
-        store, request = self._dispatch.parts.store, expired.request
-        called_off = await store.controls(0, request.run)
-        key = (request.origin, request.remit.user, request.id)
-        run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.run))
-        await self._dispatch.parts.redactor.recall(run)
-        # What the user said, as the guards and the digest knew it before.
-        said = restore(request, run.held)
-        content = self._digest(said)
-        if expired.waiting:
-            work = self._run(said, content, epoch)
-        elif entry.card.resumable:
-            work = self._resume(run, entry)
-        else:
-            work = self._give_up(request, epoch)
-        self._go(key, content, request.run, work)
-        for control in called_off:
-            self._obey(control)
-
-    async def _resume(self, run: Run, entry: Entry) -> Response:
-        parts = self._dispatch.parts
-        run.steps = await parts.store.load(run.id)
-        frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
-        frame.ran = True  # its code was called before, whatever becomes of it here
-        if (why := self._called_off.get(run.id)) is not None:
-            run.handed_back = why is _CLOSING
-            self._dispatch.stop(frame, why)
-        self._dispatch.notice(frame, "taken up again after a restart")
-        return await self._carry_out(frame)
-
-    async def _give_up(self, request: Request, epoch: int) -> Response:
-        why = fault(
-            Code.OUTCOME_UNKNOWN,
-            f"the hub stopped while {request.target} was at work, and it is not known how far it came",
-        )
-        response = Response(
-            version=VERSION,
-            id=request.id,
-            target=request.target,
-            status=Status.FAILED,
-            run=request.run,
-            session=request.session,
-            fault=why,
-        )
-        return await self._finish(Run(request, epoch, None), response)
-
-
-_CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
+CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 
 _TAKEN_OVER = fault(
     Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"

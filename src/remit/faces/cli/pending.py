@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.faces.cli.show.screen import clock_time, print_fields, print_json, print_table, print_text, spoken
+from remit.faces.cli.show.screen import clock_time, now_ms, print_fields, print_json, print_table, print_text, spoken
 from remit.faces.cli.suggest import question_ids
 from remit.faces.outputs import Decided, Pending, PendingQuestion
 from remit.protocol.codec import text_of
@@ -126,7 +126,7 @@ def _questions(path: Path) -> list[Question]:
     if not path.exists() and not path.parent.exists():
         return []
     with reading(path) as connection:
-        return inbox.pending(connection, _now_ms())
+        return inbox.pending(connection, now_ms())
 
 
 def _watch(path: Path, shown: Sequence[Question], *, as_lines: bool) -> None:
@@ -157,12 +157,12 @@ def _row(question: Question, among: Sequence[Question]) -> tuple[str, str, str, 
     request, name = question.request, short_id(question)
     if sum(each.id.endswith(name) for each in among) > 1:
         name = question.id
-    left = spoken(max(0, question.expires_ms - _now_ms()))
+    left = spoken(max(0, question.expires_ms - now_ms()))
     return name, f"{request.origin} → {request.target}", question.text, left
 
 
 def _document(question: Question) -> PendingQuestion:
-    left_ms = max(0, question.expires_ms - _now_ms())
+    left_ms = max(0, question.expires_ms - now_ms())
     return PendingQuestion(question=question, run=question.request.run, left_ms=left_ms)
 
 
@@ -178,7 +178,7 @@ def _fields(question: Question) -> Iterator[tuple[str, str]]:
     yield "may spend", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
     yield "you may change", ", ".join(sorted(question.editable)) or "nothing"
     yield "asked", clock_time(question.asked_ms)
-    yield "too late in", spoken(max(0, question.expires_ms - _now_ms()))
+    yield "too late in", spoken(max(0, question.expires_ms - now_ms()))
     yield "run", request.run
     yield "id", question.id
 
@@ -287,9 +287,5 @@ def _state(path: Path, run: str) -> Any:
     from remit.stores.reader import runs
 
     with reading(path) as connection:
-        found = runs(None, run, 1, _now_ms())(connection)
+        found = runs(None, run, 1, now_ms())(connection)
     return found[0].state if found else "silent"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

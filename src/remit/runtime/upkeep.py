@@ -1,0 +1,166 @@
+"""What a hub does beside its runs: it keeps them claimed, takes up what others left, and hears other processes out."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from remit.policy.redaction import restore
+from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.runtime import runs
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.ledger import Run
+from remit.runtime.ports import Control, Expired, StoreError
+from remit.runtime.registry import Entry
+from remit.runtime.runs import CLOSING, Runs
+
+log = logging.getLogger("remit")
+
+MAX_ATTEMPTS = 3
+# A sender that retries does so within a day; after that its request id may be used again.
+KEEP_MS = 24 * 3_600_000
+# A person who cancels a run from another terminal should see it end at once: a fifth of a second, the rest included.
+LISTEN_S = 0.1
+
+
+class Upkeep(Runs):
+    """The runs of one hub among others that share its store."""
+
+    def __init__(self, dispatch: Dispatch, worker: str) -> None:
+        super().__init__(dispatch, worker)
+        self._attendants: list[asyncio.Task[None]] = []
+        self.on_reload: Callable[[Control], Awaitable[None]] | None = None
+        """What to do when someone asks every hub to read its team file again."""
+
+    async def open(self) -> None:
+        """Keep this hub's claims alive, take up what others left behind, and listen to other processes."""
+        heard = await self._dispatch.parts.store.last_control()
+        loop = asyncio.get_running_loop()
+        self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
+
+    async def close(self) -> None:
+        """Take up nothing more, then stop everything as `Runs` does."""
+        for task in self._attendants:
+            task.cancel()
+        if self._attendants:
+            await asyncio.wait(self._attendants)
+        await super().close()
+
+    # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _listen(self, heard: int) -> None:
+        """Do what other processes ask for through the store."""
+        store, turn = self._dispatch.parts.store, asyncio.Lock()
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await asyncio.sleep(LISTEN_S)
+                try:
+                    for control in await store.controls(heard):
+                        heard = control.seq
+                        self._obey(control)
+                        if control.action == "reload":
+                            # Beside the listening: it may take its time.
+                            group.create_task(self._reload(control, turn))
+                except StoreError as error:
+                    log.error("the store cannot be read; trying again: %s", error)
+
+    async def _reload(self, control: Control, turn: asyncio.Lock) -> None:
+        try:
+            async with turn:
+                if self.on_reload is not None:
+                    await self.on_reload(control)
+        except Exception as error:  # noqa: BLE001 - logged; what was configured before goes on
+            log.error("the configuration could not be taken over: %s", self._dispatch.parts.redactor.worded(error))
+
+    def _obey(self, control: Control) -> None:
+        if control.action == "cancel":
+            self.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
+
+    # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def _keep(self) -> None:
+        store = self._dispatch.parts.store
+        while True:
+            try:
+                await store.heartbeat(self._worker, runs.LEASE_MS)
+                await self._record_late()
+                for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
+                    await self._take_up(expired)
+            except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
+                log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
+            await asyncio.sleep(runs.LEASE_MS / 3_000)
+
+    async def _take_up(self, expired: Expired) -> None:
+        entry = self._dispatch.parts.registry.agents.get(expired.request.target)
+        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._parked:
+            return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
+        if expired.waiting and self._dispatch.parts.approver is None:
+            return  # another hub may have someone to ask
+        # A hub that closes meanwhile must not keep a claim on what nobody works at: once claimed, it is gone on with.
+        claiming = asyncio.get_running_loop().create_task(self._claim(expired, entry))
+        try:
+            await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.wait({claiming})
+            raise
+
+    async def _claim(self, expired: Expired, entry: Entry) -> None:
+        store = self._dispatch.parts.store
+        epoch = await store.claim(expired.run, self._worker, runs.LEASE_MS)
+        if epoch is None:
+            return
+        try:
+            await self._go_on(expired, entry, epoch)
+        except StoreError:
+            with suppress(StoreError):
+                await store.release(expired.run, epoch)
+            raise
+
+    async def _go_on(self, expired: Expired, entry: Entry, epoch: int) -> None:
+        """Take up what was claimed."""
+        store, request = self._dispatch.parts.store, expired.request
+        called_off = await store.controls(0, request.run)
+        key = (request.origin, request.remit.user, request.id)
+        run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.run))
+        await self._dispatch.parts.redactor.recall(run)
+        # What the user said, as the guards and the digest knew it before.
+        said = restore(request, run.held)
+        content = self._digest(said)
+        if expired.waiting:
+            work = self._run(said, content, epoch)
+        elif entry.card.resumable:
+            work = self._resume(run, entry)
+        else:
+            work = self._give_up(request, epoch)
+        self._go(key, content, request.run, work)
+        for control in called_off:
+            self._obey(control)
+
+    async def _resume(self, run: Run, entry: Entry) -> Response:
+        parts = self._dispatch.parts
+        run.steps = await parts.store.load(run.id)
+        frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
+        frame.ran = True  # its code was called before, whatever becomes of it here
+        if (why := self._called_off.get(run.id)) is not None:
+            run.handed_back = why is CLOSING
+            self._dispatch.stop(frame, why)
+        self._dispatch.notice(frame, "taken up again after a restart")
+        return await self._carry_out(frame)
+
+    async def _give_up(self, request: Request, epoch: int) -> Response:
+        why = fault(
+            Code.OUTCOME_UNKNOWN,
+            f"the hub stopped while {request.target} was at work, and it is not known how far it came",
+        )
+        response = Response(
+            version=VERSION,
+            id=request.id,
+            target=request.target,
+            status=Status.FAILED,
+            run=request.run,
+            session=request.session,
+            fault=why,
+        )
+        return await self._finish(Run(request, epoch, None), response)
