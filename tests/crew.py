@@ -51,6 +51,13 @@ run = "crew_code:payer"
 run = "crew_code:boss"
 may_call = ["payer"]
 
+[agents.speaker]
+run = "crew_code:speaker"
+
+[agents.planner]
+run = "crew_code:planner"
+may_call = ["worker"]
+
 [tools.look]
 run = "crew_code:look"
 safe_to_repeat = true
@@ -104,6 +111,25 @@ async def hello(brief: Brief) -> str:
     return f"hello {brief.input or brief.text}"
 
 
+async def speaker(brief: Brief) -> str:
+    """Says what it answers as it goes, and waits before the last word."""
+    pieces = ["One \x1b[2Jword, ", "two words,\n", *("and many more, " for _ in range(10)), f"and {brief.text}."]
+    for piece in pieces:
+        if piece is pieces[-1]:
+            await gate("go")
+        brief.say(piece)
+    return "".join(pieces)
+
+
+async def planner(brief: Brief) -> str:
+    """Says a word, has a worker do it, and says the rest."""
+    brief.say("I ask someone. ")
+    reply = await brief.delegate("worker", objective=brief.text)
+    brief.say("It is ")
+    brief.say("done: ")
+    return f"It is done: {reply.result}"
+
+
 async def noisy(brief: Brief) -> dict:
     print("said by the agent")
     subprocess.run(["echo", "said by its child"])
@@ -127,6 +153,7 @@ def stubborn(brief: Brief) -> str:
 
 async def deaf(brief: Brief) -> str:
     """Swallows every cancellation."""
+    brief.progress("hears nothing")
     while True:
         try:
             await asyncio.sleep(120)

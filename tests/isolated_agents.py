@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from remit.protocol.envelope import Answer, Call, Json
+from remit.protocol.envelope import Answer, Call, ContextFilter, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 
@@ -34,6 +34,19 @@ def tell_brief(brief: Brief) -> dict[str, Json]:
         "available_delegates": brief.available_delegates,
         "time_left_ms": brief.time_left_ms(),
         "tokens_left": brief.tokens_left(),
+    }
+
+
+async def speak(brief: Brief) -> dict[str, Json]:
+    brief.say("It is")
+    brief.note("decision", "tea")
+    brief.used("grep", {"for": "x"}, duration_ms=12)
+    brief.used("odd", object(), error="no")
+    history = await brief.history(ContextFilter(last_messages=3), max_tokens=500)
+    return {
+        "delegates": [[each.name, each.description, each.capabilities] for each in brief.delegates],
+        "tools": [card.name for card in brief.tool_cards],
+        "history": [[message.seq, message.text] for message in history],
     }
 
 

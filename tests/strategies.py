@@ -13,10 +13,13 @@ from remit.protocol.envelope import (
     Call,
     ContextFilter,
     Handoff,
+    Message,
+    Note,
     Request,
     Response,
     Source,
     Usage,
+    View,
 )
 from remit.protocol.errors import Code, Fault, Problem
 from remit.protocol.lifecycle import Status
@@ -106,11 +109,35 @@ context_filters = st.builds(
     ContextFilter,
     last_messages=optional(counts),
     roles=optional(name_sets),
-    keywords=optional(several(texts)),
+    keywords=optional(several(st.text(min_size=1, max_size=20))),
     include_summary=st.booleans(),
     include_workspace=st.booleans(),
-    workspace_files=optional(several(texts)),
+    workspace_files=optional(several(st.text(min_size=1, max_size=20))),
+    include_contents=st.booleans(),
     max_age_seconds=optional(counts),
+)
+
+messages = st.builds(
+    Message,
+    role=st.sampled_from(["user", "assistant"]),
+    text=texts,
+    name=texts,
+    tokens=counts,
+    at_ms=counts,
+    seq=counts,
+    delegation=texts,
+)
+
+notes = st.builds(Note, st.sampled_from(["fact", "decision", "constraint", "answer"]), texts)
+
+views = st.builds(
+    View,
+    messages=several(messages),
+    summary=texts,
+    workspace=texts,
+    known=several(notes),
+    seen=several(counts),
+    tokens=counts,
 )
 
 calls = st.builds(
@@ -153,6 +180,7 @@ requests = st.builds(
     parent_session=optional(names),
     handoff=optional(handoffs),
     context=optional(context_filters),
+    view=optional(views),
     hints=several(texts),
     reason=texts,
     refined_by=optional(names),

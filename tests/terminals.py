@@ -18,6 +18,8 @@ from typing import Self
 LIMIT_S = 20.0
 
 _SEQUENCE = re.compile(r"\x1b\[([0-?]*)([@-~])")
+# The end of it has not been read yet.
+_UNFINISHED = re.compile(r"\x1b(\[[0-?]*)?\Z")
 
 
 class Screen:
@@ -33,6 +35,8 @@ class Screen:
         while place < len(data):
             letter = data[place]
             if letter == "\x1b":
+                if _UNFINISHED.match(data, place):
+                    return
                 found = _SEQUENCE.match(data, place)
                 assert found, f"an unknown sequence: {data[place : place + 20]!r}"
                 self._act(found[1], found[2])
@@ -40,6 +44,8 @@ class Screen:
                 continue
             if letter == "\r":
                 self.column = 0
+            elif letter == "\b":
+                self.column = max(0, self.column - 1)
             elif letter == "\n":
                 self.row += 1
                 while self.row >= len(self.lines):
@@ -57,6 +63,8 @@ class Screen:
         match action:
             case "A":
                 self.row = max(0, self.row - count)
+            case "C":
+                self.column += count
             case "K":
                 line = self.lines[self.row]
                 self.lines[self.row] = [] if numbers == "2" else line[: self.column]
@@ -121,6 +129,11 @@ class Terminal:
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
+
+    @property
+    def number(self) -> int:
+        """The file of the terminal."""
+        return self._ours
 
     @property
     def screen(self) -> str:

@@ -9,18 +9,21 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 
 
+LOCKS = [path.name for path in ROOT.glob("requirements*.lock")]
+
+
 def text_of(*names: str) -> str:
     return "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
 
 
-def test_the_lock_pins_every_package_by_hash() -> None:
-    pins = re.split(r"\n(?=[a-z])", text_of("requirements.lock"))
+def test_every_lock_pins_every_package_by_hash() -> None:
+    pins = re.split(r"\n(?=[a-z])", text_of(*LOCKS))
     assert [pin.split()[0] for pin in pins if "--hash=sha256:" not in pin and not pin.startswith("#")] == []
 
 
-def test_the_lock_and_the_settings_leave_open_where_packages_come_from() -> None:
+def test_the_locks_and_the_settings_leave_open_where_packages_come_from() -> None:
     places = re.compile(r"://|index-url|find-links|trusted-host")
-    assert places.findall(text_of("requirements.lock")) == []
+    assert places.findall(text_of(*LOCKS)) == []
     places = re.compile(r"index-url|find-links|trusted-host|tool\.uv|tool\.pip")
     assert places.findall(text_of("pyproject.toml", "Makefile", ".ci/run")) == []
 

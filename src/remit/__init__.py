@@ -9,6 +9,7 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
+    "remit.agents.model": ("ModelAgent", "summarizer"),
     "remit.detectors.pipeline": ("pipeline",),
     "remit.faces.composition": ("hub_of",),
     "remit.faces.embedded": ("Hub",),
@@ -21,11 +22,14 @@ _HOMES = {
     ),
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (
-        "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Request", "Response", "Source", "Usage",
+        "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Message", "Note", "Request", "Response", "Source",
+        "Usage", "View",
     ),
     "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
     "remit.protocol.lifecycle": ("Status",),
-    "remit.protocol.records": ("Approval", "Delegation", "Kind", "Notice", "Progress", "Record", "Refusal", "ToolUse"),
+    "remit.protocol.records": (
+        "Approval", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal", "ToolUse",
+    ),
     "remit.protocol.remit": ("Priority", "Remit"),
     "remit.runtime.approvals": ("AllowList", "InboxApprover", "deny", "first_of"),
     "remit.runtime.brief": ("Brief",),

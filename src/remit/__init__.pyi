@@ -1,3 +1,5 @@
+from remit.agents.model import ModelAgent as ModelAgent
+from remit.agents.model import summarizer as summarizer
 from remit.detectors.pipeline import pipeline as pipeline
 from remit.faces.composition import hub_of as hub_of
 from remit.faces.embedded import Hub as Hub
@@ -25,10 +27,13 @@ from remit.protocol.envelope import Artifact as Artifact
 from remit.protocol.envelope import Call as Call
 from remit.protocol.envelope import ContextFilter as ContextFilter
 from remit.protocol.envelope import Handoff as Handoff
+from remit.protocol.envelope import Message as Message
+from remit.protocol.envelope import Note as Note
 from remit.protocol.envelope import Request as Request
 from remit.protocol.envelope import Response as Response
 from remit.protocol.envelope import Source as Source
 from remit.protocol.envelope import Usage as Usage
+from remit.protocol.envelope import View as View
 from remit.protocol.errors import Code as Code
 from remit.protocol.errors import Fault as Fault
 from remit.protocol.errors import Problem as Problem
@@ -37,6 +42,7 @@ from remit.protocol.errors import fault as fault
 from remit.protocol.lifecycle import Status as Status
 from remit.protocol.records import Approval as Approval
 from remit.protocol.records import Delegation as Delegation
+from remit.protocol.records import Delta as Delta
 from remit.protocol.records import Kind as Kind
 from remit.protocol.records import Notice as Notice
 from remit.protocol.records import Progress as Progress

@@ -19,20 +19,25 @@ from remit import (
     Brief,
     Call,
     Code,
+    ContextFilter,
     Fault,
     Handoff,
     Kind,
+    Message,
+    Note,
     Problem,
     Progress,
     Record,
     RemitError,
     Response,
+    ToolCard,
     Usage,
     fault,
 )
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
 from remit.protocol.envelope import Json
+from remit.runtime.brief import Delegate
 from samples import a_request, a_response
 
 T = TypeVar("T")
@@ -51,6 +56,8 @@ class Desk:
         self.cancelled: list[Call] = []
         self.spent: list[Usage] = []
         self.partials: list[Answer | None] = []
+        self.uses: list[tuple[str, Json, int, str | None]] = []
+        self.notes: list[Note] = []
         self.said: asyncio.Queue[str] = asyncio.Queue()
         self.delegated = asyncio.Event()
         self.left = 1_000
@@ -103,8 +110,26 @@ class Desk:
     def original_request(self) -> str:
         return "Sort my receipts"
 
-    def available_delegates(self) -> tuple[str, ...]:
-        return ("tag", "tax")
+    def say(self, text: str) -> None:
+        self.said.put_nowait(text)
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
+        self.uses.append((tool, arguments, duration_ms, error))
+
+    def note(self, note: Note) -> None:
+        self.notes.append(note)
+
+    def delegates(self) -> tuple[Delegate, ...]:
+        return (Delegate(name="tag", description="sorts", capabilities=("TAG",)), Delegate(name="tax"))
+
+    def result_schema(self) -> dict[str, Any] | None:
+        return None
+
+    def tool_cards(self) -> tuple[ToolCard, ...]:
+        return (ToolCard(name="look", input_schema={"type": "object"}),)
+
+    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
+        return [Message(role="user", text=f"{wanted.last_messages} in {tokens}", seq=7)]
 
     async def conversation(self) -> list[Record]:
         bodies = {
@@ -229,6 +254,19 @@ async def test_the_brief_says_in_the_process_what_it_says_in_the_hub() -> None:
         "available_delegates": ["tag", "tax"],
         "tokens_left": 1_000,
     }
+
+
+async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_other() -> None:
+    desk = Desk()
+    async with process_of(agents.speak) as agent:
+        told = (await agent(a_brief(desk))).result
+    assert told == {
+        "delegates": [["tag", "sorts", ["TAG"]], ["tax", "", []]],
+        "tools": ["look"],
+        "history": [[7, "3 in 500"]],
+    }
+    assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
+    assert desk.uses == [("grep", {"for": "x"}, 12, None), ("odd", None, 0, "no")]
 
 
 async def test_a_large_input_comes_back_unchanged() -> None:

@@ -3,7 +3,8 @@
 A `python` block is a script of its own and may await at the top level. The other blocks of a page are followed in
 order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved there, and in a
 `console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one ends that does not
-succeed. A block is left out only by its fence: `python no-run <reason>`.
+succeed. A block whose fence says `model` finds one where OpenAI's would be: it uses a tool, or asks an agent, if it
+has one, and says what came of it. A block is left out only by its fence: `python no-run <reason>`.
 """
 
 import ast
@@ -11,12 +12,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import CO_COROUTINE
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from openai_server import OpenAIServer, Reply, Request, call, say
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -98,7 +103,33 @@ def awaits_at_top_level(block: Block) -> bool:
     return bool(code.co_flags & CO_COROUTINE)
 
 
-def run(command: Sequence[str | Path], folder: Path, code: int = 0) -> None:
+def obliging(request: Request) -> Reply:
+    """Answer like a model that uses the first tool it is offered, and says what it got back."""
+    if request.results:
+        return say(f"It says: {request.results[-1]}")
+    tools: list[dict[str, Any]] = request.body.get("tools", [])
+    if not tools:
+        return say("That is all there is to say about it.")
+    tool: dict[str, Any] = tools[0]["function"]
+    given = dict.fromkeys(tool["parameters"].get("required", ()), "this")
+    if (agent := re.search(r"^- ([\w-]+):", tool["description"], re.MULTILINE)) is not None:
+        given["agent_name"] = agent[1]
+    return call(tool["name"], **given)
+
+
+@contextmanager
+def surroundings(block: Block) -> Generator[dict[str, str]]:
+    """What a block finds in its environment besides what is always there."""
+    if "model" not in block.marks:
+        yield {}
+        return
+    with OpenAIServer(obliging) as server:
+        yield {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "a key"}
+
+
+def run(
+    command: Sequence[str | Path], folder: Path, code: int = 0, *, besides: Mapping[str, str] | None = None
+) -> None:
     """Run *command* in *folder*, as a user of this environment would, and expect it to end with *code*."""
     scripts = Path(sys.executable).parent
     environment = {
@@ -106,6 +137,7 @@ def run(command: Sequence[str | Path], folder: Path, code: int = 0) -> None:
         "PATH": f"{scripts}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "PYTHONWARNINGS": "error",
         "PYTHONUTF8": "1",
+        **(besides or {}),
     }
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
@@ -120,7 +152,8 @@ def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(block.script, encoding="utf-8")
     runner = ["-c", RUN_AWAITING_SCRIPT] if awaits_at_top_level(block) else []
-    run([sys.executable, *runner, script], tmp_path)
+    with surroundings(block) as besides:
+        run([sys.executable, *runner, script], tmp_path, besides=besides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -131,9 +164,10 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
         if block.file is not None:
             (tmp_path / block.file).write_text(block.text, encoding="utf-8")
         elif block.language == "console":
-            for command in block.commands:
-                said = EXIT.search(command)
-                run(["sh", "-c", command], tmp_path, int(said[1]) if said else 0)
+            with surroundings(block) as besides:
+                for command in block.commands:
+                    said = EXIT.search(command)
+                    run(["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
 
 
 def test_an_example_that_is_not_run_says_why() -> None:

@@ -46,6 +46,23 @@ def test_agents_are_completed_from_the_team_file(tmp_path: Path) -> None:
     assert completed("policy", "explain", "u", folder=tmp_path) == ["user"]
     assert completed("policy", "explain", "user", "co", folder=tmp_path) == ["counter"]
     assert completed("run", "re", folder=tmp_path) == ["reader"]
+    assert completed("chat", "re", folder=tmp_path) == ["reader"]
+
+
+async def test_conversations_are_completed_from_the_store_those_with_the_agent_the_newest_first(tmp_path: Path) -> None:
+    make_team(tmp_path)
+    hub = Hub(store=tmp_path / ".remit" / "hub.db")
+
+    async def answer(brief: Brief) -> str:
+        return brief.text
+
+    for name in ("reader", "counter"):
+        hub.add(name, answer)
+    async with hub:
+        for agent, session in [("reader", "s-1"), ("reader", "s-2"), ("counter", "s-3"), ("reader", "s-1")]:
+            await hub.ask(agent, "x", user="ann", session=session)
+    assert await asyncio.to_thread(completed, "chat", "reader", "--session", "s", folder=tmp_path) == ["s-1", "s-2"]
+    assert await asyncio.to_thread(completed, "run", "counter", "--session", "", folder=tmp_path) == ["s-3"]
 
 
 @pytest.mark.parametrize("text", ["agents = 3", "[agents]\nx = 3", "[agents", "[store]\npath = 3", "store = 3", "\x00"])

@@ -69,6 +69,17 @@ def test_records_come_one_per_line_and_the_last_is_the_result(crew: Path) -> Non
     assert records[-1].body["result"] == "hello you"
 
 
+def test_what_an_agent_says_comes_between_the_records_and_in_the_answer_once(crew: Path) -> None:
+    (crew / "go").touch()
+    records = [msgspec.convert(each, RecordLine) for each in documents(run(crew, "speaker", "the end", "--jsonl"))]
+    said = [each for each in records if each.kind == "delta"]
+    assert {(each.seq, each.body["agent"]) for each in said} == {(0, "speaker")}
+    assert "".join(each.body["text"] for each in said) == records[-1].body["result"]
+    done = run(crew, "speaker", "the end")
+    assert done.stdout.count("many more") == 10
+    assert "many more" not in done.stderr
+
+
 def test_a_task_and_an_input_can_come_from_stdin_or_a_file(crew: Path) -> None:
     (crew / "in.json").write_text("[1, 2]", encoding="utf-8")
     assert run(crew, "hello", "-", input="from stdin\n").stdout == "hello from stdin\n"

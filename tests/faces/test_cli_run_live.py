@@ -41,6 +41,17 @@ def test_the_tree_is_redrawn_in_place_and_stays_in_the_end(crew: Path) -> None:
     assert lines[-4:] == ["[", '  "first done",', '  "second done"', "]"]
 
 
+def test_what_the_agent_says_is_shown_below_the_tree_until_it_has_answered(crew: Path) -> None:
+    with Terminal([REMIT, "run", "speaker", "the end"], folder=crew, width=60, height=12) as terminal:
+        screen = terminal.wait_for("One word, two words,\nand many more, ")
+        assert screen.index("speaker") < screen.index("One word")
+        assert len(screen.splitlines()) <= 11
+        (crew / "go").touch()
+        assert terminal.wait() == 0
+    assert terminal.screen.count("One word, two words,") == 1
+    assert terminal.screen.endswith("and the end.\n")
+
+
 def test_the_answer_goes_to_the_file_and_the_tree_to_the_terminal(crew: Path) -> None:
     answer = crew / "answer.txt"
     with Terminal([REMIT, "run", "hello", "you"], folder=crew, stdout=answer) as terminal:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +119,10 @@ def test_a_run_is_shown_with_all_that_is_known_of_it(recorded: Recorded) -> None
     for said in ("task    ", "Sort", '{"month":3}', "not finished", "three", "90%", '["tagged one","tagged two"]'):
         assert said in text
     assert "└─ lead  refused" in text
+    assert re.search(r"\[lead -> tag\] OK  .*  40 tokens  tools: look\n    task one\n    gave tagged one\n", text)
+    assert "[lead -> lead] FAILED (refused)\n    task again\n    why  LOOP_DETECTED: " in text
+    called = found.delegations[1]
+    assert (called.origin, called.objective, called.tools, called.preview) == ("lead", "one", {"look": 1}, "tagged one")
 
 
 def test_a_run_that_failed_says_why_and_steers_no_terminal(recorded: Recorded) -> None:

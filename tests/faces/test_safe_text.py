@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.faces.cli.show.safe_text import json_for_terminal, one_line, several_lines
+from remit.faces.cli.show.safe_text import Pieces, json_for_terminal, one_line, several_lines
 
 UNSAFE = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0)), "\u202e", "\u2066", "\u2028", "\ufeff", "\U000e0041"}
 
@@ -23,6 +23,15 @@ def test_one_line_is_one_line_and_steers_nothing(text: str) -> None:
 @given(texts)
 def test_several_lines_keep_their_breaks_and_tabs_and_steer_nothing(text: str) -> None:
     assert not (UNSAFE - {"\n", "\t"}) & set(several_lines(text))
+
+
+@given(texts, st.lists(st.integers(0, 20)))
+def test_in_pieces_a_text_is_made_as_safe_as_whole(text: str, lengths: list[int]) -> None:
+    pieces, shown, place = Pieces(), "", 0
+    for length in lengths:
+        shown += pieces.add(text[place : place + length])
+        place += length
+    assert shown + pieces.add(text[place:]) + pieces.rest() == several_lines(text)
 
 
 @given(st.dictionaries(st.text(), texts))

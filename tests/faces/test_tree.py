@@ -14,7 +14,7 @@ from remit.faces.cli.show.tree_lines import in_columns, lines_of, spell_ms
 from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Body, Kind, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, ToolUse
 from samples import a_remit, a_request, a_response
 
 RUN = "run-1"
@@ -53,7 +53,7 @@ def test_a_delegation_shows_its_agent_state_time_tokens_and_what_it_says() -> No
     )
     assert drawn(tree, 2_100) == [
         "lead    waiting  2.1 s / 60 s  0 / 50,000  Sort",
-        "└─ tag  running    2 s / 30 s   0 / 8,000  2 of 3, look ×2",
+        "└─ tag  running    2 s / 30 s   0 / 8,000  2 of 3 [look ×2]",
     ]
 
 
@@ -72,7 +72,7 @@ def test_an_ended_delegation_shows_what_it_took_and_its_parent_what_all_below_it
     )
     assert drawn(tree, 50) == [
         "lead    running  50 ms / 30 s  ~42 / 8,000  Sort",
-        "├─ tag  success         10 ms          ~40",
+        "├─ tag  success         10 ms          ~40  Sort",
         "└─ tax  partial         10 ms            2  not finished: vat",
     ]
 
@@ -93,7 +93,7 @@ def test_a_tool_that_cannot_be_repeated_is_shown_while_it_is_used() -> None:
     assert drawn(grown((0, asked()), (1, begun)), 2)[0].endswith("uses pay")
     assert drawn(grown((0, asked()), (1, begun), (3, ToolUse(delegation=RUN, agent="lead", tool="pay"))), 4)[
         0
-    ].endswith("Sort, pay")
+    ].endswith("Sort [pay]")
 
 
 # ── people ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -265,12 +265,13 @@ def test_each_record_is_one_plain_line() -> None:
             ToolUse(delegation=f"{RUN}.1", agent="tag", tool="rm", fault=fault(Code.TOOL_NOT_ALLOWED, "not yours")),
             "tag could not use rm, TOOL_NOT_ALLOWED: not yours",
         ),
+        (Delta(delegation=f"{RUN}.1", agent="tag", text="a word\x1b[2J\nor two"), "tag says: a word or two"),
         (Notice(delegation=f"{RUN}.1", agent="tag", text="it overran"), "tag: it overran"),
         (question(f"{RUN}.1"), "payer: a person is asked: May it pay?"),
         (question(f"{RUN}.1", agreed=True), "payer: ana agreed"),
         (
             a_response(id=f"{RUN}.1", duration_ms=1_500, usage=Usage(prompt=1_200)),
-            "tag: success in 1.5 s, 1,200 tokens",
+            "tag: success in 1.5 s, 1,200 tokens, tools: pay",
         ),
         (
             Refusal(request=asked(f"{RUN}.2", "lead"), response=refused),

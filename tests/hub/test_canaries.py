@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import apsw
@@ -33,6 +34,7 @@ from remit import (
     Request,
     Response,
     Source,
+    Usage,
     Verdict,
     fault,
 )
@@ -254,6 +256,56 @@ async def _what_an_agent_answers(watch: Watch) -> None:
         await watch.ask(hub, "b", session="s")
         await watch.ask(hub, "b", session="s")
         await watch.ask(hub, "a")
+
+
+@path
+async def _conversations(watch: Watch) -> None:
+    with TemporaryDirectory() as work:
+        await _converse(watch, Path(work))
+
+
+async def _converse(watch: Watch, work: Path) -> None:
+    (work / "notes.txt").write_text(TEXT, encoding="utf-8")
+    (work / "package.json").write_text(json.dumps({"name": TEXT}), encoding="utf-8")
+
+    async def summarize(source: str, tokens: int) -> tuple[str, Usage]:
+        assert found_in(source) == []
+        return source, Usage(prompt=1)
+
+    hub = watch.hub(workspace=work, summarizer=summarize)
+    wanted = ContextFilter(
+        keywords=(TEXT, CANARIES["email"], "we"),
+        include_summary=True,
+        include_workspace=True,
+        workspace_files=("notes.txt", f"{CANARIES['email']}.txt"),
+        include_contents=True,
+    )
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        assert found_in(encode(brief.request)) == []
+        assert "[EMAIL:" in brief.view.workspace
+        brief.note("decision", TEXT)
+        brief.used(TEXT, JSON, error=TEXT)
+        brief.used("grep", JSON, error=TEXT)
+        for letter in TEXT:
+            brief.say(letter)
+        return TEXT
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        for number in range(2):
+            reply = await brief.delegate("b", objective=f"{number} {TEXT}", context=wanted, session="b")
+            assert reply.ok, reply
+        brief.say(TEXT)
+        return f"{TEXT} Shall I write to {CANARIES['email']}?"
+
+    async with watch.open(hub):
+        for _ in range(3):
+            said = f"We decided: {TEXT} It must reach {CANARIES['email']}."
+            assert (await watch.ask(hub, "a", said, session="a", context=wanted)).ok
+        watch.written["notes"] = repr(await hub.store.notes("a"))
+        watch.written["messages"] = repr(await hub.store.messages("b", ContextFilter(), now_ms=0, tokens=100_000))
 
 
 @path
@@ -764,7 +816,8 @@ async def test_no_digest_in_the_file_can_be_compared_with_a_guess(watch: Watch) 
     async with watch.open(hub):
         response = await watch.ask(hub, "a", TEXT, input=JSON, request_id="1")
     assert response.result == TEXT
-    tables = [name for (name,) in rows(watch.folder, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    schema = "SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+    tables = [name for (name,) in rows(watch.folder, schema)]
     cells = [str(cell).encode() if not isinstance(cell, bytes) else cell
              for table in tables for row in rows(watch.folder, f"SELECT * FROM {table}") for cell in row]  # fmt: skip
     guesses = [TEXT, json.dumps(TEXT), *CANARIES.values()]

@@ -13,6 +13,7 @@ from remit.protocol.records import (
     Approval,
     Body,
     Delegation,
+    Delta,
     Kind,
     Notice,
     Progress,
@@ -43,6 +44,7 @@ EXAMPLES: dict[Kind, Body] = {
     Kind.RESULT: a_response(),
     Kind.REFUSED: REFUSAL,
     Kind.APPROVAL: APPROVAL,
+    Kind.DELTA: Delta(delegation="run-1", agent="tag", text="It "),
 }
 
 

@@ -58,7 +58,7 @@ def test_what_is_locked_shows_nothing_and_never_looks_the_same_twice(value: byte
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_each_run_has_a_key_of_its_own_and_always_the_same(one: str, other: str) -> None:
     """X12: tokens are deterministic within a run, and differ between runs."""
-    same = Keys(SECRET).of_run(one.encode(errors="replace").decode()) == Keys(SECRET).of_run(
+    same = Keys(SECRET).of_scope(one.encode(errors="replace").decode()) == Keys(SECRET).of_scope(
         other.encode(errors="replace").decode()
     )
     assert same == (one.encode(errors="replace") == other.encode(errors="replace"))
@@ -66,7 +66,7 @@ def test_each_run_has_a_key_of_its_own_and_always_the_same(one: str, other: str)
 
 def test_no_key_or_digest_follows_from_another_secret() -> None:
     mine, theirs = Keys(SECRET), Keys(OTHER)
-    assert len({mine.hub, theirs.hub, mine.of_run("r"), theirs.of_run("r")}) == 4
+    assert len({mine.hub, theirs.hub, mine.of_scope("r"), theirs.of_scope("r")}) == 4
     assert mine.digest(b"x") != theirs.digest(b"x")
     assert mine.digest(b"x") == Keys(SECRET).digest(b"x")
 
@@ -74,7 +74,7 @@ def test_no_key_or_digest_follows_from_another_secret() -> None:
 def test_each_purpose_has_a_key_of_its_own() -> None:
     """The same bytes as a run's name and as a content to digest have nothing in common."""
     keys = Keys(SECRET)
-    assert len({keys.hub, keys.of_run("x"), keys.digest(b"x"), SECRET}) == 4
+    assert len({keys.hub, keys.of_scope("x"), keys.digest(b"x"), SECRET}) == 4
 
 
 @pytest.mark.parametrize("length", [1, 16, 32, 64, 65, 1_000])

@@ -120,6 +120,31 @@ async def test_what_was_sealed_stays_as_long_as_the_outcome(store: Store, date: 
     assert await store.unseal("run-one") == []
 
 
+@pytest.mark.parametrize("scope", ["session-one", "run-one"])
+async def test_what_was_sealed_for_a_session_stays_as_long_as_that_can_be_gone_on_with(
+    store: Store, date: Date, scope: str
+) -> None:
+    """A session that nobody chose is named for its first run, and may be gone on with like any other."""
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+    store.seal(scope, SEALED)
+    await store.session(scope, "u-1", "prime")
+    await store.finish("run-one", 1, a_response(a_request()), date.now_ms)
+    date.now_ms += 10 * DAY_MS
+    for _ in range(2):
+        await sweep(store)
+        assert await store.unseal(scope) == SEALED
+
+
+async def test_a_session_in_use_that_is_gone_on_with_keeps_its_values(store: Store, date: Date) -> None:
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+    await store.session("session-one", "u-1", "prime")
+    store.seal("session-one", SEALED)
+    await store.flush()
+    date.now_ms += 2 * DAY_MS
+    await sweep(store)
+    assert await store.unseal("session-one") == SEALED
+
+
 async def test_what_was_sealed_for_a_run_that_nothing_is_known_of_goes_with_time(store: Store, date: Date) -> None:
     """It was refused as a duplicate after its values were sealed, or they came after its outcome was forgotten."""
     store.seal("run-unknown", SEALED)

@@ -7,13 +7,16 @@ from typing import Any
 import apsw
 import pytest
 
+from remit.protocol.envelope import ContextFilter, Note
+from remit.protocol.records import Kind
 from remit.runtime.ports import Decision, Sealed
 from remit.stores.connection import connect_reader
+from remit.stores.messages import UNSPELT
 from remit.stores.sqlite import SqliteStore
 from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
 
 # These keep a row for everything that ever was, or may wait for long.
-GROWING = ("record", "request", "journal", "sealed", "question", "control")
+GROWING = ("record", "request", "journal", "sealed", "question", "control", "conversation", "message", "note")
 
 # The newest row, by its number.
 HEAD = "SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1"
@@ -62,9 +65,17 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.finish("run-one", 3, a_response(a_request()), 1)
     await store.wait("run-one")
     await store.find(a_request(), b"digest")
+    for number in range(UNSPELT):
+        store.append(Kind.STARTED, 1, f"run-{number}", "session-one", a_request(str(number)))
+    await store.flush()
+    await store.messages("session-one", ContextFilter(last_messages=1), now_ms=0, tokens=10)
+    await store.messages("session-one", ContextFilter(keywords=("receipts", "x" * 200)), now_ms=0, tokens=10)
+    await store.seen("session-one", [1, 2])
+    store.note("session-one", [Note("fact", "likes tea")])
+    await store.notes("session-one")
     seen = {sql: bindings for sql, bindings in statements.items() if sql not in (HEAD, "COMMIT", "BEGIN IMMEDIATE")}
     await store.close()
-    assert len(seen) > 20
+    assert len(seen) > 30
     connection = connect_reader(store.path, 1)
     plans = {
         sql: [step for *_, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}", bindings or ())]

@@ -4,7 +4,9 @@ import hashlib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from remit.protocol.envelope import ContextFilter
 from remit.protocol.records import Kind
 from remit.runtime.ports import Accepted, Decision, Expired, Known, Owner, Sealed, StoreError
 from remit.stores.connection import connect_reader, connect_writer
@@ -12,17 +14,23 @@ from remit.stores.schema import KINDS, MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing.conformance import LONG_MS, NEVER_MS, a_question, a_request, a_response, texts
 
-VERSION_1 = Path(__file__).with_name("version-1.sql")
+
+def a_file(path: Path, version: int) -> Path:
+    """Return a file as that version left it when it was killed at 5,002 ms since 1970."""
+    connection = connect_writer(path, "process", 1)
+    connection.execute(Path(__file__).with_name(f"version-{version}.sql").read_text())
+    connection.close()
+    return path
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Return a file as version 1 left it when it was killed at 5,002 ms since 1970."""
-    path = tmp_path / "hub.db"
-    connection = connect_writer(path, "process", 1)
-    connection.execute(VERSION_1.read_text())
-    connection.close()
-    return path
+    return a_file(tmp_path / "hub.db", 1)
+
+
+@pytest.fixture
+def path_2(tmp_path: Path) -> Path:
+    return a_file(tmp_path / "hub.db", 2)
 
 
 async def test_a_file_of_version_1_keeps_what_was_in_it(path: Path) -> None:
@@ -67,6 +75,41 @@ async def test_a_file_of_version_1_learns_to_wait_for_people(path: Path) -> None
     assert verify_file(path).ok
 
 
+async def test_a_file_of_version_2_keeps_what_was_in_it(path_2: Path) -> None:
+    store = SqliteStore(path_2, wall_ms=lambda: 6_000)
+    await store.open()
+    begun = replace(a_request("asks"), objective="Sort one receipt")
+    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-asks", begun)]
+    assert await store.load("run-asks") == {"step": b"value"}
+    assert await store.pending() == [a_question("two", run="asks", text="And now?")]
+    assert await store.unseal("run-done") == [Sealed("<EMAIL_1>", b"value", True)]
+    await store.close()
+    assert verify_file(path_2).ok
+
+
+async def test_what_a_run_of_version_2_had_sealed_goes_with_its_outcome(path_2: Path) -> None:
+    store = SqliteStore(path_2, wall_ms=lambda: 5_000 + 2 * LONG_MS)
+    await store.open()
+    await store.sweep(max_attempts=2, keep_ms=LONG_MS)
+    assert await store.unseal("run-done") == []
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "session", "said"),
+    [(1, "session-done", ["Sort receipts", "sorted"]), (2, "session-asks", ["Sort one receipt"])],
+)
+async def test_the_conversations_of_an_older_file_are_found(
+    tmp_path: Path, version: int, session: str, said: list[str]
+) -> None:
+    store = SqliteStore(a_file(tmp_path / "hub.db", version))
+    await store.open()
+    for wanted in (ContextFilter(), ContextFilter(keywords=("sort",))):
+        found = await store.messages(session, wanted, now_ms=6_000, tokens=1_000)
+        assert [message.text for message in found] == said
+    await store.close()
+
+
 async def test_a_file_of_version_1_is_verified_once_it_is_up_to_date(path: Path) -> None:
     with pytest.raises(StoreError, match="has version 1"):
         verify_file(path)
@@ -76,14 +119,15 @@ async def test_a_file_of_version_1_is_verified_once_it_is_up_to_date(path: Path)
     assert verify_file(path).ok
 
 
-async def test_an_upgraded_file_has_the_same_tables_as_a_new_one(path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+async def test_an_upgraded_file_has_the_same_tables_as_a_new_one(tmp_path: Path, version: int) -> None:
     def tables(path: Path) -> set[tuple[str, str]]:
         connection = connect_reader(path, 1)
         found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
         connection.close()
         return {(name, " ".join(sql.split())) for name, sql in found}
 
-    new = path.with_name("new.db")
+    path, new = a_file(tmp_path / "hub.db", version), tmp_path / "new.db"
     for each in (path, new):
         store = SqliteStore(each)
         await store.open()
@@ -93,7 +137,7 @@ async def test_an_upgraded_file_has_the_same_tables_as_a_new_one(path: Path) -> 
 
 def test_a_step_that_was_released_is_never_changed() -> None:
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in MIGRATIONS]
-    assert digests[:1] == ["8ee14827d5ced59f"]
+    assert digests[:2] == ["8ee14827d5ced59f", "f87471ac42a78835"]
 
 
 def test_the_number_of_a_kind_is_never_changed() -> None:

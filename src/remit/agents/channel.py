@@ -6,10 +6,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
+from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Request
+from remit.protocol.envelope import ContextFilter, Json, Note, Request
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Count
+from remit.runtime.brief import Delegate as Delegated
 
 # Four times the largest envelope: room for a fan-out's responses, and still no data set.
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -53,9 +55,11 @@ class Run(Frame, frozen=True, kw_only=True, tag="run"):
     request: Request
     tools: frozenset[str]
     original_request: str
-    available_delegates: tuple[str, ...]
+    delegates: tuple[Delegated, ...]
+    tool_cards: tuple[ToolCard, ...]
     account: Account
     prompt: str = ""
+    result_schema: Schema | None = None
 
 
 class Reply(Frame, frozen=True, kw_only=True, tag="reply"):
@@ -109,6 +113,11 @@ class Facts(Numbered, frozen=True, kw_only=True, tag="facts"):
     pass
 
 
+class History(Numbered, frozen=True, kw_only=True, tag="history"):
+    wanted: ContextFilter
+    tokens: Count
+
+
 class Withdraw(Frame, frozen=True, kw_only=True, tag="withdraw"):
     """The agent no longer wants what it wished for; the reply comes all the same, once nothing of it is left."""
 
@@ -118,6 +127,21 @@ class Withdraw(Frame, frozen=True, kw_only=True, tag="withdraw"):
 class Progress(Frame, frozen=True, kw_only=True, tag="progress"):
     text: str
     partial: Raw = NULL
+
+
+class Say(Frame, frozen=True, kw_only=True, tag="say"):
+    text: str
+
+
+class Used(Frame, frozen=True, kw_only=True, tag="used"):
+    tool: str
+    arguments: Raw = NULL
+    duration_ms: Count = 0
+    error: str | None = None
+
+
+class Known(Frame, frozen=True, kw_only=True, tag="known"):
+    note: Note
 
 
 class Spend(Frame, frozen=True, kw_only=True, tag="spend"):
@@ -136,8 +160,8 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
 
 
-Wish = Delegate | FanOut | Chain | Use | Conversation | Facts
-ToHub = Ready | Wish | Withdraw | Progress | Spend | Done | Failed
+Wish = Delegate | FanOut | Chain | Use | Conversation | History | Facts
+ToHub = Ready | Wish | Withdraw | Progress | Say | Used | Known | Spend | Done | Failed
 
 
 # ── bytes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

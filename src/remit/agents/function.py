@@ -1,7 +1,7 @@
 """Plain Python functions as agents and as tools."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, cast, get_type_hints
 
 import msgspec
@@ -31,6 +31,18 @@ def agent_from(function: AgentFunction, threads: Threads) -> Agent:
         return to_answer(await threads.run(function, brief))
 
     return answer_from_thread
+
+
+def closing(function: AgentFunction, threads: Threads) -> Callable[[], Awaitable[None]]:
+    """Return what lets go of an agent: of its threads, and of what it keeps open itself, if it has an `aclose`."""
+    aclose: Callable[[], Awaitable[None]] | None = getattr(function, "aclose", None)
+
+    async def close() -> None:
+        await threads.close()
+        if aclose is not None:
+            await aclose()
+
+    return close
 
 
 def to_answer(value: object) -> Answer:

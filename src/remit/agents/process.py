@@ -20,12 +20,16 @@ from remit.agents.channel import (
     Facts,
     Failed,
     FanOut,
+    History,
+    Known,
     Progress,
     Ready,
     Reply,
     Run,
+    Say,
     Spend,
     Use,
+    Used,
     Wish,
     Withdraw,
     raw,
@@ -158,7 +162,9 @@ class Clerk:
             request=brief.request,
             tools=brief.tools,
             original_request=brief.original_request,
-            available_delegates=brief.available_delegates,
+            delegates=brief.delegates,
+            tool_cards=brief.tool_cards,
+            result_schema=brief.result_schema,
             account=self._account(),
             prompt=brief.prompt,
         )
@@ -179,6 +185,16 @@ class Clerk:
                     partial = None if given == NULL else self._answer(given)
                     with suppress(RemitError):  # told to stop: the end is near, and the agent need not hear of it
                         self._brief.progress(text, partial=partial)
+                case Say(text=text):
+                    with suppress(RemitError):
+                        self._brief.say(text)
+                case Used(tool=tool, arguments=arguments, duration_ms=duration_ms, error=error):
+                    with suppress(RemitError):
+                        given = unraw(arguments, object)
+                        self._brief.used(tool, given, duration_ms=duration_ms, error=error)
+                case Known(note=note):
+                    with suppress(RemitError):
+                        self._brief.note(note.kind, note.text)
                 case Spend(prompt=prompt, completion=completion, estimated=estimated):
                     self._heard += prompt + completion
                     with suppress(RemitError):  # told to stop, or nothing left: the process counts that itself
@@ -236,6 +252,8 @@ class Clerk:
                 return await brief.use(tool, **arguments)
             case Conversation():
                 return await brief.conversation()
+            case History(wanted=wanted, tokens=tokens):
+                return await brief.history(wanted, max_tokens=tokens)
             case Facts():
                 return await brief.facts()
 

@@ -29,14 +29,18 @@ from remit.agents.channel import (
     Failed,
     FanOut,
     Frame,
+    History,
+    Known,
     Progress,
     Ready,
     Reply,
     Run,
+    Say,
     Spend,
     Start,
     ToProcess,
     Use,
+    Used,
     Wish,
     Withdraw,
     pack,
@@ -46,11 +50,13 @@ from remit.agents.channel import (
 )
 from remit.agents.function import agent_from
 from remit.agents.threads import Threads
-from remit.protocol.envelope import VERSION, Answer, Call, Json, Response, Usage
+from remit.protocol.card import Schema, ToolCard
+from remit.protocol.envelope import VERSION, Answer, Call, ContextFilter, Json, Message, Note, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, read_body
 from remit.runtime.brief import Brief
+from remit.runtime.brief import Delegate as Delegated
 from remit.runtime.ports import Agent
 
 log = logging.getLogger("remit")
@@ -203,6 +209,9 @@ class RemoteDesk:
         entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])
         return [entry.record() for entry in entries]
 
+    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
+        return await self._wish(History(number=next(self._numbers), wanted=wanted, tokens=tokens), list[Message])
+
     async def facts(self) -> tuple[str, ...]:
         return await self._wish(Facts(number=next(self._numbers)), tuple[str, ...])
 
@@ -212,6 +221,18 @@ class RemoteDesk:
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
             raise RemitError(why) from error
+
+    def say(self, text: str) -> None:
+        self._say(Say(text=text))
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
+        try:
+            self._say(Used(tool=tool, arguments=raw(arguments), duration_ms=duration_ms, error=error))
+        except NOT_SAYABLE:
+            self._say(Used(tool=tool, duration_ms=duration_ms, error=error))
+
+    def note(self, note: Note) -> None:
+        self._say(Known(note=note))
 
     def spend(self, usage: Usage) -> int:
         self._say(Spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
@@ -231,8 +252,14 @@ class RemoteDesk:
     def original_request(self) -> str:
         return self._run.original_request
 
-    def available_delegates(self) -> tuple[str, ...]:
-        return self._run.available_delegates
+    def delegates(self) -> tuple[Delegated, ...]:
+        return self._run.delegates
+
+    def tool_cards(self) -> tuple[ToolCard, ...]:
+        return self._run.tool_cards
+
+    def result_schema(self) -> Schema | None:
+        return self._run.result_schema
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()

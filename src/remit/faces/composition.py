@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,8 +16,10 @@ from remit.faces.team.checks import key_of
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
+from remit.faces.team.models import model_agent, summarizer_of
 from remit.faces.team.sections import AgentSection, Section, Team, TeamFile
 from remit.faces.team.values import duration_ms
+from remit.faces.tokens import token_counter
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Detector, Guard
 from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
@@ -25,6 +27,8 @@ from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 
 log = logging.getLogger("remit")
+
+Found = TypeVar("Found")
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -51,19 +55,23 @@ def hub_of(
         approver=_approver(team, approver, lambda: hub.store),
         redaction=detector_of(team),
         vault_key=vault_key_of(team, environ),
+        count=token_counter(team.context.tokens),
+        workspace=team.workspace,
+        summarizer=summarizer_of(team.context, environ),
     )
     for name, tool in team.tools.items():
         add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat)
         add(_found(tool_at, tool.run, team))
     for name, agent in team.agents.items():
-        _add_agent(hub, team, name, agent)
+        _add_agent(hub, team, name, agent, environ)
     hub.on_reload(_Reloading(hub, team, environ))
     return hub
 
 
-def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection) -> None:
-    add = hub.agent(
+def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Mapping[str, str]) -> None:
+    hub.add(
         name,
+        model_agent(agent, environ) if agent.run is None else _found(agent_at, agent.run, team),
         description=agent.description,
         version=agent.version,
         capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
@@ -77,7 +85,6 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection) -> None:
         prompt=agent.prompt,
         **_changeable(agent),
     )
-    add(_found(agent_at, agent.run, team))
 
 
 def _changeable(agent: AgentSection) -> Any:
@@ -91,7 +98,7 @@ def _changeable(agent: AgentSection) -> Any:
     }
 
 
-def _found(find: Callable[[str, Path], Callable[..., Any]], run: str, team: Team) -> Callable[..., Any]:
+def _found(find: Callable[[str, Path], Found], run: str, team: Team) -> Found:
     try:
         return find(run, team.folder)
     except CodeError as error:

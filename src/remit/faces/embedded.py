@@ -3,19 +3,21 @@
 import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypedDict, TypeVar, Unpack
 
-from remit.agents.function import AgentFunction, agent_from, tool_from
+from remit.agents.function import AgentFunction, agent_from, closing, tool_from
+from remit.agents.recognise import described, function_of
 from remit.agents.threads import Threads
 from remit.detectors.pipeline import pipeline
 from remit.faces.team.values import STORE_PATH
+from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
-from remit.runtime.ports import Approver, Clock, Store
+from remit.runtime.ports import Approver, Clock, Store, Summarizer, TokenCounter, Workspace
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
 from remit.stores.sqlite import SqliteStore
@@ -31,13 +33,36 @@ Function = TypeVar("Function", bound=AgentFunction)
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
 
 
+class AgentOptions(TypedDict, total=False):
+    """What may be said of an agent besides its name and its code."""
+
+    description: str | None
+    version: str
+    capabilities: Iterable[Capability | str]
+    tools: Collection[str]
+    may_call: Collection[str]
+    allow_sub_agent_calls: bool | None
+    max_sub_agent_depth: int | None
+    concurrency: int | None
+    queue: int
+    rate: Rate | None
+    time_ms: int | None
+    tokens: int | None
+    resumable: bool
+    isolation: Literal["task", "process"]
+    sees: Collection[str]
+    prompt: str
+
+
 class Hub(hub.Hub):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an
     answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds
     what agents must not see of each other's requests; True stands for the detectors that come with Remit. *approver*
-    answers when a guard asks; `"inbox"` leaves the question in the store for `remit pending`, or `hub.decide`.
+    answers when a guard asks; `"inbox"` leaves the question in the store for `remit pending`, or `hub.decide`. *count*
+    counts tokens, exactly if the extra `tokens` is there and nothing else is said; *workspace* is the folder that
+    callees may be told of; *summarizer* makes better summaries of conversations than those made without a model.
     """
 
     _ignored: Path | None = None
@@ -54,11 +79,15 @@ class Hub(hub.Hub):
         approver: Approver | Literal["inbox"] | None = None,
         redaction: Detector | bool = True,
         vault_key: bytes | None = None,
+        count: TokenCounter | None = None,
+        workspace: Workspace | Path | str | None = None,
+        summarizer: Summarizer | None = None,
         clock: Clock | None = None,
     ) -> None:
+        count = token_counter() if count is None else count
         if store is None or isinstance(store, str | Path):
             path = DEFAULT_STORE if store is None else Path(store)
-            store = SqliteStore(path, durability=durability)
+            store = SqliteStore(path, durability=durability, count=count)
             self._ignored = path.parent if path.parent.name == DEFAULT_STORE.parent.name else None
         super().__init__(
             name=name,
@@ -70,8 +99,13 @@ class Hub(hub.Hub):
             approver=InboxApprover(store) if approver == "inbox" else approver,
             redaction=pipeline() if redaction is True else redaction or None,
             vault_key=vault_key,
+            count=count,
+            workspace=_folder(workspace) if isinstance(workspace, str | Path) else workspace,
+            summarizer=summarizer,
             clock=clock,
         )
+        if (aclose := getattr(summarizer, "aclose", None)) is not None:
+            self._closers.append(aclose)
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -79,9 +113,19 @@ class Hub(hub.Hub):
             (self._ignored / ".gitignore").write_text("*\n", encoding="ascii")
         return self
 
-    def agent(
+    def agent(self, name: str, **options: Unpack[AgentOptions]) -> Callable[[Function], Function]:
+        """Make the decorated function an agent; it stays callable as it was."""
+
+        def add(function: Function) -> Function:
+            self.add(name, function, **options)
+            return function
+
+        return add
+
+    def add(
         self,
         name: str,
+        agent: object,
         *,
         description: str | None = None,
         version: str = "1.0",
@@ -99,43 +143,38 @@ class Hub(hub.Hub):
         isolation: Literal["task", "process"] = "task",
         sees: Collection[str] = (),
         prompt: str = "",
-    ) -> Callable[[Function], Function]:
-        """Make the decorated function an agent; it stays callable as it was."""
-
+    ) -> None:
+        """Add an agent: a function, async or not, a `ModelAgent`, or an agent of any framework that Remit knows."""
+        function = function_of(agent)
         if concurrency is None:
             concurrency = CONCURRENCY if isolation == "task" else PROCESSES
+        card = AgentCard(
+            name=name,
+            version=version,
+            description=described(agent, function) if description is None else description,
+            capabilities=tuple(_capability(each, name) for each in capabilities),
+            tools=_names(tools, name, "tools"),
+            may_call=_names(may_call, name, "may_call"),
+            allow_sub_agent_calls=allow_sub_agent_calls,
+            max_sub_agent_depth=max_sub_agent_depth,
+            concurrency=concurrency,
+            queue=queue,
+            rate=rate,
+            time_ms=time_ms,
+            tokens=tokens,
+            resumable=resumable,
+            isolation=isolation,
+            sees=_names(sees, name, "sees"),
+            prompt=prompt,
+        )
+        if isolation == "process":
+            from remit.agents.process import ProcessAgent  # most hubs have none
 
-        def add(function: Function) -> Function:
-            card = AgentCard(
-                name=name,
-                version=version,
-                description=(function.__doc__ or "").strip() if description is None else description,
-                capabilities=tuple(_capability(each, name) for each in capabilities),
-                tools=_names(tools, name, "tools"),
-                may_call=_names(may_call, name, "may_call"),
-                allow_sub_agent_calls=allow_sub_agent_calls,
-                max_sub_agent_depth=max_sub_agent_depth,
-                concurrency=concurrency,
-                queue=queue,
-                rate=rate,
-                time_ms=time_ms,
-                tokens=tokens,
-                resumable=resumable,
-                isolation=isolation,
-                sees=_names(sees, name, "sees"),
-                prompt=prompt,
-            )
-            if isolation == "process":
-                from remit.agents.process import ProcessAgent  # most hubs have none
-
-                process = ProcessAgent(function)
-                self.register(card, process, process.close)
-            else:
-                threads = Threads(name, min(concurrency, MAX_THREADS))
-                self.register(card, agent_from(function, threads), threads.close)
-            return function
-
-        return add
+            process = ProcessAgent(function)
+            self.register(card, process, process.close)
+        else:
+            threads = Threads(name, min(concurrency, MAX_THREADS))
+            self.register(card, agent_from(function, threads), closing(function, threads))
 
     def tool(
         self, name: str | None = None, *, description: str | None = None, safe_to_repeat: bool = False
@@ -149,6 +188,12 @@ class Hub(hub.Hub):
             return function
 
         return add
+
+
+def _folder(path: str | Path) -> Workspace:
+    from remit.stores.workspace import Folder  # most hubs have none
+
+    return Folder(path)
 
 
 def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Artifact, Json, Request
-from remit.protocol.errors import Code, Fault, Problem
+from remit.protocol.errors import TABLE, Code, Fault, Problem
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.runtime.audit import Finding
@@ -41,6 +41,17 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     suggestion: Annotated[str, Meta(description="What to do next.")]
     problems: Annotated[tuple[Problem, ...], Meta(description="Each place that is wrong.")] = ()
     exit_code: Annotated[int, Meta(description="With what the command exits.")]
+
+
+def failure_of(why: Fault) -> Failure:
+    """Return the document for a fault."""
+    return Failure(
+        code=why.code,
+        message=why.message,
+        suggestion=why.suggestion,
+        problems=why.problems,
+        exit_code=TABLE[why.code].exit_code,
+    )
 
 
 class ErrorCode(Struct, frozen=True, kw_only=True):
@@ -95,8 +106,13 @@ class DelegationLine(Struct, frozen=True, kw_only=True):
     time_ms: Annotated[int | None, Meta(description="How long it may take.")]
     usage: Annotated[Spent, Meta(description="Tokens that it and all below it have spent.")]
     tokens: Annotated[int | None, Meta(description="Tokens that it may spend.")]
+    context_tokens: Annotated[
+        int | None,
+        Meta(description="Tokens that it was given to read, the task included; null: nothing of the conversation."),
+    ] = None
     tools: Annotated[dict[str, int], Meta(description="The tools that it used, and how often.")] = {}
     said: Annotated[str, Meta(description="What it reported last.")] = ""
+    preview: Annotated[str, Meta(description="How its answer begins, in at most 200 characters.")] = ""
     fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
 
 
@@ -175,10 +191,25 @@ class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     exit_code: Annotated[int, Meta(description="The exit code that `remit run` has for this end.")]
 
 
-class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
-    """One record, as it was committed. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`."""
+class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.chat/1"):
+    """A conversation that begins, or goes on. Printed first by `remit chat --jsonl`; records follow."""
 
-    seq: Annotated[int, Meta(description="Its number in the store's record.")]
+    session: Annotated[str, Meta(description="Where it is kept; `remit chat --session` goes on in it.")]
+    agent: Annotated[str, Meta(description="Who is talked to.")]
+    user: Annotated[str, Meta(description="In whose name.")]
+    messages: Annotated[int, Meta(description="How many messages of it were said before, at most 200.")]
+    store: Annotated[str, Meta(description="The file that holds the record.")]
+
+
+class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
+    """One record, as it was committed. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`.
+
+    With `remit run --jsonl` and `remit chat --jsonl` there are also pieces of what agents say, as they come.
+    """
+
+    seq: Annotated[
+        int, Meta(description="Its number in the store's record; 0: a `delta`, which is heard once and never kept.")
+    ]
     kind: Annotated[Kind, Meta(description="What it tells.")]
     at_ms: AtMs
     run: RunId
@@ -326,7 +357,8 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     """All that a team says of one agent. Printed by `remit agents show --json`."""
 
     card: Annotated[AgentCard, Meta(description="Its card; what is not there is as the defaults say.")]
-    run: Annotated[str, Meta(description="Its code, as the team file names it.")]
+    run: Annotated[str | None, Meta(description="Its code, as the team file names it; null: it is a model.")]
+    model: Annotated[str | None, Meta(description="The model that it is; null: it is code.")] = None
     called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
     time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]

@@ -65,22 +65,28 @@ def tokens(request: Request, facts: Facts) -> Verdict:
     )
 
 
-# Tokens per byte by kind of byte, fitted to nine kinds of text (English, code, JSON, Chinese …): 4 % off at the most.
-_KINDS = {"letter": 0.206, "digit": 0.911, "punctuation": 0.585, "beyond": 0.239, "space": 0.157}
-
-
-def _kind_of(byte: int) -> str:
-    char = chr(byte)
-    if byte >= 128:
-        return "beyond"
-    if char.isalpha():
-        return "letter"
-    if char.isdigit():
-        return "digit"
-    return "space" if char.isspace() else "punctuation"
-
-
-_OTHERS = {kind: bytes(byte for byte in range(256) if _kind_of(byte) != kind) for kind in _KINDS}
+# Hundredths of a token per byte, by kind of byte, fitted to o200k on some twenty kinds of text, whole and cut into
+# sentences: the total is off by 10 % at most, a single text by up to 20, a sentence by 30. Of a character of several
+# bytes the first says of which script it is, and counts for all of them. What no such table can see is whether letters
+# make words: hexadecimal numbers are a quarter more than estimated.
+_WEIGHTS = (
+    ([*range(0x41, 0x5B), *range(0x61, 0x7B)], 22),  # letters
+    (range(0x30, 0x3A), 77),  # digits
+    ([*range(0x21, 0x30), *range(0x3A, 0x41), *range(0x5B, 0x61), *range(0x7B, 0x7F)], 48),
+    ([0x20], 7),
+    ([*range(0x20), 0x7F], 111),  # line ends, for the most part
+    (range(0xC2, 0xD0), 72),  # Latin letters with accents, Greek
+    (range(0xD0, 0xD8), 27),  # Cyrillic, Hebrew
+    (range(0xD8, 0xE0), 35),  # Arabic
+    (range(0xE0, 0xE2), 38),  # Indic
+    ([0xE2, 0xEE, 0xEF], 130),  # typographic signs, full-width punctuation
+    ([0xE3], 64),  # kana
+    (range(0xE4, 0xEA), 77),  # Han
+    (range(0xEA, 0xEE), 65),  # Hangul
+    (range(0xF0, 0xF5), 200),  # emoji
+)
+_WEIGHT_OF = {byte: weight for several, weight in _WEIGHTS for byte in several}
+_WEIGHED = bytes(_WEIGHT_OF.get(byte, 0) for byte in range(256))
 
 
 def estimate(value: Json) -> int:
@@ -88,4 +94,5 @@ def estimate(value: Json) -> int:
     if value is None:
         return 0
     raw = value.encode(errors="replace") if isinstance(value, str) else encode(value)
-    return round(sum(weight * len(raw.translate(None, _OTHERS[kind])) for kind, weight in _KINDS.items()))
+    # A token is at least one byte.
+    return min(len(raw), round(sum(raw.translate(_WEIGHED)) / 100))

@@ -12,9 +12,20 @@ from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Artifact, ContextFilter, Handoff, Json, Request, Response, Source
+from remit.protocol.envelope import (
+    Artifact,
+    ContextFilter,
+    Handoff,
+    Json,
+    Message,
+    Note,
+    Request,
+    Response,
+    Source,
+    View,
+)
 from remit.protocol.errors import Fault, Problem
-from remit.protocol.records import Approval, Notice, Progress, Refusal, ToolUse
+from remit.protocol.records import Approval, Delta, Notice, Progress, Refusal, ToolUse
 from remit.protocol.remit import MAX_INTEGER
 
 T = TypeVar("T")
@@ -33,7 +44,10 @@ _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
 # The fields in which agents and people say something; all others are names, numbers and ids.
 _SAID: dict[type[Struct], tuple[str, ...]] = {
-    Request: ("objective", "input", "handoff", "context", "hints", "reason"),
+    Request: ("objective", "input", "handoff", "context", "view", "hints", "reason"),
+    View: ("messages", "summary", "workspace", "known"),
+    Message: ("text",),
+    Note: ("text",),
     Handoff: (
         "original_request",
         "position",
@@ -67,6 +81,7 @@ _SAID: dict[type[Struct], tuple[str, ...]] = {
     Progress: ("text", "finished", "unfinished"),
     ToolUse: ("tool", "input", "fault"),
     Notice: ("text",),
+    Delta: ("text",),
     Approval: ("question", "reason"),
 }
 
@@ -77,6 +92,9 @@ _ROOM = {"objective": 100_000, "original_request": 100_000, "source_id": 200, "t
 # field's name says what it is, those of a telephone number are enough.
 _LONG_NUMBER = 10**12
 _NAMED_NUMBER = 10**6
+# Nearly everything that is found is shorter than this, spaces between its groups included.
+_UNSETTLED = 80
+_RISKY = re.compile(r"[\d@+_=/\\#<>&%$^|~*`{}\[\]]")
 # A key longer than this is no name of a field, and says nothing about its value.
 _KEY_LENGTH = 64
 
@@ -89,7 +107,7 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
     given = request.input
     # Most requests say no more than an objective and a text, both harmless; that is soon seen.
     if (given is None or type(given) is str) and not (
-        request.handoff or request.context or request.hints or request.reason
+        request.handoff or request.context or request.view or request.hints or request.reason
     ):
         detect = sealing.detect
         if not detect(request.objective) and (given is None or not detect(given)):
@@ -190,6 +208,51 @@ def _replaced(text: str, shift: int, findings: Iterable[Finding], key: bytes, st
             parts += (text[end:start], token)
             end = stop
     return "".join((*parts, text[end:])) if end else text
+
+
+def settled(
+    before: str, text: str, sealing: Sealing, struck: dict[str, Raw], *, ended: bool = False
+) -> tuple[str, int]:
+    """Return as much of a text that is still being said as what follows cannot change, redacted, and how much that was.
+
+    *before* is what was said before it, for what it tells of the numbers that follow; *ended*: nothing follows.
+    """
+    shift = len(before)
+    end = len(text)
+    if not ended:
+        end = _unsettled(text)
+    findings = list(sealing.detect(before + text)) if end else []
+    for found in sorted(findings, key=_place, reverse=True):
+        if found.start - shift < end < found.end - shift:
+            end = max(found.start - shift, 0)
+    if not ended:
+        end = _before_an_opening(text, end)
+    return _replaced(text[:end], shift, findings, sealing.key, struck), end
+
+
+def _unsettled(text: str) -> int:
+    """Return from where on what follows may make something else of a text: its last words may be a secret's first."""
+    end = _word_at(text, len(text))
+    # Whatever is found in several words has a figure or a sign in one of them; the word before may belong to it.
+    risky = _RISKY.search(text, max(end - _UNSETTLED, 0), end)
+    if risky is None:
+        return end
+    start = _word_at(text, risky.start())
+    return _word_at(text, len(text[:start].rstrip()))
+
+
+def _word_at(text: str, place: int) -> int:
+    """Return where the word begins that reaches up to a place."""
+    return max(text.rfind(" ", 0, place), text.rfind("\n", 0, place)) + 1
+
+
+def _before_an_opening(text: str, end: int) -> int:
+    """Return *end*, or where a token or a private key begins that has not ended by then."""
+    token = text.rfind("[", 0, end)
+    if token >= 0 and end - token <= _LONGEST_TOKEN and text.find("]", token, end) < 0:
+        end = token
+    key = text.rfind("-----BEGIN", 0, end)
+    return key if key >= 0 and text.find("-----END", key, end) < 0 else end
 
 
 def everything(text: str) -> list[Finding]:

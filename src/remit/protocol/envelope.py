@@ -10,6 +10,9 @@ from remit.protocol.remit import Count, Name, Names, Priority, Remit
 
 VERSION = "1.0"
 
+# How much of a text is shown where the whole of it would be a copy.
+PREVIEW_LENGTH = 200
+
 # What a codec can read and write. JSON is where static types end, so this is the one `Any` that passes a codec.
 Json = Any
 
@@ -17,6 +20,10 @@ Json = Any
 # with many in flight that is a tenth of a hop.
 Text = Annotated[str, Meta(max_length=100_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+
+# How long these may be is not said: redacted, each may become longer, and has to be read again.
+Keyword = Annotated[str, Meta(min_length=1)]
+FilePath = Annotated[str, Meta(min_length=1)]
 
 # The name under which a person's own request enters; no agent may have it.
 USER = "user"
@@ -86,15 +93,65 @@ class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
 
 
 class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """Which part of the caller's conversation the callee may see."""
+    """Which part of the caller's conversation the callee may see; an empty one asks for the newest that fit."""
 
     last_messages: Count | None = None
     roles: Names | None = None
-    keywords: tuple[str, ...] | None = None
+    keywords: Annotated[tuple[Keyword, ...], Meta(max_length=100)] | None = None
     include_summary: bool = False
     include_workspace: bool = False
-    workspace_files: tuple[str, ...] | None = None
+    workspace_files: Annotated[tuple[FilePath, ...], Meta(max_length=100)] | None = None
+    include_contents: bool = False
+    """Whether the named files are shown themselves, as far as there is room, and not only that they are there."""
     max_age_seconds: Count | None = None
+
+
+class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """One thing that was said in a conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    name: str = ""
+    """Who said it: `user`, or an agent."""
+    tokens: Count = 0
+    at_ms: Count = 0
+    seq: Count = 0
+    """The record that holds its text: by this number it is referred to, and never kept twice."""
+    delegation: str = ""
+    """The request that it is, or answers."""
+
+
+class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+    """Something that is known in a conversation, so that nobody asks for it, or works it out, again."""
+
+    kind: Literal["fact", "decision", "constraint", "answer"]
+    text: str
+
+
+class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """What a callee is shown of the conversation that it is called in: no tool call, no reasoning, nothing twice."""
+
+    messages: tuple[Message, ...] = ()
+    summary: str = ""
+    workspace: str = ""
+    known: tuple[Note, ...] = ()
+    seen: tuple[Count, ...] = ()
+    """Messages that would be shown, by number, had the callee's session not been shown them before."""
+    tokens: Count = 0
+    """All that the callee is given to read: this, and the task itself."""
+
+    def recorded(self) -> "View":
+        """Return the view as it is kept: which messages it showed, and how the rest began, but no text twice."""
+        return View(
+            messages=tuple(
+                Message(role=each.role, text="", tokens=each.tokens, seq=each.seq) for each in self.messages
+            ),
+            summary=self.summary[:PREVIEW_LENGTH],
+            workspace=self.workspace[:PREVIEW_LENGTH],
+            known=self.known,
+            seen=self.seen,
+            tokens=self.tokens,
+        )
 
 
 class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -147,6 +204,8 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     parent_session: Name | None = None
     handoff: Handoff | None = None
     context: ContextFilter | None = None
+    view: View | None = None
+    """What the callee is shown by that filter."""
     hints: tuple[str, ...] = ()
     reason: str = ""
     refined_by: Name | None = None

@@ -36,6 +36,7 @@ class Code(StrEnum):
     OVERLOADED = "OVERLOADED"
     PERMISSION_DENIED = "PERMISSION_DENIED"
     TOOL_NOT_ALLOWED = "TOOL_NOT_ALLOWED"
+    PATH_NOT_ALLOWED = "PATH_NOT_ALLOWED"
     USER_MISMATCH = "USER_MISMATCH"
     APPROVAL_DECLINED = "APPROVAL_DECLINED"
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
@@ -163,6 +164,14 @@ TABLE: dict[Code, Row] = {
         False,
         "The tool is not named by both the agent's card and its remit.",
         "Use a tool that both name, or let the team add it to the agent's tools.",
+    ),
+    Code.PATH_NOT_ALLOWED: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "A path leads out of the workspace, or to something in it that is not shown to agents: keys, devices, pipes.",
+        "Name a file inside the workspace, by its path from there and spelled as it is.",
     ),
     Code.USER_MISMATCH: Row(
         Blame.CALLER,

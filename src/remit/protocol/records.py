@@ -10,12 +10,10 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from remit.protocol.codec import VERSIONS, Versions, text_of
-from remit.protocol.envelope import Json, Request, Response, Usage
+from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Name
-
-PREVIEW_LENGTH = 200
 
 
 class Kind(StrEnum):
@@ -29,6 +27,16 @@ class Kind(StrEnum):
     RESULT = "result"
     REFUSED = "refused"
     APPROVAL = "approval"
+    DELTA = "delta"
+    """Only heard, never kept: a record of this kind has the number 0."""
+
+
+class Delta(Struct, frozen=True, kw_only=True):
+    """A piece of what an agent is about to answer, as it comes."""
+
+    delegation: Name
+    agent: Name
+    text: str
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
@@ -89,7 +97,7 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the person changed before agreeing."""
 
 
-Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval
+Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | Delta
 
 BODIES: dict[Kind, type[Body]] = {
     Kind.STARTED: Request,
@@ -100,6 +108,7 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.RESULT: Response,
     Kind.REFUSED: Refusal,
     Kind.APPROVAL: Approval,
+    Kind.DELTA: Delta,
 }
 
 
@@ -128,7 +137,7 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
             value = versions.upgrade(value, value["version"])
         case Kind.REFUSED:
             value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
-        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL:
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.DELTA:
             pass
     return msgspec.convert(value, BODIES[kind])
 

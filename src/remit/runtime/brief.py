@@ -1,14 +1,34 @@
 """What the callee's code is given: the request, and everything it may do within its remit."""
 
 from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, Protocol, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
+from msgspec import Struct
+
+from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Call, ContextFilter, Handoff, Json, Request, Response, Usage
+from remit.protocol.envelope import (
+    Answer,
+    Call,
+    ContextFilter,
+    Handoff,
+    Json,
+    Message,
+    Note,
+    Request,
+    Response,
+    Usage,
+    View,
+)
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
 
 T = TypeVar("T")
+
+# An agent's own past is worth twice what it is shown of others'.
+HISTORY_TOKENS = 8_000
+
+_NOTHING = View()
 
 
 class CallOptions(TypedDict, total=False):
@@ -35,6 +55,16 @@ class CallOptions(TypedDict, total=False):
     retry_of: str | None
 
 
+class Delegate(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An agent that can be asked, as far as whoever asks needs to know it."""
+
+    name: str
+    description: str = ""
+    capabilities: tuple[str, ...] = ()
+    tokens: int | None = None
+    """What a call of it gets if nobody says otherwise, where its team says so."""
+
+
 class Desk(Protocol):
     """Carries out what an agent asks for through its brief, whichever process the agent is in."""
 
@@ -48,6 +78,12 @@ class Desk(Protocol):
 
     def progress(self, text: str, partial: Answer | None) -> None: ...
 
+    def say(self, text: str) -> None: ...
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None: ...
+
+    def note(self, note: Note) -> None: ...
+
     def spend(self, usage: Usage) -> int: ...
 
     def time_left_ms(self) -> int: ...
@@ -56,9 +92,15 @@ class Desk(Protocol):
 
     def original_request(self) -> str: ...
 
-    def available_delegates(self) -> tuple[str, ...]: ...
+    def delegates(self) -> tuple[Delegate, ...]: ...
+
+    def tool_cards(self) -> tuple[ToolCard, ...]: ...
+
+    def result_schema(self) -> Schema | None: ...
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]: ...
+
+    def history(self, wanted: ContextFilter, tokens: int) -> Coroutine[Any, Any, list[Message]]: ...
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]: ...
 
@@ -111,6 +153,21 @@ class Brief:
         return self.request.handoff or Handoff()
 
     @property
+    def view(self) -> View:
+        """What this callee is shown of the conversation that it is called in."""
+        return self.request.view or _NOTHING
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages that its caller lets it see, oldest first."""
+        return self.view.messages
+
+    @property
+    def known(self) -> tuple[Note, ...]:
+        """Facts, decisions, constraints and answers from the conversation so far: not to be asked for again."""
+        return self.view.known
+
+    @property
     def original_request(self) -> str:
         """What the user said at the top of the run, in the user's words."""
         return self._desk.original_request()
@@ -118,7 +175,22 @@ class Brief:
     @property
     def available_delegates(self) -> tuple[str, ...]:
         """The agents that this one may ask: those its team and its remit both name."""
-        return self._desk.available_delegates()
+        return tuple(each.name for each in self._desk.delegates())
+
+    @property
+    def delegates(self) -> tuple[Delegate, ...]:
+        """The same agents, with what they are for."""
+        return self._desk.delegates()
+
+    @property
+    def tool_cards(self) -> tuple[ToolCard, ...]:
+        """What each of the tools is for, and the schema of its arguments."""
+        return self._desk.tool_cards()
+
+    @property
+    def result_schema(self) -> Schema | None:
+        """The JSON Schema that the result must fit: that of the capability asked for, if it has one."""
+        return self._desk.result_schema()
 
     def delegate(self, target: str | None = None, **options: Unpack[CallOptions]) -> Coroutine[Any, Any, Response]:
         """Ask another agent, by name or by capability. Always returns a response, also when it was refused."""
@@ -140,6 +212,18 @@ class Brief:
         """Say how far the work is; *partial* is what the caller gets if the time runs out before the end."""
         self._desk.progress(text, partial)
 
+    def say(self, text: str) -> None:
+        """Let whoever watches the run read along: a piece of the answer, as it comes. Nothing of it is kept."""
+        self._desk.say(text)
+
+    def used(self, tool: str, arguments: Json = None, *, duration_ms: int = 0, error: str | None = None) -> None:
+        """Record that a tool was used which the hub does not know: one that the agent brought with it."""
+        self._desk.used(tool, arguments, duration_ms, error)
+
+    def note(self, kind: Literal["fact", "decision", "constraint", "answer"], text: str) -> None:
+        """Keep something that everyone who is asked later in this conversation should know, in at most 300 letters."""
+        self._desk.note(Note(kind, text))
+
     def spend(self, *, prompt: int = 0, completion: int = 0, estimated: bool = False) -> int:
         """Meter tokens as they are used and return how many are left; raises a `RemitError` when there are none."""
         return self._desk.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
@@ -155,6 +239,12 @@ class Brief:
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
         """Return what was said before in this callee's session with the user, oldest first."""
         return self._desk.conversation()
+
+    def history(
+        self, wanted: ContextFilter | None = None, *, max_tokens: int = HISTORY_TOKENS
+    ) -> Coroutine[Any, Any, list[Message]]:
+        """Return what was said, and shown to this callee, before in its session: the newest that fit, oldest first."""
+        return self._desk.history(wanted or ContextFilter(), max_tokens)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Return what is known about the user of this request, and no other."""

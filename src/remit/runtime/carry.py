@@ -155,6 +155,8 @@ class Carrier:
         run = frame.run
         if run.sealing is not None and not is_plain(response, run.sealing.detect):
             response = self._redacted(frame, response, run.sealing)
+        if frame.flow is not None:
+            self.parts.outflow.finish(frame)
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
         self.parts.ledger.close(frame, response, now)
@@ -198,6 +200,7 @@ class Carrier:
             self.parts.store.append(_RESULT, at_ms, request.run, session, for_record(response))
         if response.new_facts:
             self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
+            self.parts.sessions.learn(frame.run, response)
 
     def _due(self, frame: Frame, tick: int) -> None:
         if tick != frame.tick:

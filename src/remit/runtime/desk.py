@@ -7,18 +7,22 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from remit.policy.redaction import strike
+from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
-from remit.protocol.envelope import Answer, Call, Json, Request, Response, Usage
+from remit.protocol.envelope import Answer, Call, ContextFilter, Json, Message, Note, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.runtime import journal
+from remit.runtime.brief import Delegate
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Tool
 from remit.runtime.respond import isolated, presentable, verified
 from remit.runtime.schemas import misfits
+from remit.runtime.sessions import NOTE_LENGTH
 
 T = TypeVar("T")
 
@@ -142,9 +146,10 @@ class LocalDesk:
         self._dispatch.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
 
     def spend(self, usage: Usage) -> int:
-        self._refuse_if_over()
         frame = self._frame
-        frame.meter(checked(usage))
+        if not isinstance(frame.state, Status):
+            frame.meter(checked(usage))  # also by one who was told to stop: what was spent was spent
+        self._refuse_if_over()
         if frame.left < 0:
             raise RemitError(
                 fault(
@@ -165,19 +170,33 @@ class LocalDesk:
         said = root.handoff.original_request if root.handoff else ""
         return said or root.objective or text_of(root.input)
 
-    def available_delegates(self) -> tuple[str, ...]:
+    def delegates(self) -> tuple[Delegate, ...]:
         remit, registry = self._frame.request.remit, self._dispatch.parts.registry
         card = registry.agents[self._frame.card.name].card
         if not remit.may_delegate:
             return ()
         return tuple(
-            name
+            Delegate(
+                name=name,
+                description=entry.card.description,
+                capabilities=tuple(capability.code for capability in entry.card.capabilities),
+                tokens=entry.card.tokens,
+            )
             for name, entry in registry.agents.items()
             if card.may_reach(name)
             and (remit.targets is None or name in remit.targets)
             and entry.address not in remit.chain
             and name != card.name
         )
+
+    def tool_cards(self) -> tuple[ToolCard, ...]:
+        tools = self._dispatch.parts.registry.tools
+        return tuple(tools[name].card for name in sorted(self._tools) if name in tools)
+
+    def result_schema(self) -> Schema | None:
+        asked = self._frame.request.capability
+        capability = None if asked is None else self._frame.card.capability(asked)
+        return None if capability is None else capability.result_schema
 
     async def conversation(self) -> list[Record]:
         request, store = self._frame.request, self._dispatch.parts.store
@@ -188,6 +207,36 @@ class LocalDesk:
         return [
             record for record in records if isinstance(record.body, Request | Response) and record.body.id != request.id
         ]
+
+    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
+        return await self._dispatch.parts.sessions.history(self._frame, wanted, tokens)
+
+    def note(self, note: Note) -> None:
+        self._refuse_if_over()
+        run, parts = self._frame.run, self._dispatch.parts
+        found: dict[str, str | int] = {}
+        note = checked(Note(note.kind, note.text[:NOTE_LENGTH]))
+        if run.sealing is not None:
+            note = strike(note, run.sealing, found)
+        if found:
+            parts.redactor.keep(run, found, of_user=True)
+        parts.sessions.note(run, (note,))
+
+    def say(self, text: str) -> None:
+        self._refuse_if_over()
+        frame, outflow = self._frame, self._dispatch.parts.outflow
+        if _runs_in_a_loop():
+            outflow.say(frame, text)
+        else:
+            assert frame.task is not None, "an agent's code runs only in its task"
+            frame.task.get_loop().call_soon_threadsafe(outflow.say, frame, text)
+
+    def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
+        self._refuse_if_over()
+        named = presentable(tool)
+        self._note_use(named)
+        why = None if error is None else fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}")
+        self._record_tool(named, isolated(arguments), duration_ms, why)
 
     async def facts(self) -> tuple[str, ...]:
         store = self._dispatch.parts.store

@@ -23,6 +23,7 @@ from remit.runtime.ports import Owner
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
 from remit.runtime.schemas import misfits
+from remit.runtime.sessions import Shown
 
 log = logging.getLogger("remit")
 
@@ -61,6 +62,7 @@ class Dispatch(Consult):
         questions = 0
         step = b""
         sent: Request | None = None
+        shown: Shown | None = None
         try:
             call = _checked_call(call)
             entry: Entry | None = parts.registry.route(call)
@@ -68,10 +70,12 @@ class Dispatch(Consult):
                 await parts.store.room()
             if call.session is not None:
                 owner = await parts.store.owner(call.session)
+            if call.context is not None or run.notes:
+                shown = await self._shown(parent, call, entry, path)
             while True:
                 now = parts.clock.now()
                 left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
-                card = entry.card if entry is not None else None
+                card: AgentCard | None = entry.card if entry is not None else None
                 request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits)
                 if sent is None:
                     sent = request
@@ -83,6 +87,8 @@ class Dispatch(Consult):
                     known = self._recall(parent, request, entry, step)
                     if known is not None:
                         return known
+                if shown is not None:
+                    request = parts.sessions.shown(request, shown)
                 errand = errand_of(request)
                 ledger = parts.ledger
                 facts = Facts(
@@ -116,6 +122,8 @@ class Dispatch(Consult):
                             # Guards, and people whom they ask, may have put more into it than the caller sent.
                             self._holds(parent, sent)
                             parts.redactor.keep(run, struck, of_user=False)
+                        if clean.handoff is not None:
+                            parts.sessions.heed(run, clean.handoff)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
                         if step:
                             frame.step = step
@@ -131,6 +139,15 @@ class Dispatch(Consult):
                         entry = parts.registry.route(call)
         except RemitError as error:
             return self.refuse(_undrafted(parent, call, path), error.fault)
+
+    async def _shown(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Shown | None:
+        """Return what the callee is to be shown of the caller's conversation, before it is known what fits."""
+        parts = self.parts
+        card = entry.card if entry is not None else None
+        request = draft(parent, call, card, path, 0, 0, parts.limits)
+        room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
+        room = room if call.context_tokens is None else min(room, call.context_tokens)
+        return await parts.sessions.show(request, of=of, frame=parent, run=parent.run, to=call.session, room=room)
 
     async def _consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
         """Have a person asked, while no time passes for who waits; return what they changed before agreeing."""
@@ -150,6 +167,8 @@ class Dispatch(Consult):
         if run.known:
             frame.request = reveal(clean, run.known, entry.card)
             frame.recorded = clean
+        if clean.view is not None:
+            frame.recorded = replace(clean, view=clean.view.recorded())
         self.parts.ledger.open(frame)
         return frame
 
@@ -175,6 +194,8 @@ class Dispatch(Consult):
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
         response = refused(request, self.parts.redactor.clean(why, self.sealing_of(request.run)))
+        if request.view is not None:
+            request = replace(request, view=request.view.recorded())
         # Not in the session that it asked for: that may be another user's.
         session = request.parent_session or request.run
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from remit.protocol.records import Record
+from remit.runtime.outflow import Outflow
 from remit.runtime.ports import Recorder
 
 # A listener that falls this far behind loses the oldest events rather than holding up the hub; a gap in `seq` shows it.
@@ -13,13 +14,19 @@ BACKLOG = 10_000
 
 
 class Events(AsyncIterator[Record]):
-    """Committed records, of one run or of all, from the moment this is made until it is closed."""
+    """Committed records, of one run or of all, from the moment this is made until it is closed.
 
-    def __init__(self, recorder: Recorder, run: str | None = None) -> None:
+    With an *outflow* also what agents say as it comes, which has no number and is not kept; who names a run has asked
+    for it.
+    """
+
+    def __init__(self, recorder: Recorder, run: str | None = None, outflow: Outflow | None = None) -> None:
         self._run = run
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
         self._closed = False
-        self._leave = recorder.listen(self._heard)
+        self._leave = [recorder.listen(self._heard)]
+        if outflow is not None:
+            self._leave.append(outflow.listen(self._heard, run))
 
     async def __anext__(self) -> Record:
         record = await self._queue.get()
@@ -32,7 +39,8 @@ class Events(AsyncIterator[Record]):
         """Hear no more; what was heard so far can still be read."""
         if not self._closed:
             self._closed = True
-            self._leave()
+            for leave in self._leave:
+                leave()
             self._put(None)
 
     def __enter__(self) -> Self:

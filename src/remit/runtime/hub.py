@@ -11,6 +11,7 @@ from weakref import WeakSet
 from msgspec.structs import replace
 
 from remit.policy.breaker import BreakerSettings
+from remit.policy.budget import estimate
 from remit.policy.limits import Limits
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard
@@ -25,10 +26,25 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.events import Events
 from remit.runtime.execute import Executor
 from remit.runtime.ledger import Frame, Ledger
+from remit.runtime.outflow import Outflow
 from remit.runtime.parts import Parts
-from remit.runtime.ports import Agent, Approver, Clock, Control, Decision, Question, Store, Tool, Transport
+from remit.runtime.ports import (
+    Agent,
+    Approver,
+    Clock,
+    Control,
+    Decision,
+    Question,
+    Store,
+    Summarizer,
+    TokenCounter,
+    Tool,
+    Transport,
+    Workspace,
+)
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
+from remit.runtime.sessions import Sessions
 from remit.runtime.upkeep import Upkeep
 from remit.runtime.watchdog import Watchdog
 
@@ -50,18 +66,24 @@ class Hub:
         approver: Approver | None = None,
         redaction: Detector | None = None,
         vault_key: bytes | None = None,
+        count: TokenCounter = estimate,
+        workspace: Workspace | None = None,
+        summarizer: Summarizer | None = None,
         clock: Clock | None = None,
     ) -> None:
+        clock = clock or LoopClock()
         self._parts = Parts(
             registry=Registry(name),
             ledger=Ledger(breaker or BreakerSettings()),
             store=store,
             transport=transport,
-            clock=clock or LoopClock(),
+            clock=clock,
             limits=limits,
             guards=(*GUARDS, *guards),
             approver=approver,
             redactor=Redactor(redaction, vault_key),
+            sessions=Sessions(store, clock, count, workspace, summarizer),
+            outflow=Outflow(clock),
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch)
@@ -197,7 +219,7 @@ class Hub:
         Whoever stops reading before the end cancels the run.
         """
         request = self._request(agent, text, user, options)
-        with Events(self._parts.store, request.run) as events:
+        with Events(self._parts.store, request.run, self._parts.outflow) as events:
             task = asyncio.get_running_loop().create_task(self._runs.ask(request))
             task.add_done_callback(lambda _: events.close())
             ended = False
@@ -225,7 +247,7 @@ class Hub:
 
     def events(self) -> Events:
         """Return everything that this hub records from now on, as it is committed."""
-        events = Events(self._parts.store)
+        events = Events(self._parts.store, None, self._parts.outflow)
         self._listening.add(events)
         return events
 

@@ -23,9 +23,9 @@ class Keys:
         self._tokens = self._derive(b"remit tokens")
         self._digests = self._derive(b"remit digests")
 
-    def of_run(self, run: str) -> bytes:
-        """Return the key of a run's tokens: the same value has the same token within a run, and in no other."""
-        return blake2b(run.encode(), key=self._tokens, digest_size=32).digest()
+    def of_scope(self, scope: str) -> bytes:
+        """Return the key of a conversation's tokens: there a value always has the same one, and elsewhere another."""
+        return blake2b(scope.encode(), key=self._tokens, digest_size=32).digest()
 
     def digest(self, content: bytes) -> bytes:
         """Return a digest that nobody without the secret can compare guesses with."""

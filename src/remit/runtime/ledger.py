@@ -12,7 +12,7 @@ from remit.policy.budget import settle
 from remit.policy.rate import Window
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Request, Response, Usage
+from remit.protocol.envelope import Answer, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import MAX_INTEGER
@@ -30,15 +30,40 @@ _FRESH = Breaker()
 Errand = tuple[str, str, str | bytes]
 
 
+class Flow:
+    """What an agent says as it comes: the part that is held back, and the words before it."""
+
+    __slots__ = ("before", "pending")
+
+    def __init__(self) -> None:
+        self.before = ""
+        self.pending = ""
+
+
 class Run:
     """The tree of delegations that one request of a user started."""
 
-    __slots__ = ("epoch", "handed_back", "held", "id", "known", "overrun", "request", "sealing", "steps")
+    __slots__ = (
+        "asked",
+        "epoch",
+        "handed_back",
+        "held",
+        "id",
+        "known",
+        "notes",
+        "overrun",
+        "request",
+        "scope",
+        "sealing",
+        "steps",
+    )
 
     def __init__(
         self, request: Request, epoch: int, steps: dict[str, bytes] | None, sealing: Sealing | None = None
     ) -> None:
         self.id = request.run
+        self.scope = request.session or request.run
+        """The conversation that it is part of: what is known and what is secret in it, its later runs know too."""
         self.request = request
         """The request of the user, redacted."""
         self.epoch = epoch
@@ -52,6 +77,10 @@ class Run:
         """The raw values of all its tokens."""
         self.held: dict[str, str | int] = {}
         """Those that its user gets back: what they sent themselves, and what was found for them."""
+        self.notes: list[Note] = []
+        """What is known in its conversation, redacted."""
+        self.asked = ""
+        """What its user was asked last, if that is still open."""
 
 
 class Frame:
@@ -101,6 +130,8 @@ class Frame:
     tool_calls: list[str] | None = None
     partial: Answer | None = None
     progress_count = 0
+    flow: "Flow | None" = None
+    """What its agent said, and nobody could be told yet."""
 
     def __init__(
         self,

@@ -5,9 +5,11 @@ from msgspec import Struct
 from remit.policy.limits import Limits
 from remit.policy.verdict import Guard
 from remit.runtime.ledger import Ledger
+from remit.runtime.outflow import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry
+from remit.runtime.sessions import Sessions
 
 
 class Parts(Struct, kw_only=True):
@@ -25,3 +27,5 @@ class Parts(Struct, kw_only=True):
     guards: tuple[Guard, ...]
     approver: Approver | None
     redactor: Redactor
+    sessions: Sessions
+    outflow: Outflow

@@ -1,12 +1,12 @@
 """Every extension point of the runtime, each with what it promises."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from remit.protocol.card import ToolCard
-from remit.protocol.envelope import VERSION, Answer, Json, Request, Response
+from remit.protocol.envelope import VERSION, Answer, ContextFilter, Json, Message, Note, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record
@@ -51,6 +51,25 @@ class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
 Approver = Callable[[Question], Awaitable[Decision | bool | None]]
 """Puts a question to a person and returns what they said; None: it is not for this approver to say."""
+
+
+TokenCounter = Callable[[str], int]
+"""Says how many tokens a text is, exactly or about; it is called for every message that is kept, and takes no time."""
+
+Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
+"""Makes a summary of a conversation, in at most so many tokens, and says what it spent on it."""
+
+
+class Workspace(Protocol):
+    """The folder that agents work in, as they may be told of it."""
+
+    def describe(self, files: Sequence[str] | None, *, contents: bool, room: int, count: TokenCounter) -> str:
+        """Return where it is, the named files or else its top level, and the project's name and stack.
+
+        With *contents* the named files themselves, as far as they are text and fit into *room* tokens. Raises a
+        `RemitError` for a path that leads out of it. It reads from the disk, so it is called in a thread.
+        """
+        ...
 
 
 class Clock(Protocol):
@@ -268,7 +287,7 @@ class Requests(Protocol):
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN.
 
         What waits for a person expires as often as it likes. Outcomes older than *keep_ms* are forgotten (their records
-        stay), so their ids may be used again; what was sealed for them is deleted.
+        stay), so their ids may be used again; what was sealed for them, and for no session, is deleted.
         """
         ...
 
@@ -286,18 +305,21 @@ class Journal(Protocol):
 
 
 class Vault(Protocol):
-    """What the tokens of a run stand for. The store keeps it as long as the run's outcome, and cannot read it."""
+    """What the tokens of a conversation stand for; the store cannot read it.
+
+    A scope is a session, and is kept as long; for a run without one it is the run, and goes with the run's outcome.
+    """
 
     def secret(self) -> bytes:
         """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
         ...
 
-    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
+    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
         """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
         ...
 
-    async def unseal(self, run: str) -> list[Sealed]:
-        """Return everything kept for a run."""
+    async def unseal(self, scope: str) -> list[Sealed]:
+        """Return everything kept for a scope."""
         ...
 
 
@@ -338,6 +360,26 @@ class Controls(Protocol):
 
     async def last_control(self) -> int:
         """Return the number of the newest, 0 if there is none."""
+        ...
+
+
+class Conversations(Protocol):
+    """What was said in each session, found without reading all of it; the record alone has the text."""
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
+        ...
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        """Return which of these messages, by number, stand in a session: said there, or shown to its agent before."""
+        ...
+
+    def note(self, session: str, notes: Sequence[Note]) -> None:
+        """Keep what became known in a conversation; durable like a record, each kept once."""
+        ...
+
+    async def notes(self, session: str) -> list[Note]:
+        """Return what is known in a conversation, oldest first."""
         ...
 
 
@@ -387,7 +429,7 @@ class Archive(Protocol):
         ...
 
 
-class Store(Recorder, Requests, Journal, Vault, Inbox, Controls, Counters, Archive, Protocol):
+class Store(Recorder, Requests, Journal, Vault, Inbox, Controls, Conversations, Counters, Archive, Protocol):
     """Everything a hub remembers. It is opened before the hub's first request and closed after its last."""
 
     async def open(self) -> None: ...

@@ -77,9 +77,9 @@ class Redactor:
         self.keys = Keys(self._secret or vault.secret())
         self._own = self._sealing(self.keys.hub)
 
-    def sealing(self, run: str) -> Sealing | None:
-        """Return how a run's tokens are made; None if nothing is redacted."""
-        return None if self._detect is None else self._sealing(self.keys.of_run(run))
+    def sealing(self, scope: str) -> Sealing | None:
+        """Return how the tokens of a conversation's runs are made; None if nothing is redacted."""
+        return None if self._detect is None else self._sealing(self.keys.of_scope(scope))
 
     def _sealing(self, key: bytes) -> Sealing | None:
         return None if self._detect is None else Sealing(key, self._detect)
@@ -116,8 +116,8 @@ class Redactor:
         if of_user:
             run.held.update(struck)
         lock = self.keys.lock
-        sealed = [Sealed(token, lock(encode(raw), f"{run.id} {token}"), of_user) for token, raw in struck.items()]
-        self._vault.seal(run.id, sealed)
+        sealed = [Sealed(token, lock(encode(raw), f"{run.scope} {token}"), of_user) for token, raw in struck.items()]
+        self._vault.seal(run.scope, sealed)
 
     def _knowing(self, sealing: Sealing, fresh: Mapping[str, Raw]) -> Sealing:
         """Return how tokens are made once those values are known that only their names gave away."""
@@ -134,8 +134,8 @@ class Redactor:
         return Sealing(sealing.key, _Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
 
     async def recall(self, run: Run) -> None:
-        """Bring back what is kept of a run that another process, or this one before a restart, has seen."""
-        for token, raw, of_user in await self._unsealed(run.id):
+        """Bring back what is kept of a run's conversation, from its earlier runs or from before a restart."""
+        for token, raw, of_user in await self._unsealed(run.scope, run.id):
             run.known[token] = raw
             if of_user:
                 run.held[token] = raw
@@ -144,13 +144,15 @@ class Redactor:
 
     async def for_user(self, run: str, response: Response) -> Response:
         """Return the response of a run, as it was read from the store, as the user who asked for it gets it."""
-        return whole(response, {token: raw for token, raw, of_user in await self._unsealed(run) if of_user})
+        unsealed = await self._unsealed(response.session or run, run)
+        return whole(response, {token: raw for token, raw, of_user in unsealed if of_user})
 
-    async def _unsealed(self, run: str) -> list[tuple[str, Raw, bool]]:
+    async def _unsealed(self, scope: str, run: str) -> list[tuple[str, Raw, bool]]:
         """Return what tokens of a run stand for, and whether its user may have it, as far as it can be opened."""
         opened = [
-            (sealed, self.keys.unlock(sealed.value, f"{run} {sealed.token}"))
-            for sealed in await self._vault.unseal(run)
+            (sealed, self.keys.unlock(sealed.value, f"{where} {sealed.token}"))
+            for where in dict.fromkeys((scope, run))  # under the run alone, where an earlier version kept it
+            for sealed in await self._vault.unseal(where)
         ]
         return [(sealed.token, _read_raw(raw), sealed.of_user) for sealed, raw in opened if raw is not None]
 

@@ -187,7 +187,12 @@ class Runs:
         approved: frozenset[str] = frozenset()
         questions = 0
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
-        run = Run(request, 0, steps, parts.redactor.sealing(request.run))
+        run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
+        goes_on = owner == (request.remit.user, request.target)  # of another's conversation nothing is even read
+        if goes_on:
+            await parts.redactor.recall(run)
+        if goes_on or (owner is None and request.context is not None):
+            request = await self._reminded(run, request)
         while True:
             now = parts.clock.now()
             facts = Facts(
@@ -227,9 +232,19 @@ class Runs:
                     if struck:
                         parts.redactor.keep(run, struck, of_user=True)
                     run.request = clean
+                    if chosen:
+                        parts.sessions.hear(run, clean)
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
                     frame = self._dispatch.admitted(clean, entry, run, None, now)
-                    return await self._submit(frame, clean, content)
+                    return await self._submit(frame, frame.recorded or clean, content)
+
+    async def _reminded(self, run: Run, request: Request) -> Request:
+        """Return a root request with what its agent is shown of the conversation that it goes on with."""
+        sessions, room = self._dispatch.parts.sessions, request.remit.context_tokens
+        if run.scope != run.id:
+            await sessions.recall(run)
+        shown = await sessions.show(request, of=run.scope, frame=None, run=run, to=None, room=room)
+        return replace(request, view=None) if shown is None else sessions.shown(request, shown)
 
     async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
         """Make a request durable that waits for a person before it begins; return what is known if it is not new."""
@@ -290,6 +305,9 @@ class Runs:
         (response,) = await self._dispatch.join(None, (self._dispatch.start(frame),))
         # Only what happened after the agent's code began is kept: before that, the same request may come again.
         response = await self._finish(frame.run, response, keep=frame.ran)
+        if frame.run.scope != frame.run.id:
+            with suppress(StoreError):  # it is answered, whatever becomes of what was asked back
+                await self._dispatch.parts.sessions.ask_back(frame.run, response)
         return whole(response, frame.run.held)
 
     async def _finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:

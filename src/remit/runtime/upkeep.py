@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
+from msgspec.structs import replace
+
 from remit.policy.redaction import restore
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, fault
@@ -123,10 +125,10 @@ class Upkeep(Runs):
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
         key = (request.origin, request.remit.user, request.id)
-        run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.run))
+        run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
         await self._dispatch.parts.redactor.recall(run)
-        # What the user said, as the guards and the digest knew it before.
-        said = restore(request, run.held)
+        # What the user said, as the guards and the digest knew it before; what was shown with it is found again.
+        said = replace(restore(request, run.held), view=None)
         content = self._digest(said)
         if expired.waiting:
             work = self._run(said, content, epoch)
@@ -141,6 +143,7 @@ class Upkeep(Runs):
     async def _resume(self, run: Run, entry: Entry) -> Response:
         parts = self._dispatch.parts
         run.steps = await parts.store.load(run.id)
+        run.request = await self._reminded(run, run.request)
         frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever becomes of it here
         if (why := self._called_off.get(run.id)) is not None:

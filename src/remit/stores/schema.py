@@ -13,7 +13,7 @@ from remit.stores.connection import Connection, write_lock
 # Written into the file's header, so that another program's database is not taken for ours ("Rmit").
 APPLICATION_ID = 0x526D6974
 
-# How kinds are stored; a number is never given to another kind.
+# How kinds are stored; a number is never given to another kind. What is only heard (`Kind.DELTA`) has none.
 KINDS: dict[Kind, int] = {
     Kind.STARTED: 1,
     Kind.DELEGATION: 2,
@@ -105,6 +105,37 @@ MIGRATIONS: tuple[str, ...] = (
         reason TEXT NOT NULL, at_ms INTEGER NOT NULL
     );
     CREATE INDEX control_at ON control (at_ms);
+    """,
+    """
+    -- Values are kept for a conversation now; where none was chosen, for the run, as before.
+    ALTER TABLE sealed RENAME COLUMN run TO scope;
+    DROP TRIGGER request_forgotten;
+    CREATE TRIGGER request_forgotten AFTER UPDATE OF state ON request WHEN new.state = 2
+    BEGIN
+        DELETE FROM sealed WHERE scope = new.run AND NOT EXISTS (SELECT 1 FROM session WHERE id = new.run);
+        DELETE FROM journal WHERE run = new.run;
+    END;
+
+    -- An index over the record, brought up to date by whoever needs it: the records of a session up to seq are in
+    -- message, and its messages up to words are in word.
+    CREATE TABLE conversation (
+        number INTEGER PRIMARY KEY, session TEXT NOT NULL UNIQUE, seq INTEGER NOT NULL, words INTEGER NOT NULL
+    );
+    -- In the order of their ids, which are never given again: what replaces a message comes after it.
+    CREATE TABLE message (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, conversation INTEGER NOT NULL, seq INTEGER NOT NULL,
+        role INTEGER NOT NULL, at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, UNIQUE (conversation, seq)
+    );
+    CREATE INDEX message_newest ON message (conversation, id, role, at_ms, tokens, seq);
+    CREATE VIRTUAL TABLE word USING fts5 (
+        text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1'
+    );
+    INSERT INTO word (word, rank) VALUES ('usermerge', 2);
+
+    CREATE TABLE note (
+        id INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
+        UNIQUE (session, kind, text)
+    );
     """,
 )
 

@@ -3,15 +3,16 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import apsw
 import msgspec
 
+from remit.policy.budget import estimate
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
@@ -27,9 +28,11 @@ from remit.runtime.ports import (
     RunSummary,
     Sealed,
     StoreError,
+    TokenCounter,
 )
 from remit.runtime.signing import Key, open_key
 from remit.stores import controls, inbox, vault
+from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import Checkpoints, key_path
@@ -61,8 +64,8 @@ class SqliteStore:
     """Everything a hub remembers, in the file at *path*; implements `remit.runtime.ports.Store`.
 
     Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
-    *make_key*, a store whose key is gone is not opened, where else a new one would be made. *commit_hook* is called
-    before each commit, for tests that want it slow or failing.
+    *make_key*, a store whose key is gone is not opened, where else a new one would be made. *count* says once of each
+    message how many tokens it is. *commit_hook* is called before each commit, for tests that want it slow or failing.
     """
 
     def __init__(
@@ -74,11 +77,13 @@ class SqliteStore:
         checkpoint_seconds: float = 60,
         busy_seconds: float = 5,
         make_key: bool = True,
+        count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self.path = Path(path)
         self._make_key = make_key
+        self._count = count
         self._durability: Durability = durability
         self._checkpoint_every = checkpoint_every
         self._checkpoint_seconds = checkpoint_seconds
@@ -234,14 +239,14 @@ class SqliteStore:
         self._opened()
         return vault.secret(self._key)
 
-    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
+    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
         """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
         kept = tuple(sealed)
-        self._writer.later(lambda transaction: vault.seal(transaction.connection, run, kept, transaction.now_ms))
+        self._writer.later(lambda transaction: vault.seal(transaction.connection, scope, kept, transaction.now_ms))
 
-    async def unseal(self, run: str) -> list[Sealed]:
-        """Return everything kept for a run."""
-        return await self._read(lambda connection: vault.unseal(connection, run))
+    async def unseal(self, scope: str) -> list[Sealed]:
+        """Return everything kept for a scope."""
+        return await self._read(lambda connection: vault.unseal(connection, scope))
 
     async def put(self, question: Question) -> Question:
         """Put a question there, durable on return; one that is there already stays as it is, and is returned."""
@@ -302,6 +307,46 @@ class SqliteStore:
     async def last_control(self) -> int:
         """Return the number of the newest, 0 if there is none."""
         return await self._read(controls.last)
+
+    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
+        found = await self._read(index.choose(session, wanted, now_ms, tokens))
+        if found is None:
+            await self._index(session, words=index.by_words(wanted))
+            found = await self._read(index.choose(session, wanted, now_ms, tokens, behind=True))
+        return found or []
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        """Return which of these messages, by number, stand in a session: said there, or shown to its agent before."""
+        found = await self._read(index.seen(session, messages))
+        if found is None:
+            await self._index(session, words=False)
+            found = await self._read(index.seen(session, messages, behind=True))
+        return found or frozenset()
+
+    async def _index(self, session: str, *, words: bool) -> None:
+        """Bring the index of a session up to what is recorded now, a piece at a time: others may want to write too."""
+        while await self._do(lambda transaction: index.extend(transaction.connection, session, self._count)):
+            pass
+        pieces = 0
+        while words and await self._do(
+            lambda transaction, begun=pieces > 0: index.spell(transaction.connection, session, begun=begun)
+        ):
+            pieces += 1
+        # Words in two pieces are found twice as fast as in twelve; where one is added, SQLite sees to it by and by.
+        while pieces > 1 and await self._do(lambda transaction: index.merge(transaction.connection)):
+            pass
+
+    def note(self, session: str, notes: Sequence[Note]) -> None:
+        """Keep what became known in a conversation; durable like a record, each kept once."""
+        kept = tuple(notes)
+        self._writer.later(lambda transaction: index.note(transaction.connection, session, kept))
+
+    async def notes(self, session: str) -> list[Note]:
+        """Return what is known in a conversation, oldest first."""
+        return await self._read(index.notes(session))
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 

@@ -208,10 +208,10 @@ class Transaction:
         return Owner(*found) if found else self._first_owner(session)
 
     def session(self, session: str, user: str, agent: str) -> Owner:
-        if found := self.owner(session):
-            return found
-        self.connection.execute("INSERT INTO session (id, user, agent) VALUES (?,?,?)", (session, user, agent))
-        return Owner(user, agent)
+        owner = self.owner(session) or Owner(user, agent)
+        # Also one that was in use without having been given: from now on it is gone on with, so its values are kept.
+        self.connection.execute("INSERT OR IGNORE INTO session (id, user, agent) VALUES (?,?,?)", (session, *owner))
+        return owner
 
     def _first_owner(self, session: str) -> Owner | None:
         """Return whom the first request in that session names: a session in use is owned without having been given."""

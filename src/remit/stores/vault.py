@@ -1,4 +1,4 @@
-"""What the tokens of a run stand for, in a SQLite file that cannot read it."""
+"""What the tokens of a conversation stand for, in a SQLite file that cannot read it."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from remit.runtime.ports import Sealed
 from remit.runtime.signing import Key
 from remit.stores.connection import Connection
 
-# Well below what SQLite binds in one statement; nearly every run has fewer.
+# Well below what SQLite binds in one statement; nearly every conversation has fewer.
 _CHUNK = 500
 
 
@@ -16,32 +16,34 @@ def secret(key: Key) -> bytes:
     return hashlib.blake2b(key.seed, digest_size=32, person=b"remit store").digest()
 
 
-def seal(connection: Connection, run: str, sealed: Sequence[Sealed], now_ms: int) -> None:
+def seal(connection: Connection, scope: str, sealed: Sequence[Sealed], now_ms: int) -> None:
     """Keep values; the first of each token counts, and that it is the user's once said stays."""
     for start in range(0, len(sealed), _CHUNK):
         part = sealed[start : start + _CHUNK]
         rows = ",".join(["(?,?,?,?,?)"] * len(part))
-        values = [column for each in part for column in (run, each.token, each.value, each.of_user, now_ms)]
+        values = [column for each in part for column in (scope, each.token, each.value, each.of_user, now_ms)]
         connection.execute(
-            f"INSERT INTO sealed (run, token, value, of_user, at_ms) VALUES {rows}"
+            f"INSERT INTO sealed (scope, token, value, of_user, at_ms) VALUES {rows}"
             " ON CONFLICT DO UPDATE SET of_user = 1 WHERE excluded.of_user AND NOT sealed.of_user",
             values,
         )
 
 
-def unseal(connection: Connection, run: str) -> list[Sealed]:
-    """Return everything kept for a run."""
-    rows = connection.execute("SELECT token, value, of_user FROM sealed WHERE run = ?", (run,))
+def unseal(connection: Connection, scope: str) -> list[Sealed]:
+    """Return everything kept for a scope."""
+    rows = connection.execute("SELECT token, value, of_user FROM sealed WHERE scope = ?", (scope,))
     return [Sealed(token, value, bool(of_user)) for token, value, of_user in rows]
 
 
 def forget(connection: Connection, before_ms: int) -> None:
-    """Delete old values of runs that nothing is known of: never submitted, or sealed after the outcome was forgotten.
+    """Delete old values of scopes that nothing is known of: neither a session, nor a run whose outcome is still kept.
 
-    What belongs to an outcome goes with it, by a trigger.
+    Such a run was never submitted, or its values came after its outcome was forgotten: what was there before then went
+    with it, by a trigger. What belongs to a session stays as long as that can be gone on with.
     """
     connection.execute(
         "DELETE FROM sealed WHERE at_ms <= ? AND NOT EXISTS"
-        " (SELECT 1 FROM request WHERE request.run = sealed.run AND state < 2)",
+        " (SELECT 1 FROM request WHERE request.run = sealed.scope AND state < 2)"
+        " AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = sealed.scope)",
         (before_ms,),
     )

@@ -1,7 +1,8 @@
 """Fakes and conformance suites, for this project's tests and for yours."""
 
+from remit.testing.agents import AgentConformance, Behaviour
 from remit.testing.clock import TurnedClock
 from remit.testing.conformance import StoreConformance
 from remit.testing.memory import MemoryStore
 
-__all__ = ["MemoryStore", "StoreConformance", "TurnedClock"]
+__all__ = ["AgentConformance", "Behaviour", "MemoryStore", "StoreConformance", "TurnedClock"]

@@ -14,6 +14,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
 from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, Store
 from remit.testing.asking import AskingConformance
+from remit.testing.conversing import ConversingConformance
 from remit.testing.samples import (
     LONG_MS,
     NEVER_MS,
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 
-class StoreConformance(AskingConformance):
+class StoreConformance(AskingConformance, ConversingConformance):
     """The promises of `remit.runtime.ports.Store`, one test each."""
 
     # ── the record ────────────────────────────────────────────────────────────────────────────────────────────────────

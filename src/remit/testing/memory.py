@@ -3,13 +3,15 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from remit.policy.budget import estimate
+from remit.policy.context import said, select
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Request, Response
+from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.ports import (
@@ -23,6 +25,7 @@ from remit.runtime.ports import (
     RunSummary,
     Sealed,
     StoreError,
+    TokenCounter,
     unknown_outcome,
 )
 
@@ -68,7 +71,7 @@ class _Asked(Struct, kw_only=True):
 
 
 class _Vault(NamedTuple):
-    """What is sealed for one run, and since when."""
+    """What is sealed for one scope, and since when."""
 
     at_ms: int
     sealed: dict[str, Sealed]
@@ -91,7 +94,8 @@ class MemoryStore:
 
     full = False
 
-    def __init__(self, *, wall_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(self, *, count: TokenCounter = estimate, wall_ms: Callable[[], int] = _wall_ms) -> None:
+        self._count = count
         self._wall_ms = wall_ms
         self._is_open = False
         self._records: list[Record] = []
@@ -105,6 +109,7 @@ class MemoryStore:
         self._last_control = 0
         self._sessions: dict[str, Owner] = {}
         self._facts: dict[str, dict[str, str]] = {}
+        self._notes: dict[str, dict[Note, None]] = {}
         self._counters: dict[str, _Window] = {}
         self._cells: dict[str, tuple[int, bytes]] = {}
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
@@ -255,10 +260,10 @@ class MemoryStore:
         for known in self._submitted.values():
             if known.response is not None and known.finished_ms <= now_ms - keep_ms:
                 self._forget(known)
-        for run, vault in list(self._vaults.items()):
-            known = self._submitted.get(run)
-            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten):
-                del self._vaults[run]
+        for scope, vault in list(self._vaults.items()):
+            known = self._submitted.get(scope)
+            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten) and scope not in self._sessions:
+                del self._vaults[scope]
         for id, asked in list(self._questions.items()):
             if asked.over_ms <= now_ms - DAY_MS and self._running(asked.question.request.run) is None:
                 del self._questions[id]
@@ -267,7 +272,8 @@ class MemoryStore:
     def _forget(self, known: _Submitted) -> None:
         if not known.forgotten:
             known.forgotten = True
-            self._vaults.pop(known.run, None)
+            if known.run not in self._sessions:
+                self._vaults.pop(known.run, None)
 
     def _running(self, run: str) -> _Submitted | None:
         known = self._submitted.get(run)
@@ -298,15 +304,15 @@ class MemoryStore:
         self._check_open()
         return self._secret
 
-    def seal(self, run: str, sealed: Sequence[Sealed]) -> None:
-        vault = self._vaults.setdefault(run, _Vault(self._wall_ms(), {}))
+    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
+        vault = self._vaults.setdefault(scope, _Vault(self._wall_ms(), {}))
         for each in sealed:
             known = vault.sealed.setdefault(each.token, each)
             vault.sealed[each.token] = known._replace(of_user=known.of_user or each.of_user)
 
-    async def unseal(self, run: str) -> list[Sealed]:
+    async def unseal(self, scope: str) -> list[Sealed]:
         self._check_open()
-        return list(self._vaults[run].sealed.values()) if run in self._vaults else []
+        return list(self._vaults[scope].sealed.values()) if scope in self._vaults else []
 
     async def put(self, question: Question) -> Question:
         self._check_open()
@@ -350,6 +356,30 @@ class MemoryStore:
     async def last_control(self) -> int:
         self._check_open()
         return self._controls[-1][1].seq if self._controls else 0
+
+    # ── conversations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+        self._check_open()
+        return select(self._conversation(session), wanted, now_ms=now_ms, tokens=tokens)
+
+    async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
+        self._check_open()
+        return frozenset(messages).intersection(message.seq for message in self._conversation(session))
+
+    def note(self, session: str, notes: Sequence[Note]) -> None:
+        self._notes.setdefault(session, {}).update(dict.fromkeys(notes))
+
+    async def notes(self, session: str) -> list[Note]:
+        self._check_open()
+        return list(self._notes.get(session, ()))
+
+    def _conversation(self, session: str) -> list[Message]:
+        records = [record for record in self._records if record.session == session]
+        return said(records, original=self._record, count=self._count).messages
+
+    def _record(self, seq: int) -> Record | None:
+        return self._records[seq - 1] if 0 < seq <= len(self._records) else None
 
     # ── journal, counters, archive ────────────────────────────────────────────────────────────────────────────────────
 

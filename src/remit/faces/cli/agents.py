@@ -83,6 +83,7 @@ def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json
     details = AgentDetails(
         card=card,
         run=team.agents[agent].run,
+        model=team.agents[agent].model,
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
         time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
         tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
@@ -97,7 +98,8 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     card = details.card
     yield "agent", f"{card.name} {card.version}"
     yield "description", card.description
-    yield "code", details.run
+    yield "code", details.run or ""
+    yield "model", details.model or ""
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
     yield "tools", ", ".join(sorted(card.tools)) or "none"
     yield "may call", _may_call(card)

@@ -18,8 +18,10 @@ from remit.faces.cli.places import DEFAULT_STORE, reading, shorter, team_of
 from remit.faces.cli.show.safe_text import speaks_unicode
 from remit.faces.cli.show.screen import clock_time, many, spoken
 from remit.faces.outputs import Check
-from remit.faces.team.checks import key_of
+from remit.faces.team.checks import secrets_of, unset
 from remit.faces.team.file import find_team
+from remit.faces.team.lines import dotted
+from remit.faces.team.models import uncallable
 from remit.faces.team.sections import Team
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import link
@@ -71,7 +73,7 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
         except RemitError as error:
             yield problem("team file", error.fault.message, "`remit validate` says what is wrong, line by line.")
     path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
-    yield from _secret(team)
+    yield from _secrets(team)
     yield from _disk(path)
     yield _durability(team)
     yield from _store(path)
@@ -151,14 +153,18 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
 
 
-def _secret(team: Team | None) -> Iterator[Check]:
-    if team is None or team.redaction.key is None:
+def _secrets(team: Team | None) -> Iterator[Check]:
+    if team is None:
         return
-    try:
-        key_of(team.redaction.key)
-        yield ok("redaction key", f"{team.redaction.key} is set")
-    except ValueError as error:
-        yield problem("redaction key", str(error), "Set it where hubs are started; without it they do not start.")
+    missing = {dotted(wrong.place): wrong.message for wrong in unset(team, os.environ)}
+    for place, reference in secrets_of(team):
+        about = "redaction key" if place == ("redaction", "key") else dotted(place)
+        if (why := missing.get(dotted(place))) is None:
+            yield ok(about, f"{reference} is set")
+        else:
+            yield problem(about, why, "Set it where hubs are started; without it they do not start.")
+    for wrong in uncallable(team, os.environ):
+        yield problem(dotted(wrong.place), wrong.message, "Until then, its agent cannot answer.")
 
 
 def _terminal() -> Check:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, Place] = {
     "doctor": Place("doctor", "Check this machine and this folder, and say what to do."),
     "schema": Place("schema", "Print the JSON Schema of the team file, or of what --json prints."),
     "run": Place("run", "Ask an agent, and watch who asks whom."),
+    "chat": Place("chat", "Talk to an agent, line by line."),
     "runs": Place("runs", "Look at runs, follow them, cancel them."),
     "agents": Place("agents", "Look at the agents of the team."),
     "pending": Place("pending", "Answer what agents may only do if a person agrees."),

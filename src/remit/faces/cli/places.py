@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from remit.faces.team.checks import secrets_of
 from remit.faces.team.file import find_team, load_team
 from remit.faces.team.sections import Team
 from remit.faces.team.values import STORE_PATH
@@ -80,9 +81,9 @@ def cards_of(team: Team) -> dict[str, AgentCard]:
     """Return the cards of a team's agents, as a hub would have them; no hub is opened, so no secret is needed."""
     from remit.faces.composition import hub_of  # loads more than most commands need
 
-    key = team.redaction.key
+    secrets = {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
     with importing():
-        return hub_of(team, environ={} if key is None else {key.removeprefix("$"): "0" * 64}).cards
+        return hub_of(team, environ=secrets).cards
 
 
 def known_agent(name: str, known: Iterable[str]) -> str:

@@ -6,7 +6,7 @@ import click
 
 from remit.faces.cli.drive.order import Duration, Order, read_task
 from remit.faces.cli.options import json_option, jsonl_option, team_options
-from remit.faces.cli.suggest import agent_names
+from remit.faces.cli.suggest import agent_names, session_ids
 
 
 @click.command()
@@ -17,7 +17,7 @@ from remit.faces.cli.suggest import agent_names
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
 @click.option("--capability", metavar="CODE", help="Which of the agent's capabilities is wanted.")
 @click.option("--input", "given_input", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
-@click.option("--session", metavar="ID", help="Go on in a session, instead of beginning a new one.")
+@click.option("--session", metavar="ID", shell_complete=session_ids, help="Go on in a session, not in a new one.")
 @click.option("--detach", is_flag=True, help="Let it go on by itself; print its id as soon as it is safely recorded.")
 @click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
 @json_option

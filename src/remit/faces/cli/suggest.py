@@ -39,6 +39,28 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     return [CompletionItem(each.run, help=f"{each.agent}: {_short(each.objective)}") for each in found]
 
 
+def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest conversations with the agent that was named before."""
+    from remit.stores.reader import records, runs
+
+    # While an option has no value yet, click has not told apart what stands before it.
+    agent = ctx.params.get("agent") or next(iter(ctx.args), None)
+
+    def query(connection: Any) -> list[Any]:
+        newest = runs(None, None, MOST, now_ms())(connection)
+        return [
+            (records(each.run, None, 0, 1)(connection)[0].session, each)
+            for each in newest
+            if agent in (None, each.agent)
+        ]
+
+    found: dict[str, str] = {}
+    for session, run in _read(ctx, query):
+        if session.startswith(incomplete):
+            found.setdefault(session, f"{run.agent}: {_short(run.objective)}")
+    return [CompletionItem(session, help=said) for session, said in found.items()]
+
+
 def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the questions that wait."""
     from remit.stores.inbox import pending

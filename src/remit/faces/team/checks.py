@@ -88,6 +88,29 @@ def _all(known: Collection[str]) -> str:
     return f"; there are: {', '.join(sorted(known))}" if known else ""
 
 
+_OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
+_OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
+
+
+def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+    """Say which agents are neither code nor a model, or both, and which have what only a model can use."""
+    for name, agent in team.agents.items():
+        place, keys = ("agents", name), said["agents"][name]
+        if "run" not in keys and "model" not in keys:
+            yield Wrong(place, 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"')
+        elif "run" in keys and "model" in keys:
+            yield Wrong((*place, "model"), "an agent has `run` or `model`, not both; its code can call models itself")
+        elif "run" in keys:
+            for key in _OF_MODELS & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that has a `model`")
+        elif agent.isolation == "process":
+            yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
+    context = said.get("context", {})
+    if "summary_model" not in context:
+        for key in _OF_SUMMARIES & context.keys():
+            yield Wrong(("context", key), f"`{key}` is for a `summary_model`")
+
+
 # ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -114,21 +137,37 @@ def unredactable(team: TeamFile) -> Iterator[Wrong]:
 
 def unset(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
     """Say which secrets are not in the environment, or are not what they should be."""
-    if team.redaction.key is not None:
+    for place, reference in secrets_of(team):
         try:
-            key_of(team.redaction.key, environ)
+            _ = key_of(reference, environ) if place == _REDACTION_KEY else secret_of(reference, environ)
         except ValueError as error:
-            yield Wrong(("redaction", "key"), str(error))
+            yield Wrong(place, str(error))
+
+
+_REDACTION_KEY = ("redaction", "key")
+
+
+def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
+    """Return where a file refers to secrets, and by which names."""
+    said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
+    said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
+    yield from ((place, reference) for place, reference in said if reference is not None)
+
+
+def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the secret that is referred to as `$NAME`, or raise a ValueError that names what is not set."""
+    name = reference.removeprefix("$")
+    text = environ.get(name, "").strip()
+    if not text:
+        raise ValueError(f"the environment variable {name} is not set")
+    return text
 
 
 def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
     """Return the 32 bytes of a key that is referred to as `$NAME`, or raise a ValueError that does not show them."""
     from base64 import b64decode
 
-    name = reference.removeprefix("$")
-    text = environ.get(name, "").strip()
-    if not text:
-        raise ValueError(f"the environment variable {name} is not set")
+    name, text = reference.removeprefix("$"), secret_of(reference, environ)
     try:
         key = bytes.fromhex(text) if len(text) == 64 else b64decode(text, validate=True)
     except ValueError:
@@ -145,6 +184,7 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
     named: list[tuple[Place, Callable[[], object]]] = [
         (("agents", name, "run"), partial(agent_at, agent.run, folder, isolated=agent.isolation == "process"))
         for name, agent in team.agents.items()
+        if agent.run is not None
     ]
     named += [(("tools", name, "run"), partial(tool_at, tool.run, folder)) for name, tool in team.tools.items()]
     named += [
@@ -156,6 +196,13 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
             find()
         except CodeError as error:
             yield Wrong(place, str(error))
+
+
+def unplaced(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which folders are not there."""
+    workspace = team.context.workspace
+    if workspace is not None and not (folder / workspace).is_dir():
+        yield Wrong(("context", "workspace"), f"{folder / workspace} is no folder")
 
 
 def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[Wrong]:

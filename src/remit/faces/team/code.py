@@ -18,7 +18,15 @@ class CodeError(Exception):
 
 
 def code_at(run: str, folder: Path) -> Callable[..., Any]:
-    """Return the function that `module:function` names, imported with *folder* on the path, or raise a `CodeError`.
+    """Return the function that `module:function` names, imported with *folder* on the path, or raise a `CodeError`."""
+    found = _object_at(run, folder)
+    if not callable(found):
+        raise CodeError(f"`{run}` is {type(found).__name__} and not a function")
+    return found
+
+
+def _object_at(run: str, folder: Path) -> object:
+    """Return what `module:name` names, or raise a `CodeError`.
 
     The folder stays on the path: what is imported later, or in an agent's own process, is found as well.
     """
@@ -35,8 +43,6 @@ def code_at(run: str, folder: Path) -> Callable[..., Any]:
         except AttributeError:
             own = [each for each in dir(found) if not each.startswith("_") and callable(getattr(found, each, None))]
             raise CodeError(f"`{module_name}` has no `{name}`{did_you_mean(name, own)}") from None
-    if not callable(found):
-        raise CodeError(f"`{run}` is {type(found).__name__} and not a function")
     return found
 
 
@@ -55,9 +61,10 @@ def tool_at(run: str, folder: Path) -> Callable[..., Any]:
     return function
 
 
-def agent_at(run: str, folder: Path, *, isolated: bool = False) -> Callable[..., Any]:
-    """Return an agent's function, which takes one argument, or raise a `CodeError`."""
-    function = code_at(run, folder)
+def agent_at(run: str, folder: Path, *, isolated: bool = False) -> object:
+    """Return what a hub can have as an agent, a function of one argument or a framework's, or raise a `CodeError`."""
+    thing = _object_at(run, folder)
+    function = thing if inspect.isroutine(thing) else _recognised(thing, run)
     if isolated:
         from remit.agents.process import entrance_of
 
@@ -73,7 +80,16 @@ def agent_at(run: str, folder: Path, *, isolated: bool = False) -> Callable[...,
         ) from None
     except ValueError:  # some that are not written in Python do not say
         pass
-    return function
+    return thing
+
+
+def _recognised(thing: object, run: str) -> Callable[..., Any]:
+    from remit.agents.recognise import function_of  # loads the event loop
+
+    try:
+        return function_of(thing)
+    except RemitError as error:
+        raise CodeError(f"`{run}`: {error.fault.message}") from error
 
 
 def _taken(function: Callable[..., Any]) -> str:

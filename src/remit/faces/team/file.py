@@ -13,6 +13,7 @@ import msgspec
 
 from remit.faces.team import checks
 from remit.faces.team.lines import Lines, Place, dotted, value_at
+from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, from_environment, from_flags, kind_at
 from remit.faces.team.sections import Team, TeamFile
 from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
@@ -49,7 +50,8 @@ def load_team(
     """Return the team that a file describes, or raise a `RemitError` that names all that is wrong with it.
 
     *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
-    file. Without *secrets*, the environment need not hold them; without *code*, no agent's code is imported.
+    file. Without *secrets*, the environment need not hold them; without *code*, no agent's code is imported. With
+    both, it is also made sure that models can be called, as far as that shows without calling them.
     """
     path = Path(path).absolute()
     text = _text_of(path)
@@ -62,10 +64,12 @@ def load_team(
     wrong += [_plainer(each) for each in wrong_fields(said, TeamFile) if each.place not in shown]
     names = checks.names_in(said)
     if (team := _sound_part(said, wrong)) is not None:
-        found = [checks.misnamed(team, names), checks.unredactable(team)]
+        found = [checks.undecided(said, team), checks.misnamed(team, names), checks.unredactable(team)]
+        found.append(checks.unplaced(team, path.parent))
         found.append(checks.read_schemas(said, team, path.parent))
         found += [checks.unset(team, environ)] if secrets else []
         found += [checks.unfound_code(team, path.parent)] if code else []
+        found += [uncallable(team, environ)] if secrets and code else []
         amiss = {each.place for each in wrong}
         wrong += [each for each in chain(*found) if each.place not in amiss]
     if wrong or unusable:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct, field
 
+from remit.agents.toolbox import TOOL_ROUNDS
 from remit.faces.team.values import (
     STORE_PATH,
     AgentName,
@@ -18,10 +19,12 @@ from remit.faces.team.values import (
     Code,
     Duration,
     Kind,
+    ModelName,
     Positive,
     Region,
     Run,
     Secret,
+    Url,
     duration,
     duration_ms,
 )
@@ -30,6 +33,7 @@ from remit.policy.limits import Limits
 from remit.policy.rules import Editable, Pattern, Rule
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
 from remit.protocol.remit import Count
+from remit.runtime.brief import HISTORY_TOKENS
 
 _LIMITS = Limits()
 _BREAKER = BreakerSettings()
@@ -129,17 +133,43 @@ class BreakerSection(Section, frozen=True, kw_only=True):
 
 
 class AgentSection(Section, frozen=True, kw_only=True):
-    """One agent: its code, and what its team lets it do."""
+    """One agent: its code, or the model that it is, and what its team lets it do."""
 
     run: Annotated[
-        Run,
+        Run | None,
         Meta(
-            description="Its code, imported with the team file's folder on the path. "
-            "Needed for now: an agent of instructions and a model alone cannot be run yet."
+            description="Its code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an "
+            "agent of a framework. An agent has this or `model`."
         ),
-    ]
+    ] = None
+    model: Annotated[
+        ModelName | None,
+        Meta(
+            description="The language model that it is, with the hub's tools: `provider:name` as pydantic-ai has it, "
+            "or what the server at `base_url` calls it."
+        ),
+    ] = None
+    base_url: Annotated[Url | None, Meta(description="A server that speaks OpenAI's protocol, for its model.")] = None
+    api_key: Annotated[
+        Secret | None, Meta(description="The key for its model; else the variable that the provider names counts.")
+    ] = None
+    max_tool_rounds: Annotated[
+        Count, Meta(description="How often its model may use tools for one request before it has to answer.")
+    ] = TOOL_ROUNDS
+    max_output_tokens: Annotated[
+        Positive | None, Meta(description="Tokens of one answer of its model; else 8192, and never more than are left.")
+    ] = None
+    history: Annotated[
+        Count, Meta(description="Tokens of what its model is shown of what was said before in its session.")
+    ] = HISTORY_TOKENS
+    settings: Annotated[
+        dict[str, Any],
+        Meta(description="Settings of its model, such as `{ temperature = 0.2, max_retries = 0 }`."),
+    ] = {}
     description: Annotated[str | None, Meta(description="What it is for; else what its code says of itself.")] = None
-    prompt: Annotated[str, Meta(description="Instructions that its code finds in the brief.")] = _CARD.prompt
+    prompt: Annotated[
+        str, Meta(description="Instructions: what its model is told first, or what its code finds in the brief.")
+    ] = _CARD.prompt
     version: Annotated[str, Meta(min_length=1, description="The version of the agent.")] = _CARD.version
     capabilities: Annotated[tuple[Code, ...], Meta(description="What it can do: codes of `[capabilities.CODE]`.")] = ()
     tools: Annotated[frozenset[AgentName], Meta(description="Tools that it may use.")] = _CARD.tools
@@ -294,6 +324,28 @@ class RedactionSection(Section, frozen=True, kw_only=True):
     ] = None
 
 
+class ContextSection(Section, frozen=True, kw_only=True):
+    """What callees are shown of a conversation, and how its length is told."""
+
+    tokens: Annotated[
+        Literal["auto", "o200k_base", "cl100k_base", "estimate"],
+        Meta(
+            description="How tokens are counted: by the encoding of a family of models, which needs the extra "
+            "`tokens`, by an estimate, or as exactly as what is installed can."
+        ),
+    ] = "auto"
+    workspace: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The folder that callees may be told of, from the team file's folder."),
+    ] = None
+    summary_model: Annotated[
+        ModelName | None,
+        Meta(description="The model that makes summaries of conversations; else they are made without one."),
+    ] = None
+    summary_base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
+    summary_api_key: Annotated[Secret | None, Meta(description="The key for that model, as for an agent.")] = None
+
+
 class TeamFile(Section, frozen=True, kw_only=True):
     """The team of a Remit hub: its agents, and what holds for them."""
 
@@ -313,6 +365,7 @@ class TeamFile(Section, frozen=True, kw_only=True):
         ApprovalsSection()
     )
     redaction: Annotated[RedactionSection, Meta(description="What agents do not get to see.")] = RedactionSection()
+    context: Annotated[ContextSection, Meta(description="What callees are shown of a conversation.")] = ContextSection()
 
 
 class Team(TeamFile, frozen=True, kw_only=True):
@@ -326,6 +379,11 @@ class Team(TeamFile, frozen=True, kw_only=True):
     def folder(self) -> Path:
         """Where relative paths begin, and agents' code is found."""
         return self.file.parent
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder that callees may be told of."""
+        return None if self.context.workspace is None else self.folder / self.context.workspace
 
     @property
     def store_path(self) -> Path:
@@ -369,6 +427,7 @@ def team_schema() -> dict[str, Any]:
     """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
     schema = cast("dict[str, Any]", _without_null(msgspec.json.schema(TeamFile)))
     definitions = schema["$defs"]
+    definitions[AgentSection.__name__]["oneOf"] = [{"required": ["run"]}, {"required": ["model"]}]
     # Not every editor follows a reference at the very top.
     file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}

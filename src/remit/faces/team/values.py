@@ -88,6 +88,22 @@ Callee = Annotated[
     ),
 ]
 Positive = Annotated[int, Meta(ge=1)]
+Url = Annotated[
+    str,
+    Meta(
+        title="address",
+        pattern=r"^https?://[^\s]+$",
+        extra={"rule": 'expected the address of a server, such as "http://localhost:11434/v1"'},
+    ),
+]
+ModelName = Annotated[
+    str,
+    Meta(
+        title="model",
+        pattern=r"^\S{1,200}$",
+        extra={"rule": 'expected the name of a model, such as "openai:gpt-5-mini"'},
+    ),
+]
 
 # Beside the program, like other tools' folders of that kind; it ignores itself in git.
 STORE_PATH = ".remit/hub.db"

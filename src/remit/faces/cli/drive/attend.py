@@ -49,8 +49,8 @@ async def attend(order: Order, team: Team, heard: Heard, *, verbose: bool) -> En
     try:
         approver = _terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
-        _refuse_unknown(order.agent, hub)
-        attendance = _Attendance(hub, tree, display, heard, at_terminal=approver is not None)
+        refuse_unknown(order.agent, hub)
+        attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None)
         with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
             async with hub:
                 response = await attendance.run(order)
@@ -59,7 +59,7 @@ async def attend(order: Order, team: Team, heard: Heard, *, verbose: bool) -> En
         display.close()
 
 
-class _Attendance:
+class Attendance:
     """Follows one run from its first record to its last."""
 
     def __init__(self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool) -> None:
@@ -127,7 +127,8 @@ def _terminal_approver(team: Team, display: Display) -> Approver | None:
     return TerminalApprover(display, whoever_types(), sys.stdin.fileno())
 
 
-def _refuse_unknown(agent: str, hub: Hub) -> None:
+def refuse_unknown(agent: str, hub: Hub) -> None:
+    """Raise a `RemitError` for an agent that is not there, with those that are."""
     if agent in hub.cards:
         return
     names = ", ".join(hub.cards) or "no agents yet"

@@ -16,25 +16,30 @@ class Data:
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
-        self._is_terminal = out.isatty()
+        self.is_terminal = out.isatty()
 
     def document(self, document: object) -> None:
         """Write a JSON document on a line of its own, at once."""
         text = encode(document).decode()
-        self._write(json_for_terminal(text) if self._is_terminal else text)
+        self._write(json_for_terminal(text) if self.is_terminal else text)
 
     def answer(self, result: Json) -> None:
         """Write an answer: a text as it is, anything else as JSON."""
         if result is None:
             return
         if isinstance(result, str):
-            self._write(several_lines(result) if self._is_terminal else result)
-        elif self._is_terminal:
+            self._write(several_lines(result) if self.is_terminal else result)
+        elif self.is_terminal:
             import msgspec
 
             self._write(json_for_terminal(msgspec.json.format(encode(result), indent=2).decode()))
         else:
             self._write(encode(result).decode())
+
+    def piece(self, text: str) -> None:
+        """Write a part of an answer, as it comes; whoever has the parts has made them safe."""
+        self._out.write(text)
+        self._out.flush()
 
     def line(self, text: str) -> None:
         """Write one line of text."""

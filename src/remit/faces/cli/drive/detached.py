@@ -20,7 +20,7 @@ from remit.faces.cli.drive.order import Order
 from remit.faces.cli.show.failures import worded
 from remit.faces.cli.show.report import exit_code, summary
 from remit.faces.embedded import Hub
-from remit.faces.outputs import Detached, Failure
+from remit.faces.outputs import Detached, Failure, failure_of
 from remit.faces.team.file import load_team
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Fault, RemitError
@@ -52,12 +52,7 @@ class Report:
 
     def failed(self, why: Fault) -> None:
         """Tell why there is no run."""
-        code = TABLE[why.code].exit_code
-        self._tell(
-            Failure(
-                code=why.code, message=why.message, suggestion=why.suggestion, problems=why.problems, exit_code=code
-            )
-        )
+        self._tell(failure_of(why))
 
     def _tell(self, message: Detached | Failure) -> None:
         if self._number is not None:

@@ -13,7 +13,7 @@ from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import plain_ascii
-from remit.protocol.records import Record
+from remit.protocol.records import Delta, Record
 
 
 class Display(Protocol):
@@ -52,6 +52,8 @@ class Lines:
         self._unicode = speaks_unicode(sys.stderr)
 
     def show(self, record: Record, node: Node) -> None:
+        if isinstance(record.body, Delta):
+            return  # a word or two; the answer comes as a whole
         if self._began_ms is None:
             self._began_ms = record.at_ms
         elapsed = max(0, record.at_ms - self._began_ms) / 1_000

@@ -15,17 +15,12 @@ def explain(error: Exception, *, as_json: bool = False) -> int:
         raise error
     why = error.fault
     click.echo(worded(why), err=True)
-    code = TABLE[why.code].exit_code
     if as_json:
         from remit.faces.cli.show.screen import print_json
-        from remit.faces.outputs import Failure
+        from remit.faces.outputs import failure_of
 
-        print_json(
-            Failure(
-                code=why.code, message=why.message, suggestion=why.suggestion, problems=why.problems, exit_code=code
-            )
-        )
-    return code
+        print_json(failure_of(why))
+    return TABLE[why.code].exit_code
 
 
 def worded(fault: Fault) -> str:

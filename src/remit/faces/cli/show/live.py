@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from remit.faces.cli.show.safe_text import speaks_unicode
+from remit.faces.cli.show.safe_text import several_lines, speaks_unicode
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import in_columns, lines_of, plain_ascii
 from remit.protocol.records import Record
@@ -17,6 +17,8 @@ from remit.protocol.records import Record
 # Below the tree: the cursor's line. Above it: one line of what was there before, so that one sees where it begins.
 ROOM_AROUND = 2
 HEIGHT_FOR_HEAD = 10
+# Below the tree, the end of what the agent is saying may take one part of so many, and what the tree leaves.
+SHARE_FOR_SAYING = 3
 
 STYLES = {
     "head": "dim",
@@ -36,6 +38,7 @@ STYLES = {
     "refused": "red",
     "not begun": "dim",
     "unknown": "red",
+    "saying": "",
 }
 
 
@@ -86,12 +89,25 @@ class LiveTree:
 
     def drawn(self, height: int) -> Group:
         """Return the tree as it stands, in at most *height* lines."""
+        size = self._tree.root.size if self._tree.root else 0
+        saying = self._saying(max(height // SHARE_FOR_SAYING, height - size - 1))
+        height -= len(saying)
         # The line above the columns takes one, where there is one to spare.
         head = height >= HEIGHT_FOR_HEAD
         lines = lines_of(self._tree, self._now_ms(), height - head)
         # Terminals break a line that is as wide as they are.
         rows = in_columns(lines, self._console.width - 1, unicode=self._unicode, head=head)
-        return Group(*(coloured(row) for row in rows))
+        return Group(*(coloured(row) for row in rows), *saying)
+
+    def _saying(self, height: int) -> list[Text]:
+        """Return the end of the answer that the run's own agent is giving; once it has, it is printed as a whole."""
+        root = self._tree.root
+        if root is None or root.response is not None or not root.saying.strip() or height < 1:
+            return []
+        text = several_lines(root.saying).expandtabs().rstrip()
+        shown = Text(text if self._unicode else plain_ascii(text), style=STYLES["saying"])
+        lines = shown.wrap(self._console, self._console.width - 1)[-height:]
+        return [Text(), *lines[-(height - 1) :]] if height > 1 else list(lines)
 
     def _start(self) -> Live:
         # Redrawn from the event loop and not from a thread, so that the tree never changes while it is drawn.

@@ -11,7 +11,8 @@ from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import spell_ms, tallied
 from remit.faces.outputs import ApprovalLine, Branch, DelegationLine, NoticeLine, RecordLine, RunDetails, RunTree, Spent
-from remit.protocol.envelope import Response, Usage
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record
@@ -132,8 +133,10 @@ def delegation(node: Node, now_ms: int) -> DelegationLine:
         time_ms=request.remit.time_ms if request else None,
         usage=spent(node.usage),
         tokens=node.granted,
+        context_tokens=node.shown,
         tools=dict(node.tools),
         said=node.said,
+        preview=text_of(node.response.result)[:PREVIEW_LENGTH] if node.response else "",
         fault=node.fault,
     )
 

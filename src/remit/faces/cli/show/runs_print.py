@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import click
 
+from remit.faces.cli.show.calls import history
 from remit.faces.cli.show.failures import worded
 from remit.faces.cli.show.records_view import standing
 from remit.faces.cli.show.report import listed, short
@@ -84,6 +85,10 @@ def print_details(found: RunDetails, tree: Tree) -> None:
     _heading("Who asked whom", len(found.delegations) > 1)
     if len(found.delegations) > 1:
         print_tree(tree)
+    calls = tuple(history(found.delegations))
+    _heading("Sub-agent calls", calls)
+    for line in calls:
+        print_text(line)
     _heading("What people were asked", found.approvals)
     for approval in found.approvals:
         print_text(_asked(approval, waits=found.status is None))

@@ -9,6 +9,12 @@ _SEQUENCE = re.compile(
     "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}(?:\x07|\x1b\\\\|\x9c)"
     "|\x1b[ -/]*[0-Z\\\\^-~]"
 )
+# What may become one with what follows; or one line break with it.
+_UNFINISHED = re.compile(
+    "(?:(?:\x1b\\[|\x9b)[0-?]*[ -/]*"
+    "|(?:\x1b[\\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]{0,4096}\x1b?"
+    "|\x1b[ -/]*|\r)\\Z"
+)
 # Control characters; marks that turn the direction of writing; invisible letters; halves of letters.
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f\ud800-\udfff"
 _CONTROL = re.compile(f"[{_UNSAFE}]")
@@ -29,6 +35,26 @@ def several_lines(text: str) -> str:
     """Return a text with its lines and tabs, and nothing else that a terminal would act on."""
     text = _LINE_BREAK.sub("\n", _SEQUENCE.sub("", text))
     return _CONTROL_BUT_LAYOUT.sub(REPLACEMENT, text)
+
+
+class Pieces:
+    """A text that comes in pieces, each made safe, whatever is split between two of them."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def add(self, text: str) -> str:
+        """Return as much as can be shown by now."""
+        text = self._held + text
+        unfinished = _UNFINISHED.search(text)
+        end = unfinished.start() if unfinished else len(text)
+        self._held = text[end:]
+        return several_lines(text[:end])
+
+    def rest(self) -> str:
+        """Return what was held back, now that nothing follows."""
+        rest, self._held = self._held, ""
+        return several_lines(rest)
 
 
 def json_for_terminal(text: str) -> str:

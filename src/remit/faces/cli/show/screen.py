@@ -35,7 +35,7 @@ def cut(text: str, width: int) -> str:
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows in columns: fitted to the terminal where there is one, aligned text elsewhere."""
     cells = [[one_line(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty() and not _without_style():
+    if sys.stdout.isatty() and not without_style():
         _print_fitted(headings, cells)
         return
     # The last column may be as long as it is: nothing stands beside it.
@@ -73,12 +73,13 @@ def print_fields(fields: Iterable[tuple[str, str]]) -> None:
             click.echo(" " * width + other)
 
 
-def styled(text: str, *, fg: str | None = None, bold: bool = False) -> str:
-    """Return a text in colour or bold; as it is where that is not wanted (https://no-color.org) or not possible."""
-    return text if _without_style() else click.style(text, fg=fg, bold=bold or None)
+def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+    """Return a text in colour, bold or dim; as it is where that is not wanted (https://no-color.org) or possible."""
+    return text if without_style() else click.style(text, fg=fg, bold=bold or None, dim=dim or None)
 
 
-def _without_style() -> bool:
+def without_style() -> bool:
+    """Say whether texts are shown as they are, whatever the terminal could do."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 

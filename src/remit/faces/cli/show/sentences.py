@@ -2,10 +2,10 @@
 
 from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node
-from remit.faces.cli.show.tree_lines import spell_ms
+from remit.faces.cli.show.tree_lines import spell_ms, tools_used
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Fault
-from remit.protocol.records import Approval, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, ToolUse
 
 
 def sentence(record: Record, node: Node) -> str:
@@ -14,11 +14,14 @@ def sentence(record: Record, node: Node) -> str:
         case Request() as request:
             return f"{_who(request)} asks {one_line(request.target)}{_for(request)}"
         case Response() as response:
-            return f"{one_line(node.agent)}: {_end(response)}"
+            tools = tools_used(node)
+            return f"{one_line(node.agent)}: {_end(response)}" + (f", tools: {tools}" if tools else "")
         case Refusal(request=request, response=response):
             return f"{_who(request)} asks {one_line(request.target)}{_for(request)}: {_end(response)}"
         case Progress() as progress:
             return f"{one_line(progress.agent)}: {one_line(progress.text)}"
+        case Delta() as delta:
+            return f"{one_line(delta.agent)} says: {one_line(delta.text)}"
         case ToolUse() as use:
             return f"{one_line(use.agent)} {_use(use)}"
         case Notice() as notice:

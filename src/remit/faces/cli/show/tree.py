@@ -7,11 +7,15 @@ from typing import Literal, NamedTuple
 from remit.protocol.envelope import NOBODY, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, ToolUse
 
 Unended = Literal["waiting", "running", "asking", "not begun", "unknown"]
 """Waiting: for agents that it has asked, or to begin. Asking: a person has to agree first. If the run is over, and
 nothing was recorded of how this part of it ended: not begun, or unknown."""
+
+
+# More than a terminal shows at once nobody reads of an answer that is being made.
+SAYING = 4_000
 
 
 class Node:
@@ -41,6 +45,8 @@ class Node:
         """The tool that it uses now, as far as that was said beforehand."""
         self.said = ""
         """What it reported last, or what was noted of it."""
+        self.saying = ""
+        """The end of what it has said of its answer so far."""
         self.below = Usage()
         """What the children that have ended have spent."""
         self.pauses = 0
@@ -70,6 +76,11 @@ class Node:
     def granted(self) -> int | None:
         """The tokens that it may spend, if it has begun."""
         return self.request.remit.tokens if self.request else None
+
+    @property
+    def shown(self) -> int | None:
+        """The tokens that it was given to read, if it was shown anything of the conversation."""
+        return self.request.view.tokens if self.request and self.request.view else None
 
     def taken_ms(self, now_ms: int) -> int:
         """Return how long it took, or has taken so far, without the time in which a person was asked."""
@@ -133,6 +144,10 @@ class Tree:
             case Progress() as progress:
                 node = self._node(record, progress.delegation, progress.agent)
                 node.said = progress.text
+                return node
+            case Delta() as delta:
+                node = self._node(record, delta.delegation, delta.agent)
+                node.saying = (node.saying + delta.text)[-SAYING:]
                 return node
             case ToolUse() as use:
                 return self._used(self._node(record, use.delegation, use.agent), use)

@@ -162,21 +162,23 @@ def _tokens(node: Node) -> str:
 def _detail(node: Node) -> str:
     """Return the most telling thing: why it failed, whom it waits for, what it does, what it is for."""
     tools = tools_used(node)
+    used = f"[{tools}]" if tools else ""
     if node.fault is not None:
         # Why the whole run failed is told below the tree, in full.
         return f"{node.fault.code}: {one_line(node.fault.message)}" if node.parent else str(node.fault.code)
     if node.response is not None:
         unfinished = node.response.unfinished
-        left = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else ""
-        return ", ".join(part for part in (left, tools) if part)
+        said = f"not finished: {one_line(', '.join(unfinished))}" if unfinished else _wanted(node)
+        return f"{said} {used}".strip()
     if node.question:
         return f"“{one_line(node.question)}”"
     if node.using:
         return f"uses {one_line(node.using, 60)}"
-    said = one_line(node.said)
-    if not said and node.request is not None:
-        said = one_line(node.request.objective or node.request.capability or "")
-    return ", ".join(part for part in (said, tools) if part)
+    return f"{one_line(node.said) or _wanted(node)} {used}".strip()
+
+
+def _wanted(node: Node) -> str:
+    return one_line(node.request.objective or node.request.capability or "") if node.request else ""
 
 
 def tools_used(node: Node) -> str:

@@ -1,0 +1,165 @@
+"""Agents of Microsoft's Agent Framework. Each run gets tools and middleware of its own.
+
+Imported only once somebody brings such an agent; the framework is no dependency, so its types are not known here.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from remit.agents.frameworks.bounds import Bounds, capped, tokens_of
+from remit.agents.prompting import Prompt
+from remit.agents.toolbox import Offer
+from remit.protocol.envelope import Answer, Json
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.brief import Brief
+
+af: Any = import_module("agent_framework")
+
+
+def adapt(agent: Any) -> "FrameworkAgent":
+    """Return what answers a brief with an agent of the Agent Framework."""
+    return FrameworkAgent(agent)
+
+
+class FrameworkAgent:
+    """An agent of the Agent Framework as a hub asks it; the agent itself is left as it is."""
+
+    def __init__(self, agent: Any) -> None:
+        self.description: str = agent.description or ""
+        self._agent = agent
+
+    async def __call__(self, brief: Brief) -> Answer:
+        bounds = Bounds(brief)
+        prompt = await bounds.prompt()
+        if isinstance(self._agent, af.Agent):
+            response = await self._held(bounds, prompt)
+        else:
+            response = await self._as_it_is(bounds, prompt)
+        if response.user_input_requests:
+            waiting = [getattr(each.function_call, "name", "?") for each in response.user_input_requests]
+            bounds.unfinished(f"a decision on its tool calls ({', '.join(waiting)})")
+        return bounds.answer(response.text if response.value is None else response.value)
+
+    async def _held(self, bounds: Bounds, prompt: Prompt) -> Any:
+        if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
+            bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
+        bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())
+        model, options = Model(bounds), {"instructions": prompt.instructions} if prompt.instructions else {}
+        given = {
+            "messages": _messages(prompt, prompt.task),
+            "tools": [_tool(bounds, each) for each in bounds.offers.values()],
+            "middleware": [model, Tools(bounds)],
+            "options": options,
+        }
+        try:
+            response = await bounds.ended(self._streamed(bounds, given))
+        except NotImplementedError:  # some clients, above all such as are made for tests, cannot stream
+            if model.answered:
+                raise
+            response = await bounds.ended(self._agent.run(**given))
+        if not model.answered:
+            self._settle(bounds, prompt, response)  # a client without a layer for middleware
+        return response
+
+    async def _as_it_is(self, bounds: Bounds, prompt: Prompt) -> Any:
+        """Ask an agent whose code is its own: it is told everything, and given nothing."""
+        if bounds.restricted:
+            bounds.refuse_restriction("it is an agent of its own kind, whose code may use anything")
+        task = "\n\n".join(part for part in (prompt.instructions, prompt.task) if part)
+        response = await bounds.ended(self._agent.run(_messages(prompt, task)))
+        self._settle(bounds, prompt, response)
+        return response
+
+    async def _streamed(self, bounds: Bounds, given: dict[str, Any]) -> Any:
+        stream = self._agent.run(stream=True, **given)
+        async for update in stream:
+            bounds.say(update.text)
+        return await stream.get_final_response()
+
+    def _settle(self, bounds: Bounds, prompt: Prompt, response: Any) -> None:
+        asked = tokens_of(prompt.instructions, *(each.text for each in prompt.messages), prompt.task)
+        _spend(bounds, response, asked)
+
+
+class Model(af.ChatMiddleware):
+    """What every call of the model passes through."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.answered = False
+        self._bounds = bounds
+
+    async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
+        bounds, options = self._bounds, dict(context.options or {})
+        options["tools"] = bounds.allowed(options.get("tools") or (), _name)
+        said = [(each.text, [part.to_dict() for part in each.contents]) for each in context.messages]
+        asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in options["tools"]])
+        options["max_tokens"] = capped(options.get("max_tokens"), bounds.next_call(asked))
+        context.options = options
+        await call_next()
+        if context.stream:
+            context.result.with_result_hook(partial(self._answered, asked))
+        else:
+            self._answered(asked, context.result)
+
+    def _answered(self, asked: int, response: Any) -> Any:
+        self.answered = True
+        _spend(self._bounds, response, asked)
+        return response
+
+
+class Tools(af.FunctionMiddleware):
+    """What every call of a tool passes through."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+
+    async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
+        bounds, name = self._bounds, context.function.name
+        try:
+            bounds.go_on()
+            if not bounds.allows(name):
+                # That a tool is not shown to the model does not keep the framework from running it.
+                context.result = f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"
+            elif name in bounds.offers:
+                # Not by way of the framework's own check, which tells the model nothing of what was wrong.
+                context.result = await bounds.use(name, dict(context.arguments))
+            else:
+                with bounds.using(name, context.arguments):
+                    await call_next()
+        except RemitError as error:
+            if bounds.stopped_by is None:
+                raise
+            raise af.MiddlewareFailure(str(error)) from error  # all others are told to the model
+
+
+def _spend(bounds: Bounds, response: Any, asked: int) -> None:
+    usage: dict[str, Any] = response.usage_details or {}
+    prompt, completion = usage.get("input_token_count") or 0, usage.get("output_token_count") or 0
+    if prompt or completion:
+        bounds.spent(prompt, completion)
+    else:
+        said = [part.to_dict() for each in response.messages for part in each.contents]
+        bounds.spent(asked, tokens_of(said), estimated=True)
+
+
+def _messages(prompt: Prompt, task: str) -> list[Any]:
+    said = [af.Message(role=each.role, contents=[each.text]) for each in prompt.messages]
+    return [*said, af.Message(role="user", contents=[task])]
+
+
+def _tool(bounds: Bounds, offer: Offer) -> Any:
+    async def call(**arguments: Json) -> str:
+        return await bounds.use(offer.name, arguments)
+
+    return af.FunctionTool(name=offer.name, description=offer.description, func=call, input_model=offer.schema)
+
+
+def _name(tool: Any) -> str:
+    """Return the name of a tool; one that the provider runs is described by what is sent to it."""
+    return getattr(tool, "name", None) or tool.get("name") or tool["type"]
+
+
+def _schema(tool: Any) -> object:
+    return tool.to_json_schema_spec() if isinstance(tool, af.FunctionTool) else tool

@@ -1,0 +1,272 @@
+"""What holds one run of a framework's agent to its brief, whichever hooks the framework calls it from."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from msgspec.structs import replace
+
+from remit.agents.prompting import Prompt, prompt_of
+from remit.agents.toolbox import Offer, offers
+from remit.policy.budget import estimate
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Json
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.brief import HISTORY_TOKENS, Brief
+from remit.runtime.desk import stepping_aside
+from remit.runtime.respond import worded
+
+T = TypeVar("T")
+
+# An agent that has asked its model so often is lost, whatever is left of its budget.
+MAX_MODEL_CALLS = 50
+# Every current model can say so much at once, and some refuse to be asked for more: where more is left, a call is not
+# capped, and what it used is metered like any other.
+CAPPED_BELOW = 8_192
+# Some providers take no fewer, and nothing can be said in fewer.
+LEAST_OUTPUT = 16
+
+
+class Use(NamedTuple):
+    """A tool of the agent's own, in use."""
+
+    tool: str
+    arguments: object
+    started_s: float
+
+
+class Bounds:
+    """The tools, tokens and words of one run.
+
+    What must end the run is raised where it happens, and kept: a framework may tell its model of an exception, or wrap
+    it in one of its own, and `ended` brings it out again as it was.
+    """
+
+    def __init__(self, brief: Brief) -> None:
+        self.brief = brief
+        self.offers: dict[str, Offer] = {offer.name: offer for offer in offers(brief)}
+        self.stopped_by: RemitError | None = None
+        self._name = brief.request.target
+        self._calls = 0
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._waited_for: set[Future[Any]] = set()
+
+    async def prompt(self) -> Prompt:
+        """Return what the agent is told, and how its answer must look if that is laid down."""
+        # Of what is left, at most half is spent on reading what was said before.
+        prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
+        if (schema := self.brief.result_schema) is None or schema.get("type") == "string":
+            return prompt
+        wanted = f"Answer with nothing but JSON that fits this schema:\n{text_of(schema)}"
+        return replace(prompt, instructions="\n\n".join(part for part in (prompt.instructions, wanted) if part))
+
+    # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def restricted(self) -> bool:
+        """Whether the remit names the tools that may be used."""
+        return self.brief.remit.tools is not None
+
+    def allows(self, tool: str) -> bool:
+        """Say whether a tool may be used, be it the hub's or the agent's own."""
+        allowed = self.brief.remit.tools
+        return allowed is None or tool in allowed or tool in self.offers
+
+    def allowed(self, tools: Iterable[T], name: Callable[[T], str]) -> list[T]:
+        """Return those of the agent's own tools that may be used."""
+        return [tool for tool in tools if self.allows(name(tool))]
+
+    def refuse_restriction(self, why: str) -> NoReturn:
+        """Refuse a remit that names the tools that may be used, where the agent cannot be held to it."""
+        named = ", ".join(sorted(self.brief.remit.tools or ())) or "none"
+        raise RemitError(
+            fault(
+                Code.TOOL_NOT_ALLOWED,
+                f"{self._name} cannot be held to the tools that its remit names ({named}): {why}",
+                suggestion="Ask it without naming tools, or ask an agent that can be held to them.",
+            )
+        )
+
+    def refuse_clash(self, own: Iterable[str]) -> None:
+        """Refuse a team in which a tool of the agent's own has the name of one that it is offered."""
+        for name in own:
+            if name in self.offers:
+                why = f"{self._name} has a tool of its own named `{name}`, and is offered another of that name"
+                raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Rename its own, or do not offer the other."))
+
+    async def use(self, tool: str, arguments: dict[str, Json] | str) -> str:
+        """Use a tool that is offered and return what the model is told of it; *arguments* may still be JSON."""
+        if isinstance(arguments, str):
+            try:
+                arguments = dict(json.loads(arguments or "{}"))
+            except (ValueError, TypeError):
+                return f"Error {Code.INPUT_VALIDATION_FAILED}: the arguments of {tool} must be a JSON object"
+        with self.stopping():
+            return await self.offers[tool].call(arguments)
+
+    def begin(self, tool: str, arguments: object) -> "Use":
+        """Note that the agent begins to use a tool of its own."""
+        self.go_on()
+        return Use(tool, arguments, time.monotonic())
+
+    def end(self, use: "Use", error: BaseException | str | None = None) -> None:
+        """Record that the agent used a tool of its own, how long that took, and how it failed if it did."""
+        duration_ms = round((time.monotonic() - use.started_s) * 1_000)
+        words = worded(error) if isinstance(error, BaseException) else error
+        try:
+            with self.stopping():
+                self.brief.used(use.tool, plain(use.arguments), duration_ms=duration_ms, error=words)
+        except RemitError:
+            # Of a delegation that was told to stop nothing more is recorded, and it is stopping already.
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+
+    @contextmanager
+    def using(self, tool: str, arguments: object) -> Generator[None]:
+        """Record the use of a tool of the agent's own around it, however it ends."""
+        use = self.begin(tool, arguments)
+        try:
+            yield
+        except (Exception, asyncio.CancelledError) as error:
+            self.end(use, error)
+            raise
+        self.end(use)
+
+    # ── model calls ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def next_call(self, prompt: int) -> int | None:
+        """Count a call of the model and return its `room`; raises when it was called too often."""
+        room = self.room(prompt)
+        if self._calls >= MAX_MODEL_CALLS:
+            why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
+            self.stop(fault(Code.DELEGATION_FAILED, why))
+        self._calls += 1
+        return room
+
+    def room(self, prompt: int) -> int | None:
+        """Return how many tokens a call of the model may write, None if it need not be limited.
+
+        *prompt* is about how many it takes to ask; raises when not even these are left.
+        """
+        self.go_on()
+        left = self.brief.tokens_left()
+        if left - prompt < LEAST_OUTPUT:
+            why = f"a call of {self._name}'s model takes about {prompt} tokens and its answer; {left} are left"
+            self.stop(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+        return left - prompt if left - prompt < CAPPED_BELOW else None
+
+    def spent(self, prompt: int, completion: int, *, estimated: bool = False) -> None:
+        """Meter what a call of the model used; raises when that was more than there was."""
+        with self.stopping():
+            self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
+
+    def say(self, text: str) -> None:
+        """Let whoever watches read along."""
+        with self.stopping():
+            self.brief.say(str(text))  # a framework may have strings of its own kind
+
+    def in_loop(self, work: Callable[[], T]) -> T:
+        """Do something where the brief is at home, from whichever thread the framework calls."""
+        if threading.get_ident() == self._thread:
+            return work()
+        done: Future[T] = Future()
+
+        def do() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(do)
+        return done.result()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait in a thread for what happens where the brief is at home; it does not outlast the run."""
+        with stepping_aside.get()():
+            doing = asyncio.run_coroutine_threadsafe(work, self._loop)
+            self._waited_for.add(doing)
+            try:
+                return doing.result()
+            finally:
+                self._waited_for.discard(doing)
+
+    def give_up(self) -> None:
+        """End what threads wait for, and stop them at their next step: they do not hear that they were cancelled."""
+        why = fault(Code.CANCELLED, f"{self._name} was told to stop")
+        self.stopped_by = self.stopped_by or RemitError(why)
+        for doing in tuple(self._waited_for):
+            doing.cancel()
+
+    # ── the end ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def go_on(self) -> None:
+        """Raise what stopped the run, if anything has: the framework may have taken it for a tool's error."""
+        if self.stopped_by is not None:
+            raise self.stopped_by
+
+    def stop(self, why: Fault) -> NoReturn:
+        """End the run for a reason that is not the framework's to judge."""
+        with self.stopping():
+            raise RemitError(why)
+
+    @contextmanager
+    def stopping(self) -> Generator[None]:
+        """Keep a `RemitError` from inside as what ended the run."""
+        try:
+            yield
+        except RemitError as error:
+            self.stopped_by = self.stopped_by or error
+            raise
+
+    async def ended(self, run: Awaitable[T]) -> T:
+        """Await a framework's run; what stopped it comes out as itself, whatever the framework made of it."""
+        try:
+            result = await run
+        except Exception:
+            if self.stopped_by is not None:
+                raise self.stopped_by from None
+            raise
+        self.go_on()
+        return result
+
+    def unfinished(self, waits_for: str) -> NoReturn:
+        """Fail a run that ended in a question, which only a program of the framework's own could answer."""
+        raise RemitError(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
+
+    def answer(self, output: object) -> Answer:
+        """Return what a run gave as an answer: a text as it is, or as the JSON that was wanted; the rest as JSON."""
+        if not isinstance(output, str):
+            return Answer(plain(output))
+        schema = self.brief.result_schema
+        if schema is not None and schema.get("type") != "string":
+            with suppress(ValueError):  # a result that does not fit is refused by the hub, in its words
+                return Answer(json.loads(output.strip().removeprefix("```json").strip("`")))
+        return Answer(str(output))
+
+
+def capped(asked: int | None, left: int | None) -> int | None:
+    """Return the smaller of what an agent's settings let a call write, and what is left; None limits nothing."""
+    return min((each for each in (asked, left) if each is not None), default=None)
+
+
+def plain(value: object) -> Json:
+    """Return a value as JSON; what is none is told by its text."""
+    from pydantic_core import to_jsonable_python  # every framework that is adapted here has it
+
+    return to_jsonable_python(value, fallback=str)
+
+
+def tokens_of(*values: object) -> int:
+    """Return about how many tokens it takes to say these."""
+    from pydantic_core import to_jsonable_python
+
+    said = (
+        each if isinstance(each, str) else to_jsonable_python(each, exclude_none=True, fallback=str) for each in values
+    )
+    return sum(estimate(each) for each in said if each)

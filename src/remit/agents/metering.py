@@ -1,0 +1,213 @@
+"""A model whose every call is capped at what a brief has left, and metered, however it ends."""
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai.exceptions import ModelAPIError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import CompletedStreamedResponse, Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import RequestUsage
+
+from remit.agents.providers import cut_short
+from remit.policy.budget import estimate
+from remit.protocol.envelope import Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.brief import Brief
+
+# Every current model can say so much at once, and some refuse to be asked for more.
+OUTPUT_TOKENS = 8_192
+# Some providers take no fewer, and nothing can be said in fewer.
+LEAST_OUTPUT = 16
+# Roles, separators and the like, for each message and each tool.
+_AROUND = 6
+
+_MORE_ROUNDS = "Ask for less at once, or let the agent use tools more often (`max_tool_rounds`)."
+_ANSWER_NOW = (
+    "You have used tools as often as you may in this turn, and cannot use them any more. "
+    "Answer now with what you have, and say what is missing."
+)
+
+
+class Metered(WrapperModel):
+    """Another model within one brief: it is never asked for more than is left, and what it used is spent at once.
+
+    After *rounds* calls whose answer was to use tools, it is told to answer without them.
+    """
+
+    def __init__(self, model: Model, brief: Brief, *, rounds: int, most: int | None = None) -> None:
+        super().__init__(model)
+        self._brief = brief
+        self._rounds = rounds
+        self._most = most
+        self._used_tools = 0
+
+    @property
+    def must_answer(self) -> bool:
+        """Whether the model has used tools as often as it may."""
+        return self._used_tools >= self._rounds
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        try:
+            response = await super().request(messages, model_settings, model_request_parameters)
+        except BaseException as error:
+            self._spend_in_flight(error, prompt, ())
+            raise
+        self._spend(response, prompt, model_request_parameters)
+        return response
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        if not _can_stream(self.wrapped):
+            response = await self.request(messages, model_settings, model_request_parameters)
+            parameters = model_request_parameters
+            yield CompletedStreamedResponse(response, model_request_parameters=parameters, replay_events=True)
+            return
+        messages, model_settings, prompt = self._prepared(messages, model_settings, model_request_parameters)
+        stream: StreamedResponse | None = None
+        try:
+            async with super().request_stream(
+                messages, model_settings, model_request_parameters, run_context
+            ) as stream:
+                yield stream
+        except BaseException as error:
+            self._spend_in_flight(error, prompt, () if stream is None else stream.get().parts)
+            raise
+        self._spend(stream.get(), prompt, model_request_parameters)
+
+    def _prepared(
+        self, messages: list[ModelMessage], settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> tuple[list[ModelMessage], ModelSettings, int]:
+        """Return what is asked, how, and about how many tokens it takes to ask it; raises if too few are left."""
+        chosen: dict[str, Any] = {**(settings or {})}
+        if self._used_tools and self.must_answer:
+            # Not without the tools: some providers take no conversation with calls of tools that they are not told of.
+            chosen["tool_choice"] = "none"
+            messages = _told(messages)
+        prompt = prompt_tokens(messages, parameters)
+        left = self._brief.tokens_left()
+        # An estimate is a few per cent off; a tenth more is on the safe side.
+        room = left - prompt - prompt // 10
+        if room < LEAST_OUTPUT:
+            why = f"a call of the model takes about {prompt} tokens and its answer; {left} are left"
+            raise RemitError(fault(Code.TOKEN_BUDGET_EXCEEDED, why))
+        chosen["max_tokens"] = min(room, self._most or chosen.get("max_tokens") or OUTPUT_TOKENS)
+        return messages, cast("ModelSettings", chosen), prompt
+
+    def _spend(self, response: ModelResponse, prompt: int, parameters: ModelRequestParameters) -> None:
+        usage = spent(response.usage, prompt, response.parts)
+        self._brief.spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated)
+        if response.finish_reason == "length" and _is_cut(response.parts):
+            raise RemitError(cut_short(self.model_name))  # it would be cut again
+        # A result that must fit a schema is given as the call of a tool too.
+        results = {tool.name for tool in parameters.output_tools}
+        if not any(isinstance(part, ToolCallPart) and part.tool_name not in results for part in response.parts):
+            return
+        if self.must_answer:
+            why = f"{self.model_name} was told to answer after it had used tools {self._rounds} times, and did not"
+            raise RemitError(fault(Code.DELEGATION_FAILED, why, suggestion=_MORE_ROUNDS))
+        self._used_tools += 1
+
+    def _spend_in_flight(self, error: BaseException, prompt: int, parts: Iterable[ModelResponsePart]) -> None:
+        """Count what a call that did not come to its end has used, as far as can be told."""
+        said = tuple(parts)
+        if isinstance(error, ModelAPIError) and not said:
+            return  # it was refused, or never got there
+        with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
+            self._brief.spend(prompt=prompt, completion=sum(map(_tokens, said)), estimated=True)
+
+
+def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:
+    """Return what a call has used: as the provider says, else as the texts let assume."""
+    if usage.input_tokens or usage.output_tokens:
+        return Usage(prompt=usage.input_tokens, completion=usage.output_tokens)
+    return Usage(prompt=prompt, completion=sum(map(_tokens, parts)), estimated=True)
+
+
+def prompt_tokens(messages: Iterable[ModelMessage], parameters: ModelRequestParameters) -> int:
+    """Return about how many tokens it takes to ask this of a model."""
+    tools = sum(
+        estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters_json_schema) + _AROUND
+        for tool in (*parameters.function_tools, *parameters.output_tools)
+    )
+    return tools + sum(map(_message_tokens, messages)) + _instruction_tokens(messages)
+
+
+def _message_tokens(message: ModelMessage) -> int:
+    return _AROUND + sum(map(_tokens, message.parts))
+
+
+def _instruction_tokens(messages: Iterable[ModelMessage]) -> int:
+    told = [message.instructions for message in messages if isinstance(message, ModelRequest) and message.instructions]
+    return estimate(told[-1]) if told else 0
+
+
+def _tokens(part: ModelRequestPart | ModelResponsePart) -> int:
+    match part:
+        case UserPromptPart(content=str(text)):
+            return estimate(text)
+        case SystemPromptPart(content=text) | TextPart(content=text) | ThinkingPart(content=text):
+            return estimate(text)
+        case ToolReturnPart():
+            return estimate(part.model_response_str())
+        case ToolCallPart():
+            return estimate(part.tool_name) + estimate(part.args_as_json_str())
+        case _:
+            return 0
+
+
+def _is_cut(parts: Sequence[ModelResponsePart]) -> bool:
+    """Say whether the last thing that a model said is the call of a tool whose arguments have no end."""
+    if not parts or not isinstance(last := parts[-1], ToolCallPart) or not isinstance(last.args, str):
+        return False
+    try:
+        json.loads(last.args)
+    except ValueError:
+        return True
+    return False
+
+
+def _can_stream(model: Model) -> bool:
+    """Say whether a model can be heard as it speaks; those that cannot say so only by failing."""
+    while isinstance(model, WrapperModel):
+        model = model.wrapped
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return type(model).request_stream is not Model.request_stream
+
+
+def _told(messages: list[ModelMessage]) -> list[ModelMessage]:
+    last = messages[-1]
+    if not isinstance(last, ModelRequest):
+        return messages
+    return [*messages[:-1], replace(last, parts=[*last.parts, UserPromptPart(content=_ANSWER_NOW)])]

@@ -1,0 +1,146 @@
+"""An agent that is a language model with tools; what talks to models is imported when the first one is asked."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from remit.agents.prompting import prompt_of
+from remit.agents.toolbox import TOOL_ROUNDS
+from remit.protocol.card import Schema
+from remit.protocol.envelope import Answer, Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.brief import HISTORY_TOKENS, Brief
+from remit.runtime.ports import Summarizer
+from remit.runtime.registry import team_invalid
+
+if TYPE_CHECKING:  # a foreign package that need not be there
+    from pydantic_ai.models import Model
+
+
+class ModelAgent:
+    """A language model as an agent: it is told its prompt, the conversation and the task, and may use tools.
+
+    *model* is a name as pydantic-ai knows it (`"openai:gpt-5-mini"`, `"anthropic:claude-…"`), or a model of
+    pydantic-ai. With *base_url* it is whatever an OpenAI-compatible server there calls it. Without *api_key*, the
+    variable counts that its provider names. *prompt* counts more than the one that the team gives the agent;
+    *settings* are pydantic-ai's `ModelSettings`. After *max_tool_rounds* the model has to answer without tools.
+    *history_tokens* is how much it is shown of what was said before; *output_schema*, what every result must fit whose
+    capability has no schema of its own.
+    """
+
+    def __init__(
+        self,
+        model: "str | Model",
+        *,
+        prompt: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        max_tool_rounds: int = TOOL_ROUNDS,
+        max_output_tokens: int | None = None,
+        history_tokens: int = HISTORY_TOKENS,
+        output_schema: Schema | None = None,
+    ) -> None:
+        if not isinstance(model, str) and (base_url is not None or api_key is not None):
+            raise team_invalid("`base_url` and `api_key` belong to a model that is given by its name")
+        self._named = model
+        self._base_url = base_url
+        self._api_key = api_key
+        self._model: Model | None = None
+        self._opening = threading.Lock()
+        self.prompt = prompt
+        self.settings = dict(settings or {})
+        self.max_tool_rounds = max_tool_rounds
+        self.max_output_tokens = max_output_tokens
+        self.history_tokens = history_tokens
+        self.output_schema = output_schema
+
+    def __repr__(self) -> str:
+        return f"ModelAgent({self.name!r})"
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self._named if isinstance(self._named, str) else self._named.model_name
+
+    def check(self) -> None:
+        """Raise a `RemitError` if the model cannot be called from here: what is missing, and how to get it.
+
+        Nothing is sent to it. It may take two seconds, for what it takes to talk to models is imported.
+        """
+        with self._opening:  # of many who ask it for the first time at once, one opens it
+            self._model = self._model or _opened(self._named, self._base_url, self._api_key, self.settings)
+
+    async def __call__(self, brief: Brief) -> Answer:
+        model = await self.opened()
+        from remit.agents.turn import Turn
+
+        # Of what is left, at most half is spent on reading what was said before.
+        room = min(self.history_tokens, brief.tokens_left() // 2)
+        turn = Turn(
+            model,
+            brief,
+            await prompt_of(brief, instructions=self.prompt, max_tokens=room),
+            name=self.name,
+            settings=self.settings,
+            rounds=self.max_tool_rounds,
+            most=self.max_output_tokens,
+            schema=brief.result_schema or self.output_schema,
+        )
+        return await turn.take()
+
+    async def aclose(self) -> None:
+        """Close the connections to the model; they are opened again when it is next asked."""
+        if self._model is not None:
+            async with self._model:
+                pass
+
+    async def opened(self) -> "Model":
+        """Return the model itself, once what it takes to call it is there."""
+        if self._model is None:
+            await asyncio.to_thread(self.check)
+        assert self._model is not None
+        return self._model
+
+
+def summarizer(
+    model: "str | Model",
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Summarizer:
+    """Return what lets a model make summaries of conversations, for `Hub(summarizer=…)`."""
+    return _ModelSummarizer(ModelAgent(model, base_url=base_url, api_key=api_key, settings=settings))
+
+
+class _ModelSummarizer:
+    """A `Summarizer` whose connections the hub closes with its own."""
+
+    def __init__(self, agent: ModelAgent) -> None:
+        self._agent = agent
+        self.aclose = agent.aclose
+
+    async def __call__(self, text: str, max_tokens: int) -> tuple[str, Usage]:
+        model = await self._agent.opened()
+        from remit.agents.turn import summary
+
+        return await summary(model, text, max_tokens, self._agent.settings)
+
+
+def _opened(model: "str | Model", base_url: str | None, api_key: str | None, settings: Mapping[str, Any]) -> "Model":
+    # It greets whoever sits at a terminal; that is not ours to let it.
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+    try:
+        import pydantic_ai  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        why = f"a model cannot be called without pydantic-ai ({error})"
+        raise RemitError(
+            fault(Code.TEAM_INVALID, why, suggestion="Install what it takes: pip install 'remit[llm]'")
+        ) from error
+    from remit.agents.providers import check_settings, model_of
+
+    check_settings(settings)
+    return model_of(model, base_url=base_url, api_key=api_key)

@@ -1,0 +1,84 @@
+"""What a brief says, as a model is given it: instructions, earlier messages, and the task framed with who calls."""
+
+from msgspec import Struct
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import USER, Message
+from remit.runtime.brief import HISTORY_TOKENS, Brief
+
+_HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", "answer": "Already answered"}
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """One turn of a model: what it is told beforehand, what was said before, and what it is asked now."""
+
+    instructions: str
+    messages: tuple[Message, ...]
+    task: str
+
+
+async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens: int = HISTORY_TOKENS) -> Prompt:
+    """Return what a brief says; *instructions* count more than what the team file says."""
+    own = brief.prompt if instructions is None else instructions
+    history = await brief.history(max_tokens=max_tokens)
+    return Prompt(
+        instructions="\n\n".join(part for part in (own, background(brief)) if part),
+        messages=(*history, *brief.messages),
+        task=task_of(brief),
+    )
+
+
+def background(brief: Brief) -> str:
+    """Return what the callee is told besides messages and task: what is known, the summary, the workspace."""
+    view, parts = brief.view, list[str]()
+    for kind, heading in _HEADINGS.items():
+        if texts := [note.text for note in view.known if note.kind == kind]:
+            parts.append("\n".join((f"{heading}:", *(f"- {text}" for text in texts))))
+    if view.summary:
+        parts.append(f"[Conversation summary]\n{view.summary}")
+    if view.workspace:
+        parts.append(f"[Workspace]\n{view.workspace}")
+    return "\n\n".join(parts)
+
+
+def task_of(brief: Brief) -> str:
+    """Return the task as the callee's model reads it: framed with who calls, unless the user does (O4)."""
+    request = brief.request
+    said = request.objective
+    lines = [said] if request.origin == USER else [f"[Called by: {request.origin}]", f"Task: {said}"]
+    if request.capability:
+        lines.append(f"Capability: {request.capability}")
+    if request.input is not None and request.input != said:
+        lines.append(text_of(request.input) if not said else f"Input: {text_of(request.input)}")
+    if request.handoff is not None:
+        lines += _handed_over(brief)
+    if request.hints:
+        lines.append(f"Hints: {'; '.join(request.hints)}")
+    if seen := len(brief.view.seen):
+        lines.append(f"({seen} earlier messages that you have seen before are not repeated.)")
+    return "\n".join(line for line in lines if line)
+
+
+def _handed_over(brief: Brief) -> list[str]:
+    handoff = brief.handoff
+    lines: list[str] = []
+    if handoff.original_request and handoff.original_request != brief.objective:
+        lines.append(f"The user asked: {handoff.original_request}")
+    if handoff.position:
+        lines.append(f"Position: {handoff.position}")
+    if handoff.prior_outputs:
+        lines.append("Results so far:")
+        lines += [f"- {agent}: {text_of(output)}" for agent, output in handoff.prior_outputs.items()]
+    for heading, texts in (
+        ("Decided", handoff.decisions),
+        ("Found", handoff.findings),
+        ("Assumed", handoff.assumptions),
+        ("Known", handoff.facts),
+    ):
+        if texts:
+            lines += [f"{heading}:", *(f"- {text}" for text in texts)]
+    if handoff.constraints:
+        lines += ["Must hold:", *(f"- {name}: {text_of(value)}" for name, value in handoff.constraints.items())]
+    if handoff.data:
+        lines.append(f"Data: {text_of(handoff.data)}")
+    return lines

@@ -1,0 +1,158 @@
+"""Models by name: found at their providers, and what goes wrong with them said in our own words."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    IncompleteToolCall,
+    ModelAPIError,
+    ModelAuthenticationError,
+    ModelContextWindowExceededError,
+    ModelHTTPError,
+    ModelNotFoundError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelRequestRejectedError,
+    UnexpectedModelBehavior,
+    UserError,
+)
+from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.settings import ModelSettings
+
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.registry import team_invalid
+
+# What is said of a provider's complaint is for people; the rest of it may be the prompt that it complains about.
+_MAX_WORDS = 200
+
+_OPENAI = ("openai:", "openai-chat:")
+_VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]{3,})`")
+_INSTALL = re.compile(r"pip install [\"']?([\w\[\],-]+)[\"']?")
+
+
+def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Model:
+    """Return a model by its name, or raise a `RemitError` that says what is missing and how to get it."""
+    if not isinstance(model, str):
+        if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise team_invalid(f"a `{type(model).__qualname__}` is no model: give its name, or a model of pydantic-ai")
+        return model
+    try:
+        if base_url is not None:
+            return _served_at(base_url, model, api_key)
+        if api_key is not None:
+            return infer_model(model, provider_factory=lambda name: _provider(name, api_key))
+        return infer_model(model)
+    except ImportError as error:
+        found = _INSTALL.search(str(error))
+        install = f"Install what it takes: pip install '{found[1] if found else 'pydantic-ai-slim'}'"
+        why = f"the package for `{model.partition(':')[0]}` is not installed"
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=install)) from error
+    except (UserError, ValueError) as error:
+        raise RemitError(_unusable(model, str(error))) from error
+
+
+def check_settings(settings: Iterable[str]) -> None:
+    """Raise a `RemitError` for a setting that is misspelt: providers pass over those that they do not know."""
+    known = ModelSettings.__annotations__
+    for name in settings:
+        if name not in known and (near := did_you_mean(name, known)):
+            raise team_invalid(f"models have no setting `{name}`{near}")
+
+
+def _served_at(base_url: str, name: str, api_key: str | None) -> Model:
+    """Return a model of any server that speaks as OpenAI's does; names there may hold colons of their own."""
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.profiles.openai import OpenAIModelProfile
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+
+    # What is not OpenAI's own behind a proxy knows the limit of an answer by its older name alone.
+    profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=name.startswith(_OPENAI))
+    for prefix in _OPENAI:
+        name = name.removeprefix(prefix)
+    provider = OpenAICompatibleProvider("openai-compatible", base_url=base_url, api_key=api_key, profile=profile)
+    return OpenAIChatModel(name, provider=provider)
+
+
+def _provider(name: str, api_key: str) -> Any:
+    return cast("Any", infer_provider_class(name))(api_key=api_key)
+
+
+def _unusable(model: str, why: str) -> Fault:
+    if (variable := _VARIABLE.search(why)) is not None:
+        message = f"the model `{model}` needs a key"
+        return fault(Code.TEAM_INVALID, message, suggestion=f"Put it into the environment variable {variable[1]}.")
+    known = why.replace("Unknown model", "there is no model")[:_MAX_WORDS]
+    suggestion = "Write the provider before the name, as in `openai:gpt-5-mini`; or give the server's `base_url`."
+    return fault(Code.TEAM_INVALID, f"the model `{model}` cannot be used: {known}", suggestion=suggestion)
+
+
+# ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def translated(error: BaseException, model: str) -> RemitError | None:
+    """Return what an error of a model, its provider or the way there means here; None: it is not one of those."""
+    if isinstance(error, BaseExceptionGroup):  # several models were tried: the last one counts
+        return translated(cast("BaseExceptionGroup[BaseException]", error).exceptions[-1], model)
+    match error:
+        case RemitError():
+            return error
+        case ModelAPIError():
+            return RemitError(_refused(error, model))
+        case IncompleteToolCall():
+            return RemitError(cut_short(model))
+        case ContentFilterError():
+            return RemitError(fault(Code.DELEGATION_FAILED, f"the content filter of {model} let no answer through"))
+        case UnexpectedModelBehavior() if "token limit" in error.message:
+            return RemitError(cut_short(model))
+        case UnexpectedModelBehavior():
+            why = f"{model} did not give an answer that can be used: {error.message[:_MAX_WORDS]}"
+            return RemitError(fault(Code.RESULT_VALIDATION_FAILED, why))
+        case UserError() if _VARIABLE.search(error.message):
+            return RemitError(_unusable(model, error.message))
+        case UserError():
+            return team_invalid(f"{model} cannot be asked for this: {error.message[:_MAX_WORDS]}")
+        case _:
+            return None
+
+
+def cut_short(model: str) -> Fault:
+    """Return the fault for a model that could not say what it wanted to in the tokens that it could have."""
+    why = f"the tokens that {model} could have for its answer ran out before there was one"
+    suggestion = "Simplify the task, or let it have more: a larger budget, or `max_output_tokens`."
+    return fault(Code.TOKEN_BUDGET_EXCEEDED, why, suggestion=suggestion)
+
+
+def _refused(error: ModelAPIError, model: str) -> Fault:
+    wait_ms = None if error.retry_after is None else max(0, round(error.retry_after * 1_000))
+    status = f" (HTTP {error.status_code})" if isinstance(error, ModelHTTPError) else ""
+    match error:
+        case ModelAuthenticationError():
+            why = f"the provider of {model} does not accept the key that it was given{status}"
+            suggestion = "Check the key in the environment variable that the team file, or the provider, names."
+            return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion)
+        case ModelQuotaExceededError():
+            return fault(Code.DELEGATION_UNAVAILABLE, f"the account for {model} is used up{status}")
+        case ModelRateLimitError():
+            why = f"the provider of {model} is asked too often{status}"
+            return fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms)
+        case ModelContextWindowExceededError():
+            return fault(Code.TOO_LARGE, f"this is more than {model} can read at once{status}")
+        case ModelRequestRejectedError() if "context size" in _said(error):  # as llama.cpp says it, without a code
+            return fault(Code.TOO_LARGE, f"this is more than {model} can read at once{status}")
+        case ModelNotFoundError():
+            return fault(Code.DELEGATION_UNAVAILABLE, f"its provider knows no model {model}{status}")
+        case ModelRequestRejectedError():
+            return fault(Code.DELEGATION_FAILED, f"the provider of {model} rejected the request{status}{_said(error)}")
+        case _:
+            why = f"the provider of {model} cannot be reached, or cannot answer{status}"
+            return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms)
+
+
+def _said(error: ModelAPIError) -> str:
+    body = error.body
+    message = cast("dict[str, object]", body).get("message") if isinstance(body, dict) else None
+    return f": {message[:_MAX_WORDS]}" if isinstance(message, str) else ""

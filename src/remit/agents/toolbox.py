@@ -1,0 +1,118 @@
+"""The tools that a model is offered within a brief: the hub's, as far as card and remit name them, and delegation."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from remit.agents.subagent import SubAgentArgs, list_agents, sub_agent
+from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.brief import Brief
+
+# What ends an agent's work, whatever its model would make of it; all other errors are told to the model.
+ENDS_THE_TURN = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.TOKEN_BUDGET_EXCEEDED, Code.STORE_UNAVAILABLE})
+
+
+# A lookup, a second one, an agent asked and asked again: real work seldom takes more, and a model that goes round in
+# circles is stopped before it is dear. The shared agents of document S stop after three; a team file can say so.
+TOOL_ROUNDS = 8
+
+
+class Offer(NamedTuple):
+    """One tool as a model is offered it: the schema of its arguments, and what to call with them."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
+    call: Callable[[dict[str, Json]], Awaitable[str]]
+    """Gives back what the model is told: the result as text, or what was wrong; raises what ends the turn."""
+
+
+def offers(brief: Brief, *, delegation: Literal["sub_agent", "delegate_task"] = "sub_agent") -> tuple[Offer, ...]:
+    """Return the tools of a brief: those of the hub, and `sub_agent` and `list_agents` where others may be asked.
+
+    *delegation* is what asking is called: hosts that have a `sub_agent` of their own know it as `delegate_task`.
+    """
+    found = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
+    if brief.delegates:
+        taken = {offer.name for offer in found}  # by a tool of the team, which keeps its name
+        name = "delegate_task" if delegation in taken else delegation
+        found += [offer for offer in _delegation(brief, name) if offer.name not in taken]
+    return tuple(found)
+
+
+def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> Offer:
+    async def call(arguments: dict[str, Json]) -> str:
+        return await _told(lambda: brief.use(name, **arguments))
+
+    # No provider takes more than letters, digits, `_` and `-` in a name, nor more than 64 of them.
+    return Offer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
+
+
+def _delegation(brief: Brief, name: str) -> list[Offer]:
+    known = "\n".join(
+        f"- {each.name}: {' '.join(each.description.split())[:200]}"
+        + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
+        for each in brief.delegates
+    )
+    description = (
+        "Ask another agent to do a part of the work and get its result back. It sees only the task, the input and "
+        f"the messages that you let it see.\nAgents that you can ask:\n{known}"
+    )
+
+    async def ask(arguments: dict[str, Json]) -> str:
+        return await _told(lambda: sub_agent(brief, arguments))
+
+    async def show(_: dict[str, Json]) -> str:
+        return text_of(list_agents(brief))
+
+    return [
+        Offer(name, description, _schema(SubAgentArgs), ask),
+        Offer("list_agents", "List the agents that you can ask, and what they are for.", _NO_ARGUMENTS, show),
+    ]
+
+
+async def _told(work: Callable[[], Awaitable[Any]]) -> str:
+    """Return what a model is told of a tool's result; of an error it hears what was wrong and what it can do."""
+    try:
+        value = await work()
+    except RemitError as error:
+        if error.fault.code in ENDS_THE_TURN:
+            raise
+        why = error.fault
+        details = "".join(f"\n- {problem.path}: {problem.message}" for problem in why.problems)
+        return f"Error {why.code}: {why.message}{details}\n{why.suggestion}".strip()
+    return text_of(msgspec.to_builtins(value))
+
+
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _schema(kind: type[msgspec.Struct]) -> Schema:
+    """Return what a model has to know of a struct: whatever is said of a tool, it is sent with every call."""
+    schema = msgspec.json.schema(kind)
+    known: dict[str, Schema] = schema["$defs"]
+    lean = _lean(known[kind.__name__], known) | {"additionalProperties": False}
+    del lean["description"]  # the tool has one of its own
+    return lean
+
+
+# What else a schema says is checked when the tool is called, and then said; and what may be null may be left out.
+_SAID = ("type", "description", "required")
+
+
+def _lean(schema: Schema, known: Mapping[str, Schema]) -> Schema:
+    if "$ref" in schema:
+        return _lean(known[schema["$ref"].removeprefix("#/$defs/")], known)
+    lean = {key: schema[key] for key in _SAID if schema.get(key)}
+    if others := [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]:
+        lean = _lean(others[0], known) | lean
+    if "items" in schema:
+        lean["items"] = _lean(schema["items"], known)
+    if "properties" in schema:
+        lean["properties"] = {name: _lean(each, known) for name, each in schema["properties"].items()}
+    return lean

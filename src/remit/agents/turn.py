@@ -1,0 +1,200 @@
+"""One turn of a model within a brief: what it is told, the tools it may use, and the answer that it gives."""
+
+from collections.abc import AsyncIterable, Mapping
+from typing import Any, cast
+
+from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, Tool
+from pydantic_ai.direct import model_request
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.usage import UsageLimits
+from pydantic_core import SchemaValidator, core_schema
+
+from remit.agents.metering import Metered, prompt_tokens, spent
+from remit.agents.prompting import Prompt
+from remit.agents.providers import translated
+from remit.agents.toolbox import Offer, offers
+from remit.policy.redaction import TOKEN
+from remit.protocol.card import Schema
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Json, Message, Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.brief import Brief
+from remit.runtime.schemas import misfits
+
+# A model that is about to use a tool says so in a sentence or two; what is longer is the answer.
+_PREAMBLE = 200
+# How often a model may correct an answer that does not fit its schema.
+_CORRECTIONS = 2
+
+_BY_NAME = SchemaValidator(core_schema.dict_schema(keys_schema=core_schema.str_schema()))
+
+_SUMMARIZE = (
+    "Summarise the conversation that follows for someone who takes over the work: what is wanted, what was decided, "
+    "what was found, what is open. Use its own names and numbers, add nothing, and write at most {words} words."
+)
+
+
+class Turn:
+    """A model at work on one brief."""
+
+    def __init__(
+        self,
+        model: Model,
+        brief: Brief,
+        prompt: Prompt,
+        *,
+        name: str,
+        settings: Mapping[str, Any],
+        rounds: int,
+        most: int | None,
+        schema: Schema | None,
+    ) -> None:
+        self._brief = brief
+        self._prompt = prompt
+        self._name = name
+        self._settings = ModelSettings(**cast("ModelSettings", settings))
+        self._rounds = rounds
+        self._offers = offers(brief) if rounds else ()
+        self._model = Metered(model, brief, rounds=rounds, most=most)
+        # A text is a text already.
+        self._schema = None if schema is None or schema.get("type") == "string" else schema
+
+    async def take(self) -> Answer:
+        """Return the model's answer, or raise a `RemitError`; whatever happens, what was used is spent."""
+        try:
+            result = await self._agent().run(
+                self._prompt.task,
+                message_history=[_message(each) for each in self._prompt.messages],
+                model_settings=self._settings,
+                usage_limits=UsageLimits(request_limit=None),  # rounds and tokens are limited already
+                event_stream_handler=self._say if self._schema is None else None,
+                infer_name=False,
+            )
+        except Exception as error:
+            if (known := translated(error, self._name)) is None:
+                raise
+            # Without the cause: it holds the provider's reply, and with that perhaps the prompt.
+            raise known from None
+        return self._answer(result.output, result.response)
+
+    def _agent(self) -> Agent[object, Any]:
+        agent: Agent[object, Any] = Agent(
+            self._model,
+            output_type=str if self._schema is None else StructuredDict(_object_of(self._schema), name="result"),
+            instructions=self._prompt.instructions or None,
+            tools=[_tool(offer) for offer in self._offers],
+            retries={"tools": max(self._rounds, 1), "output": _CORRECTIONS},
+        )
+        if self._schema is not None:
+            agent.output_validator(self._fitting)
+        return agent
+
+    def _answer(self, output: Json, response: ModelResponse) -> Answer:
+        output = self._unwrapped(output)
+        warnings: tuple[str, ...] = ()
+        if self._offers and self._model.must_answer:
+            warnings = (f"it had used tools {self._rounds} times, and had to answer with what it had",)
+        unfinished = ("the answer was cut off at the tokens that it could have",) if _was_cut(response) else ()
+        return Answer(output, warnings=warnings, unfinished=unfinished)
+
+    def _unwrapped(self, output: Json) -> Json:
+        """Return a result that is no object from the field that it was asked for in."""
+        if self._schema is None or self._schema.get("type") == "object":
+            return output
+        return cast("dict[str, Json]", output).get("result")
+
+    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _say(self, _: RunContext[object], events: AsyncIterable[AgentStreamEvent]) -> None:
+        """Let the answer be read as it comes: no reasoning, and nothing that is said before a tool is used."""
+        held: str | None = "" if self._offers and not self._model.must_answer else None
+        async for event in events:
+            match event:
+                case (
+                    PartStartEvent(part=TextPart(content=text))
+                    | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+                ):
+                    if held is not None and len(held) + len(text) <= _PREAMBLE:
+                        held += text
+                    else:
+                        self._brief.say((held or "") + text)
+                        held = None
+                case PartStartEvent(part=ToolCallPart()):
+                    held = ""
+                case _:
+                    pass
+        if held:
+            self._brief.say(held)
+
+    async def _fitting(self, context: RunContext[object], output: Json) -> Json:
+        """Have the model correct what does not fit; of what stands for redacted values only the hub can say."""
+        assert self._schema is not None
+        value = self._unwrapped(output)
+        if context.retry >= _CORRECTIONS or TOKEN.search(text_of(value)):
+            return output
+        if problems := misfits(self._schema, value):
+            raise ModelRetry("\n".join(f"{problem.path}: {problem.message}" for problem in problems[:10]))
+        return output
+
+
+def _tool(offer: Offer) -> Tool[object]:
+    async def call(**arguments: Json) -> str:
+        return await offer.call(arguments)
+
+    tool: Tool[object] = Tool.from_schema(call, offer.name, offer.description, offer.schema)
+    # What fits is for the hub to say; but a model that gives no arguments by name has to be told here.
+    tool.function_schema.validator = _BY_NAME
+    return tool
+
+
+def _message(message: Message) -> ModelMessage:
+    if message.role == "user":
+        return ModelRequest(parts=[UserPromptPart(content=message.text)])
+    return ModelResponse(parts=[TextPart(content=message.text)])
+
+
+def _object_of(schema: Schema) -> Schema:
+    """Return a schema of an object: models give nothing else; another value is its field `result`."""
+    if schema.get("type") == "object":
+        return dict(schema)  # it is given a title there
+    inner = {key: value for key, value in schema.items() if key != "$defs"}
+    outer: Schema = {"type": "object", "properties": {"result": inner}, "required": ["result"]}
+    return outer | ({"$defs": schema["$defs"]} if "$defs" in schema else {})
+
+
+def _was_cut(response: ModelResponse) -> bool:
+    return response.finish_reason == "length"
+
+
+# ── summaries ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def summary(model: Model, text: str, max_tokens: int, settings: Mapping[str, Any]) -> tuple[str, Usage]:
+    """Return a model's summary of a conversation in at most so many tokens, and what it used for that."""
+    # Three tokens are about two words.
+    told = _SUMMARIZE.format(words=max_tokens * 2 // 3)
+    messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content=text)], instructions=told)]
+    chosen = ModelSettings(**(cast("ModelSettings", {"max_tokens": max_tokens, **settings})))
+    try:
+        response = await model_request(model, messages, model_settings=chosen)
+    except Exception as error:
+        if (known := translated(error, model.model_name)) is None:
+            raise
+        raise known from None
+    if not response.text:
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{model.model_name} made no summary"))
+    used = spent(response.usage, prompt_tokens(messages, ModelRequestParameters()), response.parts)
+    return response.text.strip(), used

@@ -1,0 +1,1 @@
+"""A conversation with an agent, line by line: at a terminal, or through pipes."""

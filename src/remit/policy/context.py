@@ -1,0 +1,229 @@
+"""What a callee may see of a conversation: which messages stand in it, which are asked for, and how much fits."""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from remit.protocol.codec import did_you_mean, text_of
+from remit.protocol.envelope import ContextFilter, Message, Request, Response, View
+from remit.protocol.errors import Code, Fault, Problem, fault
+from remit.protocol.records import Record
+
+Count = Callable[[str], int]
+"""Says how many tokens a text is."""
+
+# A caller's system prompt is its own: its role may be named, and no message has it.
+ROLES = ("user", "assistant", "system")
+
+
+class Counted(Protocol):
+    """Something whose tokens were counted."""
+
+    @property
+    def tokens(self) -> int: ...
+
+
+C = TypeVar("C", bound=Counted)
+T = TypeVar("T")
+
+
+# ── which messages there are ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def message_of(record: Record, count: Count) -> Message | None:
+    """Return what a record adds to a conversation; None for what happens inside an agent, which nobody else sees."""
+    match record.body:
+        case Request() as request:
+            asked, given = request.objective, text_of(request.input)
+            text = "\n".join(part for part in (asked, "" if given == asked else given) if part)
+            return Message(
+                role="user",
+                text=text,
+                name=request.origin,
+                tokens=count(text),
+                at_ms=record.at_ms,
+                seq=record.seq,
+                delegation=request.path,
+            )
+        case Response(result=result) as response if result is not None:
+            text = text_of(result)
+            return Message(
+                role="assistant",
+                text=text,
+                name=response.target,
+                tokens=count(text),
+                at_ms=record.at_ms,
+                seq=record.seq,
+                delegation=response.id,
+            )
+        case _:
+            return None
+
+
+class Said(NamedTuple):
+    """What records add to a conversation."""
+
+    messages: list[Message]
+    replaced: set[int]
+    """Messages, by number, that stood in it before and no longer do."""
+
+
+def said(
+    records: Iterable[Record],
+    *,
+    original: Callable[[int], Record | None],
+    count: Count,
+    asked: Mapping[str, int] | None = None,
+) -> Said:
+    """Return what *records* of a session, oldest first, add to its conversation, each message once.
+
+    What a request shows its callee stands before it; *original* finds the record of such a message. A request that was
+    recorded again in the form in which it began replaces its first form: *asked* says which message was the last form
+    of each delegation before.
+    """
+    found: dict[int, Message] = {}
+    replaced: set[int] = set()
+    forms = dict(asked or {})
+    for record in records:
+        request = record.body
+        if isinstance(request, Request):
+            for shown in request.view.messages if request.view else ():
+                source = None if shown.seq in found else original(shown.seq)
+                # It was counted when it was said.
+                message = None if source is None else message_of(source, lambda _, tokens=shown.tokens: tokens)
+                if message is not None:
+                    found[message.seq] = message
+            if request.path in forms:
+                replaced.add(forms[request.path])
+                found.pop(forms[request.path], None)
+            forms[request.path] = record.seq
+        message = message_of(record, count)
+        if message is not None:
+            found[message.seq] = message
+    return Said(list(found.values()), replaced)
+
+
+# ── which of them are asked for ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def check(wanted: ContextFilter) -> Fault | None:
+    """Return what is wrong with a filter; None if nothing is."""
+    unknown = sorted((wanted.roles or frozenset()).difference(ROLES))
+    problems = tuple(Problem("context.roles", _objection(role)) for role in unknown)
+    return fault(Code.INPUT_VALIDATION_FAILED, problems[0].message, problems=problems) if problems else None
+
+
+def _objection(role: str) -> str:
+    if role == "tool":
+        return "tool messages are never passed on: a callee sees neither its caller's tool calls nor their results"
+    hint = did_you_mean(role, ROLES) or f"; known roles: {', '.join(ROLES)}"
+    return f"there is no role `{role}`{hint}"
+
+
+def matches(message: Message, wanted: ContextFilter, now_ms: int) -> bool:
+    """Say whether a message is new enough, of a wanted role, and holds one of the keywords, in whichever case."""
+    if wanted.max_age_seconds is not None and message.at_ms <= now_ms - wanted.max_age_seconds * 1_000:
+        return False
+    if wanted.roles is not None and message.role not in wanted.roles:
+        return False
+    if wanted.keywords is None:
+        return True
+    text = message.text.casefold()
+    return any(keyword.casefold() in text for keyword in wanted.keywords)
+
+
+def newest(backwards: Iterable[C], *, last: int | None, tokens: int) -> list[C]:
+    """Return, oldest first, as many of the newest as are asked for and fit; no more are looked at than need be."""
+    kept: list[C] = []
+    for each in islice(backwards, last):
+        tokens -= each.tokens
+        if tokens < 0:
+            break
+        kept.append(each)
+    kept.reverse()
+    return kept
+
+
+def select(messages: Iterable[Message], wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
+    """Return which of *messages*, oldest first, a filter lets pass: the newest that fit into *tokens*, oldest first."""
+    passed = [message for message in messages if matches(message, wanted, now_ms)]
+    return newest(reversed(passed), last=wanted.last_messages, tokens=tokens)
+
+
+# ── how much fits ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def fit(view: View, *, task: int, room: int, count: Count, last_first: bool) -> View:
+    """Return as much of a view as fits into *room* tokens, of which the task itself takes *task*.
+
+    What is known comes first, up to a quarter of what the task leaves. With *last_first* the messages take what they
+    need, and summary and workspace are trimmed to the rest; else those two may keep half, and more if the messages do
+    not need it. Of notes and messages the newest stay.
+    """
+    left = room - task
+    if left < 0:
+        return replace(view, messages=(), summary="", workspace="", known=(), tokens=task)
+    known = newest([_Priced(note, count(note.text)) for note in reversed(view.known)], last=None, tokens=left // 4)
+    rest = left - _total(known)
+    messages = newest(reversed(view.messages), last=None, tokens=rest) if last_first else list(view.messages)
+    most = max(rest - _total(messages), 0 if last_first else left // 2)
+    summary = _trim(view.summary, most, count)
+    workspace = _trim(view.workspace, most - summary.tokens, count)
+    rest -= summary.tokens + workspace.tokens
+    messages = newest(reversed(messages), last=None, tokens=rest)
+    return replace(
+        view,
+        messages=tuple(messages),
+        summary=summary.value,
+        workspace=workspace.value,
+        known=tuple(note.value for note in known),
+        tokens=room - rest + _total(messages),
+    )
+
+
+class _Priced(NamedTuple, Generic[T]):
+    """A text, or what has one, and how many tokens that is."""
+
+    value: T
+    tokens: int
+
+
+def _total(counted: Iterable[Counted]) -> int:
+    return sum(each.tokens for each in counted)
+
+
+def _trim(text: str, room: int, count: Count) -> _Priced[str]:
+    """Return as much of the beginning of a text as fits into *room* tokens."""
+    if not text:
+        return _Priced("", 0)
+    if (tokens := count(text)) <= room:
+        return _Priced(text, tokens)
+    fits, fails = 0, len(text)
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        if count(text[:middle] + _CUT) <= room:
+            fits = middle
+        else:
+            fails = middle
+    while fits:
+        end = _end(text, fits)
+        piece = text[:end].rstrip() + _CUT
+        # A shorter text is not always fewer tokens.
+        if (tokens := count(piece)) <= room:
+            return _Priced(piece, tokens)
+        fits = end - 1
+    return _Priced("", 0)
+
+
+_CUT = "…"
+
+
+def _end(text: str, most: int) -> int:
+    """Return where to cut a text that may be *most* characters: at a line's end, or a word's, if one is not too far."""
+    # Half of what fits is too much to give up: some texts are one line, and some languages write without spaces.
+    for end in "\n", " ":
+        if (found := text.rfind(end, most // 2 + 1, most + 1)) > 0:
+            return found
+    return most

@@ -1,0 +1,233 @@
+"""What a text says, read without understanding it: its sentences, its names, its figures.
+
+Every pattern starts only where a word starts, and then goes forward alone (possessive), or no further than a fixed
+length: so a text that was made to be slow costs what any other of its length does.
+"""
+
+import re
+from collections.abc import Iterator
+
+_MONTHS = (
+    "jan(?:uary|uar)?|feb(?:ruary|ruar)?|mar(?:ch)?|märz|apr(?:il)?|may|mai|june?|juni|july?|juli|aug(?:ust)?"
+    "|sept?(?:ember)?|o[ck]t(?:ober)?|nov(?:ember)?|de[cz](?:ember)?"
+)
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a list as a set."""
+    return frozenset(text.split())
+
+
+# ── sentences ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_BOUNDARY = re.compile(r"[.!?…]['\"”’»)\]*_]{0,3}(?=\s)|[。？！]|\n")
+_ABBREVIATIONS = words_of(
+    "approx bzw ca dr ebd etc evtl fig ggf hr incl inkl max min mr mrs ms nr no prof resp st vgl vs"
+)
+_MARK = re.compile(r"(?:[-*•–#>+]{1,6}|\d{1,3}[.)])(?=\s)\s*+")
+_AFTER_DAY = re.compile(rf"\s{{1,3}}(?:[a-zäöü]|(?i:{_MONTHS})\b)")
+_ENDING = "'\"”’»)]*_ "
+
+
+def spoken(text: str) -> str:
+    """Return a text without its code blocks: what stands there is quoted, not said."""
+    parts = text.split("```")
+    # A fence that is opened and never closed hides nothing.
+    return text if len(parts) < 3 else "\n".join((*parts[:-1:2], *parts[-1:]))
+
+
+def squeezed(text: str) -> str:
+    """Return a text as one line with single spaces."""
+    return " ".join(text.split())
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Give each sentence as one line, without the mark of a list or heading before it."""
+    start = 0
+    for found in _BOUNDARY.finditer(text):
+        end = found.end()
+        if found[0][0] == "." and _goes_on(text, start, found.start(), end):
+            continue
+        if sentence := unmarked(text[start:end]):
+            yield sentence
+        start = end
+    if sentence := unmarked(text[start:]):
+        yield sentence
+
+
+def is_question(sentence: str) -> bool:
+    """Say whether a sentence ends with a question mark, whatever quotes or brackets close after it."""
+    return sentence.rstrip(_ENDING).endswith(("?", "？"))
+
+
+def cut(text: str, length: int, around: int = 0) -> str:
+    """Return at most *length* characters of a line, cut between words, with what stands at *around* among them."""
+    if len(text) <= length:
+        return text
+    lead = ""
+    if around > length // 2:
+        # A quarter of the room goes to what comes before.
+        start = around - length // 4
+        lead, text = "… ", text[1 + text.find(" ", start, around) or start :]
+    room = length - len(lead)
+    if len(text) <= room:
+        return lead + text
+    space = text.rfind(" ", room // 2, room)
+    head = text[: space if space > 0 else room - 1]
+    if head.rfind("[") > head.rfind("]"):
+        # What stands for a redacted value is whole or not there.
+        head = head[: head.rfind("[")]
+    return f"{lead}{head.rstrip(' ,;:')}…"
+
+
+def unmarked(text: str) -> str:
+    """Return a text as one line, without the mark of a list or heading before it."""
+    line = squeezed(text)
+    mark = _MARK.match(line)
+    return line[mark.end() :] if mark else line
+
+
+def _goes_on(text: str, start: int, dot: int, end: int) -> bool:
+    """Say whether the full stop is part of an abbreviation, of the mark of a list, or of a German date."""
+    before = text[max(start, dot - 12) : dot]
+    word = (before.rsplit(None, 1) or [""])[-1].lstrip("(\"'")
+    if word.isdecimal():
+        return len(word) < 3 and (before.strip(" -*•\t\r\n") == word or _AFTER_DAY.match(text, end) is not None)
+    if len(word) == 1 and word.isalpha():
+        # "Plan B." ends a sentence unless it goes on with a small letter, "z. B. so".
+        return word.islower() or text[end : end + 2].strip().islower()
+    return word.casefold() in _ABBREVIATIONS or ("." in word and len(word) < 6)
+
+
+# What a request begins with.
+VERBS = words_of("""
+    add adjust analyse analyze answer apply arrange ask assign attach book build buy calculate call cancel categorise
+    categorize change check classify clean close collect combine compare complete compute configure confirm connect
+    consider consolidate continue convert copy correct count create debug define delete deploy describe design detect
+    determine develop document download draft draw edit email enable ensure estimate evaluate examine expand explain
+    explore export extend extract fetch figure file fill filter finalise finalize find finish fix follow forecast format
+    generate get give go group handle help identify implement import improve include inform inspect install integrate
+    investigate invite invoice keep learn let list load look make map mark match measure merge migrate modify monitor
+    move name note notify open optimise optimize order organise organize outline parse pay pick plan post predict
+    prepare present print prioritise prioritize process produce propose provide publish pull push put query rank read
+    recommend reconcile record reduce refactor refund register remind remove rename reorder repair repeat replace reply
+    report request research reserve resolve restart restore retry return review revise rewrite run save scan schedule
+    search select send set share shorten show sign simplify sketch solve sort split start stop store study submit
+    suggest summarise summarize take tell test track transfer translate try turn undo update upgrade upload use validate
+    verify visit wait walk watch write
+    analysiere antworte baue berechne beschreibe erkläre erstelle fasse finde gib hilf lies liste lösche mach mache
+    nenne ordne plane prüfe rechne sag sage schick schicke schreib schreibe sende sortiere suche teste übersetze
+    vergleiche zeig zeige
+""")
+
+# ── names and figures ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+_SCALES = "thousand|tausend|million(?:s|en)?|mio|billion(?:s)?|milliarde(?:n)?|mrd|bn"
+_UNITS = (
+    "%|‰|°[cf]?|[$€£¥₹]|percent|prozent|eur|euros?|usd|dollars?|gbp|pounds?|chf|francs?|franken|jpy|yen|cents?"
+    "|ms|milliseconds?|seconds?|secs?|sekunden?|minutes?|mins?|minuten?|hours?|hrs?|stunden?|days?|tage?n?|weeks?"
+    "|wochen?|months?|monate?n?|years?|jahre?n?|kg|kilos?|g|grams?|gramm|tons?|tonnen?|km|m|cm|mm|meters?|metres?|miles?"
+    "|kb|mb|gb|tb|kib|mib|gib|bytes?|tokens?|words?|pages?|people|persons?|personen|users?|stück|l|lit(?:er|re)s?"
+)
+# Whatever is counted, if it looks like a plural: "3 categories".
+_COUNTED = "(?!this|does|always|plus|less|versus|perhaps|besides)[a-z]{3,20}s"
+SPELLED = {
+    word: str(number)
+    for number, words in enumerate(
+        (
+            *("zero|null", "one|eins", "two|zwei", "three|drei", "four|vier", "five|fünf", "six|sechs"),
+            *("seven|sieben", "eight|acht", "nine|neun", "ten|zehn", "eleven|elf", "twelve|zwölf"),
+        )
+    )
+    for word in words.split("|")
+}
+_DATES = rf"""
+  (?P<date>(?<![\w.,:/-])(?:
+      \d{{4}}-\d{{2}}-\d{{2}}(?!\d)
+    | \d{{1,2}}(?P<point>[./])\d{{1,2}}(?P=point)(?:\d{{4}}|\d{{2}})(?![\d./])
+    | (?i:\d{{1,2}}(?:st|nd|rd|th|\.)?\ (?:of\ )?(?:{_MONTHS})\b(?:\.?,?\ \d{{4}}\b)?)
+    | (?i:(?:{_MONTHS})\.?\ \d{{1,2}}(?:st|nd|rd|th)?(?![\w:.]\w|\w)(?:,?\ \d{{4}}\b)?)
+    | (?i:(?:{_MONTHS})\ \d{{4}}\b)
+  ))
+| (?P<time>(?<![\w.,:])\d{{1,2}}(?::\d{{2}}(?::\d{{2}})?(?!\d)(?:\ ?(?i:[ap]\.?m\b\.?))?|\ ?(?i:[ap]\.?m\b\.?)))
+"""
+_NUMBERS = rf"""
+  (?P<number>(?<![\w.,:])(?<![A-Za-z_][/-])
+    (?P<sign>(?<![^\s(])[-−](?=[\d$€£¥₹]))?
+    (?:(?P<before>[$€£¥₹]|(?:USD|EUR|GBP|CHF|JPY|US\$)(?=\ ?\d))\ ?)?
+    (?:(?P<digits>\d{{1,4}}/\d{{1,4}}(?![\w/.])
+        |\d{{1,3}}(?:[\ \u00a0\u202f]\d{{3}}){{1,6}}(?!\d)
+        |\d++(?:[.,'’]\d++){{0,9}}+)
+      |(?P<spelled>(?i:{"|".join(SPELLED)})\b))
+    (?:(?P<scale>[kMB]\b|[\ -]?(?i:{_SCALES})\b)\.?)?
+    (?P<unit>(?:(?<=\d)(?:st|nd|rd|th)\b)|[\ \u00a0-]?(?:(?i:{_UNITS})|{_COUNTED})(?!\w))?
+  )
+"""
+FIGURE = re.compile(f"{_DATES}|{_NUMBERS}", re.VERBOSE)
+
+_NAMES = r"""
+  (?P<token>\[[A-Z][A-Z0-9_]{0,31}:[a-z]{12}\])
+| (?P<url>\b(?:https?|ftp|file)://[^\s<>"'`)\]}]{1,300})
+| (?P<quoted>"[^"\n]{1,200}"|“[^”\n]{1,200}”|„[^“”\n]{1,200}[“”]|«[^»\n]{1,200}»|`[^`\n]{1,200}`
+    |(?<!\w)['‘](?=\S)[^'’\n]{1,200}['’](?!\w))
+| (?P<mail>(?<![\w.+@-])[\w.+-]{1,64}+@[\w-]{1,63}+(?:\.[\w-]{1,63}+){1,8}+)
+| (?P<ticket>(?<![\w-])(?:[A-Z][A-Z0-9]{1,9}-\d{1,9}|\#\d{1,9})(?![\w-]))
+| (?P<path>(?<![\w.$/\\~@:-])(?!\d{1,9}/\d)(?:[A-Za-z]:)?[~.]{0,2}[/\\]?(?:[\w.@+-]{1,80}+[/\\]){1,16}+[\w.@+-]{0,80}+)
+| (?P<version>(?<![\w.,])(?!\d{1,3}(?:\.\d{3}){1,9}(?![\d.]))
+    (?:v\d{1,6}+(?:\.\d{1,6}+){0,4}+|\d{1,6}+(?:\.\d{1,6}+){2,4}+)(?:[-+]?[A-Za-z][\w.]{0,20}+)?(?!\w))
+| (?P<snake>(?<![\w.$-])_{0,4}+[A-Za-z][A-Za-z0-9]*+_\w++)
+| (?P<camel>(?<![\w.$-])(?:[A-Z]*+[a-z][a-z0-9]*+[A-Z]\w*+|[A-Z]{2,}+[a-z]{2,}+\w*+))
+| (?P<dotted>(?<![\w.$@/-])[A-Za-z_$][\w$-]*+(?:\.[A-Za-z_$][\w$-]*+)++(?:\(\))?)
+"""
+# Most words are none of these, and need not be asked about one by one.
+_PLAIN = rf"""
+  (?P<plain>(?<![\w.$@/\\~'’-])(?:
+    (?!(?i:{_MONTHS}|{"|".join(SPELLED)})\b)[A-Za-z][a-zäöüß]*+(?:[ ,;!?()]++|[.:](?:\ |$))
+  )++)
+"""
+THING = re.compile(f"{_PLAIN}|{_DATES}|{_NAMES}|{_NUMBERS}", re.VERBOSE)
+
+# A name or figure longer than this says nothing in a summary.
+_LONGEST = 120
+
+
+def names_and_numbers(text: str) -> tuple[list[str], list[str]]:
+    """Return the identifiers and quoted names of a line, and its figures that mean something by themselves."""
+    names: list[str] = []
+    numbers: list[str] = []
+    for found in THING.finditer(text):
+        if is_name(found):
+            if len(name := bare_name(found)) <= _LONGEST:
+                names.append(name)
+        elif found["date"] or found["time"] or (found["number"] and _telling(found)):
+            numbers.append(found[0][:_LONGEST])
+    return names, numbers
+
+
+def is_name(found: re.Match[str]) -> bool:
+    """Say whether what `THING` found is an identifier, and not a figure or something that only looks like one."""
+    text = found[0]
+    match found.lastgroup:
+        case "path":
+            # `and/or` is none.
+            return text[0] in "~./\\" or text[1:2] == ":" or sum(map(text.count, "/\\_.")) > 1
+        case "dotted":
+            # Neither is `e.g.`, nor a full stop without a space after it.
+            parts = text.split(".")
+            return all(len(part) > 1 for part in parts) and not (parts[-1].istitle() and parts[-2].islower())
+        case "plain" | "date" | "time" | "number":
+            return False
+        case _:
+            return True
+
+
+def bare_name(found: re.Match[str]) -> str:
+    if found["quoted"]:
+        return squeezed(found[0][1:-1])
+    return found[0].rstrip(".,;:!?+-") if found["path"] or found["url"] else found[0]
+
+
+def _telling(found: re.Match[str]) -> bool:
+    if found["spelled"]:
+        return bool(found["unit"])
+    return bool(found["unit"] or found["before"] or found["scale"]) or len(found["digits"]) > 1

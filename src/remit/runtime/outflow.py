@@ -1,0 +1,87 @@
+"""What agents say while they say it, for whoever listens now: redacted, in pieces that nothing later can change."""
+
+import logging
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from remit.policy.redaction import Held, restore, settled
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Delta, Kind, Record
+from remit.runtime.ledger import Flow, Frame
+from remit.runtime.ports import Clock
+from remit.runtime.redactor import NOTHING
+
+log = logging.getLogger("remit")
+
+Listener = Callable[[list[Record]], None]
+
+# How much of what was said before is looked at again, for what it tells of a number that follows.
+BEFORE = 240
+# What is held back is looked at again with every piece; a text in which so much settles nowhere waits for its end.
+_MOST_HELD = 20_000
+
+
+class Outflow:
+    """Brings what agents say to those who listen; without any, it does nothing."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._listeners: dict[object, tuple[Listener, str | None]] = {}
+
+    def listen(self, listener: Listener, asker_of: str | None = None) -> Callable[[], None]:
+        """Call *listener* with each piece; the function returned ends it.
+
+        Who asked for a run gets what its agent says as it will get the answer: with the raw values that are its own.
+        """
+        token = object()
+        self._listeners[token] = (listener, asker_of)
+        return lambda: self._listeners.pop(token, None) and None
+
+    def say(self, frame: Frame, text: str) -> None:
+        """Pass on what an agent says, as far as it is certain that it may be read."""
+        if not self._listeners or not text or isinstance(frame.state, Status):
+            return
+        sealing = frame.run.sealing
+        if sealing is None:
+            self._tell(frame, text)
+            return
+        flow = frame.flow = frame.flow or Flow()
+        flow.pending += text
+        if len(flow.pending) <= _MOST_HELD:
+            self._pass_on(frame, flow, ended=False)
+
+    def finish(self, frame: Frame) -> None:
+        """Pass on what was held back, now that nothing follows."""
+        flow, frame.flow = frame.flow, None
+        if flow is not None and flow.pending:
+            self._pass_on(frame, flow, ended=True)
+
+    def _pass_on(self, frame: Frame, flow: Flow, *, ended: bool) -> None:
+        sealing = frame.run.sealing
+        assert sealing is not None, "only what is redacted is held back"
+        struck: dict[str, str | int] = {}
+        try:
+            clean, end = settled(flow.before, flow.pending, sealing, struck, ended=ended)
+        except Exception as error:  # noqa: BLE001 - someone else's detector: what it cannot look at, nobody reads
+            log.error("a detector failed on what %s says (%s)", frame.path, type(error).__name__)
+            return
+        if end:
+            flow.before = (flow.before + flow.pending[:end])[-BEFORE:]
+            flow.pending = flow.pending[end:]
+            self._tell(frame, clean, struck)
+
+    def _tell(self, frame: Frame, text: str, struck: Held = NOTHING) -> None:
+        body = Delta(delegation=frame.path, agent=frame.card.name, text=text)
+        session = frame.request.session or frame.path
+        record = Record(
+            seq=0, kind=Kind.DELTA, at_ms=self._clock.wall_ms(), run=frame.run.id, session=session, body=body
+        )
+        own = record
+        if frame.parent is None and (struck or frame.run.held):
+            own = replace(record, body=restore(body, {**frame.run.held, **struck}))
+        for listener, asker_of in list(self._listeners.values()):
+            try:
+                listener([own if asker_of == frame.run.id else record])
+            except Exception:
+                log.exception("a listener failed")

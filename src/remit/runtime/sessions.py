@@ -1,0 +1,187 @@
+"""What a callee is shown of a conversation, and what is known in it: chosen here, and never shown twice."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.policy.context import check, fit
+from remit.policy.redaction import strike
+from remit.protocol.codec import encode, text_of
+from remit.protocol.envelope import ContextFilter, Handoff, Message, Note, Request, Response, View
+from remit.protocol.errors import RemitError
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.ports import Clock, Store, Summarizer, TokenCounter, Workspace
+
+# Of what is known, the newest so many are handed on; more is a history, and not what somebody should bear in mind.
+MOST_NOTES = 24
+# A sentence or two: what is longer is a document, and belongs into an answer.
+NOTE_LENGTH = 300
+# A question stands at the end of what is said.
+_QUESTION_LENGTH = 1_000
+
+_ASKED = "asked "
+
+
+class Shown(NamedTuple):
+    """What somebody asked to be shown, before it is known how much of it there is room for."""
+
+    view: View
+    task: int
+    """Tokens of the task itself."""
+    last_first: bool
+
+
+class Sessions:
+    """The conversations of one hub, as its agents see them."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        count: TokenCounter,
+        workspace: Workspace | None = None,
+        summarizer: Summarizer | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._count = count
+        self._counts = False
+        self._workspace = workspace
+        self._summarizer = summarizer
+
+    # ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def show(
+        self, request: Request, *, of: str, frame: Frame | None, run: Run, to: str | None, room: int
+    ) -> Shown | None:
+        """Return what *request* asks to be shown of session *of*; None if that is nothing.
+
+        *to* is the callee's session, where it is not a new one: what that has been shown is not shown again. *frame* is
+        the caller, who pays for a summary that a model makes. Raises a `RemitError` for what may not be asked for.
+        """
+        wanted, known = request.context, tuple(run.notes[-MOST_NOTES:])
+        if wanted is None and not known:
+            return None
+        await self._learn_to_count()
+        task = self._tokens_of(request)
+        if wanted is None:
+            return Shown(View(known=known), task, last_first=False)
+        if (wrong := check(wanted)) is not None:
+            raise RemitError(wrong)
+        if run.sealing is not None and wanted.keywords:
+            # Messages hold tokens, so tokens are looked for.
+            wanted = replace(wanted, keywords=strike(wanted.keywords, run.sealing, {}))
+        await self._store.flush()
+        messages = await self._store.messages(of, wanted, now_ms=self._clock.wall_ms(), tokens=room)
+        messages = [message for message in messages if message.delegation != request.path]
+        seen: frozenset[int] = frozenset()
+        if to is not None and to != of and messages:
+            seen = await self._store.seen(to, [message.seq for message in messages])
+        view = View(
+            messages=tuple(message for message in messages if message.seq not in seen),
+            summary=await self._summary(of, frame) if wanted.include_summary else "",
+            workspace=await self._described(wanted, room),
+            known=known,
+            seen=tuple(sorted(seen)),
+        )
+        return Shown(view, task, last_first=wanted.last_messages is not None)
+
+    def shown(self, request: Request, shown: Shown) -> Request:
+        """Return the request with as much of that as its remit has room for."""
+        room = request.remit.context_tokens
+        view = fit(shown.view, task=shown.task, room=room, count=self._count, last_first=shown.last_first)
+        return replace(request, view=view)
+
+    async def history(self, frame: Frame, wanted: ContextFilter, tokens: int) -> list[Message]:
+        """Return what was said in a callee's own session before: the newest that fit, oldest first."""
+        if (wrong := check(wanted)) is not None:
+            raise RemitError(wrong)
+        request = frame.request
+        if request.session is None or request.session == request.path:
+            return []  # it has just begun
+        await self._store.flush()
+        await self._learn_to_count()
+        # The request at hand is a message of its session too, and not part of what was before.
+        room = tokens + self._count(request.objective) + self._count(text_of(request.input or ""))
+        found = await self._store.messages(request.session, wanted, now_ms=self._clock.wall_ms(), tokens=room)
+        shown = {message.seq for message in (request.view or View()).messages}
+        found = [each for each in found if each.delegation != request.path and each.seq not in shown]
+        while found and sum(each.tokens for each in found) > tokens:
+            del found[0]
+        return found
+
+    async def _learn_to_count(self) -> None:
+        """Let a tokenizer read its vocabulary in a thread: on the loop it would take long enough to be felt by all."""
+        if not self._counts:
+            await asyncio.to_thread(self._count, "tokens")
+            self._counts = True
+
+    def _tokens_of(self, request: Request) -> int:
+        said = [request.objective, *request.hints]
+        if request.input is not None:
+            said.append(text_of(request.input))
+        if request.handoff is not None:
+            said.append(encode(request.handoff).decode())
+        return sum(map(self._count, said))
+
+    async def _described(self, wanted: ContextFilter, room: int) -> str:
+        if self._workspace is None or not (wanted.include_workspace or wanted.include_contents):
+            return ""
+        return await asyncio.to_thread(
+            self._workspace.describe,
+            wanted.workspace_files,
+            contents=wanted.include_contents,
+            room=room,
+            count=self._count,
+        )
+
+    async def _summary(self, session: str, payer: Frame | None) -> str:
+        from remit.runtime.summaries import Summaries
+
+        return await Summaries(self._store, self._summarizer, self._count).of(session, payer)
+
+    # ── what is known ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def recall(self, run: Run) -> None:
+        """Bring back what is known in the conversation that a run goes on with."""
+        run.notes = await self._store.notes(run.scope)
+        kept = await self._store.get(_ASKED + run.scope)
+        if kept is not None:
+            run.asked = kept[1].decode()
+
+    def hear(self, run: Run, request: Request) -> None:
+        """Note what the user of a run, whose request is redacted, decides, demands, and answers."""
+        from remit.runtime.summaries import heard
+
+        self.note(run, heard(request.objective or text_of(request.input or ""), run.asked))
+
+    async def ask_back(self, run: Run, response: Response) -> None:
+        """Keep what a user was asked instead of being answered, until they answer."""
+        said = text_of(response.result) if response.ok and response.result is not None else ""
+        asked = said[-_QUESTION_LENGTH:] if response.requires_followup or said.rstrip().endswith("?") else ""
+        if asked != run.asked:
+            key = _ASKED + run.scope
+            kept = await self._store.get(key)
+            # Of two runs of one conversation that end at once, either may have the last word.
+            await self._store.cas(key, 0 if kept is None else kept[0], asked.encode(errors="replace"))
+
+    def note(self, run: Run, notes: Iterable[Note]) -> None:
+        """Keep what became known, for all who are asked later in the conversation."""
+        fresh = [note for note in dict.fromkeys(notes) if note not in run.notes]
+        if fresh:
+            run.notes = [*run.notes, *fresh]
+            self._store.note(run.scope, fresh)
+
+    def learn(self, run: Run, response: Response) -> None:
+        """Note what a callee found out."""
+        self.note(run, [Note("fact", fact[:NOTE_LENGTH]) for fact in response.new_facts])
+
+    def heed(self, run: Run, handoff: Handoff) -> None:
+        """Note what a caller says has been decided, and what binds."""
+        decided = [Note("decision", text[:NOTE_LENGTH]) for text in handoff.decisions]
+        bound = [
+            Note("constraint", f"{name}: {text_of(value)}"[:NOTE_LENGTH]) for name, value in handoff.constraints.items()
+        ]
+        self.note(run, [*decided, *bound])

@@ -1,0 +1,84 @@
+"""What a conversation came to: by rules, kept and extended; by a model where there is one, if it says nothing new.
+
+Imported when a conversation is first gone on with: most hubs never do, and reading language takes memory.
+"""
+
+import logging
+
+import msgspec
+
+from remit.policy.grounds import unfounded
+from remit.policy.summary import Summary, answer_note, extend, notes_of, written
+from remit.protocol.codec import encode
+from remit.protocol.envelope import ContextFilter, Note
+from remit.runtime.ledger import Frame
+from remit.runtime.ports import Store, Summarizer, TokenCounter
+
+log = logging.getLogger("remit")
+
+# A summary is read before everything else: longer, it would be a conversation of its own.
+SUMMARY_TOKENS = 600
+# Of a conversation that was never summed up, so much is read.
+_MOST_TOKENS = 100_000
+
+_EVERYTHING = ContextFilter()
+_read_summary = msgspec.json.Decoder(Summary).decode
+_read_told = msgspec.json.Decoder(tuple[int, str]).decode
+
+
+class Summaries:
+    """The summaries of one hub's conversations."""
+
+    def __init__(self, store: Store, summarizer: Summarizer | None, count: TokenCounter) -> None:
+        self._store = store
+        self._summarizer = summarizer
+        self._count = count
+
+    async def of(self, session: str, payer: Frame | None) -> str:
+        """Return what a conversation has come to so far; without a *payer* no model is asked."""
+        summary = await self._brought_up(session)
+        plain = written(summary)
+        if self._summarizer is None or payer is None or not plain:
+            return plain
+        return await self._told(session, summary, payer, self._summarizer) or plain
+
+    async def _brought_up(self, session: str) -> Summary:
+        key = f"summary {session}"
+        kept = await self._store.get(key)
+        revision, summary = (0, Summary()) if kept is None else (kept[0], _read_summary(kept[1]))
+        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
+        fresh = [message for message in messages if message.seq > summary.seq]
+        if fresh:
+            summary = extend(summary, fresh)
+            await self._store.cas(key, revision, encode(summary))  # whoever else did the same came to the same
+        return summary
+
+    async def _told(self, session: str, summary: Summary, payer: Frame, summarize: Summarizer) -> str:
+        """Return a model's summary, if it says nothing that nobody has said; else nothing."""
+        key = f"told {session}"
+        kept = await self._store.get(key)
+        if kept is not None:
+            seq, text = _read_told(kept[1])
+            if seq == summary.seq:
+                return text
+        messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
+        source = "\n".join(f"{message.name or message.role}: {message.text}" for message in messages)
+        if self._count(source) + SUMMARY_TOKENS > payer.left:
+            return ""
+        try:
+            text, usage = await summarize(source, SUMMARY_TOKENS)
+        except Exception as error:  # noqa: BLE001 - someone else's model: without it there is a summary all the same
+            log.warning("no model made a summary (%s)", type(error).__name__)
+            return ""
+        payer.meter(usage)
+        if wrong := unfounded(text, source):
+            log.warning("a model's summary was not taken: %d of its names and numbers stand nowhere", len(wrong))
+            return ""
+        await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
+        return text
+
+
+def heard(said: str, asked: str) -> list[Note]:
+    """Return what a user decides and demands in what they said, and what it answers if they were asked something."""
+    answer = answer_note(asked, said) if asked else None
+    return [*notes_of(said), *(() if answer is None else (answer,))]

@@ -1,0 +1,369 @@
+"""The messages of each session in a SQLite file: an index over the record, which alone has their texts.
+
+A session is indexed when somebody asks for its messages, never when they are written. `word` has the trigrams of their
+texts, under numbers of which each conversation and role has a range of its own: so a full-text query for one of them
+passes over what else is in the file. What it finds are candidates; whether they match is seen from the text.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import cache
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from remit.policy.context import Count, matches, message_of, newest, said
+from remit.protocol.envelope import ContextFilter, Message, Note, Request
+from remit.protocol.records import Kind, Record, read_request
+from remit.stores.connection import Connection
+from remit.stores.reader import PAGE, Query, numbered, page
+from remit.stores.schema import KINDS
+
+T = TypeVar("T")
+
+# So many messages are looked through one by one before their words are indexed: a few are not worth the write, and
+# words that are indexed in few large pieces are found in few places.
+UNSPELT = 16
+# How many messages' words are indexed at once, and of which length in all, and how many pages of them are merged: the
+# writer does nothing else for some 20 ms.
+SPELT, SPELT_LENGTH = 250, 50_000
+MERGED = 100
+# How many candidates are looked up at first, where no number is asked for, and at the most.
+FIRST_PAGE, LARGEST_PAGE = 64, 1_024
+# How many trigrams of a keyword are looked up: each costs, and the text is looked at anyway.
+MOST_TRIGRAMS = 6
+# More messages than a file will ever hold; what is left of 63 bits is for 60 million conversations.
+_IDS = 2**36
+
+_ROLES = {"user": 1, "assistant": 2}
+_ASKING = f"{KINDS[Kind.STARTED]}, {KINDS[Kind.DELEGATION]}"
+_SPEAKING = f"{_ASKING}, {KINDS[Kind.RESULT]}"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Row(NamedTuple):
+    """A message as the index knows it."""
+
+    id: int
+    seq: int
+    tokens: int
+
+
+class Place(NamedTuple):
+    """How far a session is indexed."""
+
+    head: int
+    """Its newest record."""
+    number: int
+    seq: int
+    """Its messages are indexed up to this record,"""
+    words: int
+    """and their words up to this message."""
+    newest: int
+    """Its newest message that is indexed."""
+
+
+_read_rows = msgspec.json.Decoder(list[Row]).decode
+_read_numbers = msgspec.json.Decoder(list[int]).decode
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def choose(
+    session: str, wanted: ContextFilter, now_ms: int, tokens: int, *, behind: bool = False
+) -> Query[list[Message] | None]:
+    """Return the query for what `policy.context.select` chooses in a session.
+
+    It gives None if the index is behind the record; with *behind*, what the index has.
+    """
+    roles = [number for role, number in _ROLES.items() if wanted.roles is None or role in wanted.roles]
+    last, spelt, nothing = wanted.last_messages, by_words(wanted), wanted.keywords == ()
+    after_ms = -1 if wanted.max_age_seconds is None else now_ms - wanted.max_age_seconds * 1_000
+    match = _expression(wanted.keywords or ()) if spelt else ""
+
+    def query(connection: Connection) -> list[Message] | None:
+        place = _place(connection, session)
+        if place is None or not roles or last == 0 or nothing:
+            return []
+        if not behind and (place.seq < place.head or (spelt and _worth_spelling(connection, place))):
+            return None
+
+        def scan(below: int, size: int) -> list[Row]:
+            above = place.words if spelt else 0
+            return _rows(connection, _SCAN, (place.number, below, above, after_ms, roles[0], roles[-1], size))
+
+        def hits(below: int, size: int) -> list[Row]:
+            ranges = [_range(place.number, role) for role in roles]
+            found = [_rows(connection, _HITS, (match, each, below, after_ms, size)) for each in ranges]
+            return sorted(chain.from_iterable(found), reverse=True)[:size]
+
+        sources = [scan] * (not spelt or place.words < place.newest) + [hits] * (spelt and place.words > 0)
+        pages = chain.from_iterable(_pages(source, last) for source in sources)
+        if wanted.keywords is None:
+            rows = newest(chain.from_iterable(pages), last=last, tokens=tokens)
+            return list(_messages(connection, rows))
+        candidates = (message for rows in pages for message in _messages(connection, rows))
+        return newest((message for message in candidates if matches(message, wanted, now_ms)), last=last, tokens=tokens)
+
+    return _in_snapshot(query)
+
+
+def by_words(wanted: ContextFilter) -> bool:
+    """Say whether a filter goes by indexed words: it has keywords, and none that is shorter than a trigram."""
+    return bool(wanted.keywords) and all(len(_plain(keyword)) >= 3 for keyword in wanted.keywords or ())
+
+
+def seen(session: str, messages: Collection[int], *, behind: bool = False) -> Query[frozenset[int] | None]:
+    """Return the query for which of these messages stand in a session; None and *behind* as with `choose`."""
+    numbers = _json(sorted(messages))
+
+    def query(connection: Connection) -> frozenset[int] | None:
+        place = _place(connection, session)
+        if place is None:
+            return frozenset()
+        if not behind and place.seq < place.head:
+            return None
+        ((found,),) = connection.execute(_SEEN, (place.number, numbers)).fetchall()
+        return frozenset(_read_numbers(found))
+
+    return _in_snapshot(query)
+
+
+_SEEN = """
+    SELECT json_group_array(seq) FROM message WHERE conversation = ? AND seq IN (SELECT value FROM json_each(?))
+"""
+
+
+def _in_snapshot(query: Query[T]) -> Query[T]:
+    """Return the same query, to which the file does not change between two statements."""
+
+    def unchanging(connection: Connection) -> T:
+        connection.execute("BEGIN")
+        try:
+            return query(connection)
+        finally:
+            connection.execute("ROLLBACK")
+
+    return unchanging
+
+
+def _place(connection: Connection, session: str) -> Place | None:
+    """Return how far a session is indexed; None if nothing was ever recorded in it."""
+    found = connection.execute(_PLACE, (session,)).fetchone()
+    if found is None:
+        ((head,),) = connection.execute(_HEAD, (session,)).fetchall()
+        return None if head is None else Place(head, 0, 0, 0, 0)
+    return Place(*found)
+
+
+_HEAD = "SELECT max(seq) FROM record WHERE session = ?1"
+_PLACE = f"""
+    SELECT ({_HEAD}), number, seq, words, (SELECT coalesce(max(id), 0) FROM message WHERE conversation = number)
+    FROM conversation WHERE session = ?1
+"""
+
+
+def _worth_spelling(connection: Connection, place: Place) -> bool:
+    if place.words == place.newest:
+        return False
+    sql = "SELECT EXISTS (SELECT 1 FROM message WHERE conversation = ? AND id > ? LIMIT 1 OFFSET ?)"
+    ((many,),) = connection.execute(sql, (place.number, place.words, UNSPELT)).fetchall()
+    return bool(many)
+
+
+def _pages(source: Callable[[int, int], list[Row]], last: int | None) -> Iterator[list[Row]]:
+    """Return what a source has, newest first, in pages that grow as long as they are not enough."""
+    below, size = _IDS, FIRST_PAGE if last is None else min(last, LARGEST_PAGE)
+    while True:
+        rows = source(below, size)
+        yield rows
+        if len(rows) < size:
+            return
+        below, size = rows[-1].id, min(2 * size, LARGEST_PAGE)
+
+
+def _rows(connection: Connection, sql: str, values: Sequence[Any]) -> list[Row]:
+    ((raw,),) = connection.execute(sql, values).fetchall()
+    return _read_rows(raw)
+
+
+# A page comes as one row, as those of records do.
+_SCAN = """
+    SELECT json_group_array(json_array(id, seq, tokens) ORDER BY id DESC) FROM (
+        SELECT id, seq, tokens FROM message
+        WHERE conversation = ?1 AND id < ?2 AND id > ?3 AND at_ms > ?4 AND role IN (?5, ?6) ORDER BY id DESC LIMIT ?7
+    )
+"""
+_HITS = """
+    SELECT json_group_array(json_array(id, seq, tokens) ORDER BY id DESC) FROM (
+        SELECT id, seq, tokens FROM word CROSS JOIN message ON id = ?2 - word.rowid
+        WHERE word MATCH ?1 AND word.rowid > ?2 - ?3 AND word.rowid < ?2 AND at_ms > ?4 ORDER BY word.rowid LIMIT ?5
+    )
+"""
+
+
+def _range(conversation: int, role: int) -> int:
+    """Return where a range of numbers in `word` ends; a message's own is before that by its id.
+
+    So the newest come first, and those SQLite finds three times as fast as what comes last.
+    """
+    return (2 * conversation + role) * _IDS
+
+
+def _messages(connection: Connection, rows: Sequence[Row]) -> Iterator[Message]:
+    """Return the messages of index rows, in the same order."""
+    for start in range(0, len(rows), PAGE):
+        some = rows[start : start + PAGE]
+        records = _records(connection, [row.seq for row in some])
+        for row in some:
+            record = records.get(row.seq)
+            message = record and message_of(record, lambda _, tokens=row.tokens: tokens)
+            if message:
+                yield message
+
+
+def _records(connection: Connection, numbers: Sequence[int]) -> dict[int, Record]:
+    pages = (numbers[start : start + PAGE] for start in range(0, len(numbers), PAGE))
+    return {record.seq: record for some in pages for record in numbered(connection, some)}
+
+
+# ── indexing, in a transaction that writes ────────────────────────────────────────────────────────────────────────────
+
+
+def extend(connection: Connection, session: str, count: Count) -> bool:
+    """Index the next messages of a session; False: there are no more."""
+    place = _place(connection, session)
+    if place is None:
+        return False
+    if not place.number:
+        sql = "INSERT INTO conversation (session, seq, words) VALUES (?,0,0) RETURNING number"
+        ((number,),) = connection.execute(sql, (session,)).fetchall()
+        place = place._replace(number=number)
+    records = page(connection, f"session = ? AND seq > ? AND kind IN ({_SPEAKING})", (session, place.seq), PAGE)
+    requests = [record.body for record in records if isinstance(record.body, Request)]
+    shown = {message.seq for request in requests if request.view for message in request.view.messages}
+    new = said(
+        records,
+        original=_records(connection, list(shown)).get,
+        count=count,
+        asked=_asked(connection, session, place.seq, {request.run for request in requests}),
+    )
+    if new.replaced:
+        sql = "DELETE FROM message WHERE conversation = ? AND seq IN (SELECT value FROM json_each(?))"
+        connection.execute(sql, (place.number, _json(list(new.replaced))))
+    rows = [(each.seq, _ROLES[each.role], each.at_ms, each.tokens) for each in new.messages]
+    connection.execute(_INSERT, (place.number, _json(rows)))
+    more = len(records) == PAGE
+    indexed = records[-1].seq if more else place.head
+    connection.execute("UPDATE conversation SET seq = ? WHERE number = ?", (indexed, place.number))
+    return more
+
+
+# What a callee was shown before is ignored here: it stands where it was first shown.
+_INSERT = """
+    INSERT OR IGNORE INTO message (conversation, seq, role, at_ms, tokens)
+    SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2) ORDER BY key
+"""
+
+
+def _asked(connection: Connection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
+    """Return the last form of each delegation that these runs have asked for in a session before."""
+    rows = connection.execute(_FORMS, (_json(sorted(runs)), session, upto))
+    return {read_request(body).path: seq for seq, body in rows}
+
+
+_FORMS = f"""
+    SELECT record.seq, body FROM json_each(?1) AS named CROSS JOIN record INDEXED BY record_run ON run = named.value
+    WHERE session = ?2 AND record.seq <= ?3 AND kind IN ({_ASKING}) ORDER BY record.seq
+"""
+
+
+def spell(connection: Connection, session: str, *, begun: bool = False) -> bool:
+    """Index the words of the next messages of a session; False: there are no more, or not enough to begin with."""
+    place = _place(connection, session)
+    if place is None or not (begun or _worth_spelling(connection, place)):
+        return False
+    rows = _rows(connection, _NEXT, (place.number, place.words, SPELT))
+    if not rows:
+        return False
+    ids = {row.seq: row.id for row in rows}
+    words: list[tuple[int, str]] = []
+    last, left = rows[-1].id, SPELT_LENGTH
+    for message in _messages(connection, rows):
+        id = ids[message.seq]
+        words.append((_range(place.number, _ROLES[message.role]) - id, _plain(message.text)))
+        left -= len(message.text)
+        if left <= 0:
+            last = id
+            break
+    if words:
+        # In rising order: at a lower number than the last, SQLite would begin a new piece.
+        connection.execute(_spelling(len(words)), list(chain.from_iterable(sorted(words))))
+    connection.execute("UPDATE conversation SET words = ? WHERE number = ?", (last, place.number))
+    return True
+
+
+_NEXT = """
+    SELECT json_group_array(json_array(id, seq, tokens) ORDER BY id) FROM (
+        SELECT id, seq, tokens FROM message WHERE conversation = ? AND id > ? ORDER BY id LIMIT ?
+    )
+"""
+
+
+@cache
+def _spelling(rows: int) -> str:
+    return "INSERT INTO word (rowid, text) VALUES " + ",".join(["(?,?)"] * rows)
+
+
+def merge(connection: Connection) -> bool:
+    """Merge some of the pieces in which words were indexed; False: there are no more for which it is worth it."""
+    before = connection.total_changes()
+    connection.execute("INSERT INTO word (word, rank) VALUES ('merge', ?)", (MERGED,))
+    # That it was asked to is one change.
+    return connection.total_changes() - before > 1
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _plain(text: str) -> str:
+    """Return a text as it is indexed and looked for: in no case, and without what SQLite cannot read."""
+    return text.casefold().replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def _expression(keywords: Sequence[str]) -> str:
+    """Return the full-text query for any of the keywords; what it finds may be more than what has one."""
+    return " OR ".join(f"({' AND '.join(map(_quoted, _trigrams(keyword)))})" for keyword in map(_plain, keywords))
+
+
+def _trigrams(keyword: str) -> list[str]:
+    """Return a few trigrams from all over a keyword."""
+    end = len(keyword) - 3
+    step = max(3, -(-end // (MOST_TRIGRAMS - 1)))
+    return list(dict.fromkeys(keyword[start : start + 3] for start in [*range(0, end, step), end]))
+
+
+def _quoted(trigram: str) -> str:
+    return '"' + trigram.replace('"', '""') + '"'
+
+
+def _json(value: object) -> str:
+    return _encode(value).decode()
+
+
+# ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def note(connection: Connection, session: str, notes: Sequence[Note]) -> None:
+    """Keep what became known in a conversation, each once."""
+    sql = "INSERT OR IGNORE INTO note (session, kind, text) VALUES (?,?,?)"
+    for each in notes:
+        connection.execute(sql, (session, each.kind, each.text))
+
+
+def notes(session: str) -> Query[list[Note]]:
+    """Return the query for what is known in a conversation, oldest first."""
+    sql = "SELECT kind, text FROM note WHERE session = ? ORDER BY id"
+    return lambda connection: [Note(*row) for row in connection.execute(sql, (session,))]

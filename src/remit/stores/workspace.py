@@ -1,0 +1,313 @@
+"""A folder that agents work in, as they may be told of it; no path that they name leads out of it."""
+
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import TokenCounter
+from remit.stores.projects import MANIFESTS, project_of
+
+# O3: more than this is bloat.
+_ENTRIES = 20
+# A folder with more entries than this is not listed to its end only to sort it.
+_LOOKED_AT = 10_000
+# No more of a file is read than this: some 60,000 tokens, more than a callee is shown.
+_READ = 256 * 1024
+# As many as Linux follows.
+_LINKS = 40
+
+_CLUTTER = frozenset(
+    {"node_modules", "bower_components", "vendor", "__pycache__", "venv", "env", "dist", "build", "target", "htmlcov"}
+)
+# What is kept here is for the hub, for git or for a person's own tools, and opens other doors.
+_CLOSED = frozenset(
+    {".remit", ".git", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".pgpass"}
+)
+_KEYS = (".key", ".pem", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
+
+
+class _Found(NamedTuple):
+    info: os.stat_result
+    descriptor: int | None
+    """Open for reading, unless this user may not."""
+
+
+class Folder:
+    """A directory as a workspace: its path is shown as it is given here."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def describe(self, files: Sequence[str] | None, *, contents: bool, room: int, count: TokenCounter) -> str:
+        """Return what the port promises, and never more than *room* tokens of it."""
+        names = list(dict.fromkeys(files or ()))
+        paths = [(name, _parts(name)) for name in names]
+        lines = [f"Working directory: {_shown(str(self.root))}"]
+        try:
+            root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return _within([*lines, "(it cannot be read)"], room, count)
+        with ExitStack() as stack:
+            stack.callback(os.close, root)
+            walk = _Walk(root, (os.path.realpath(self.root), str(self.root.absolute())))
+            if files is None:
+                lines += ["", "Workspace structure:", *_top_level(walk)]
+                listed: list[tuple[str, _Found]] = []
+            else:
+                listed = [
+                    (name, found) for name, parts in paths if (found := stack.enter_context(walk.find(name, parts)))
+                ]
+                lines += ["", "Relevant files:", *(f"  - {_shown(name)} ({_size(found)})" for name, found in listed)]
+            lines += _project(walk)
+            text = _within(lines, room, count)
+            if contents and text == "\n".join(lines):
+                text = _contents(listed, text, room, count)
+        return text
+
+
+# ── paths ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Escapes for URLs that stand for dots, slashes, control characters, or for themselves.
+_ESCAPED = re.compile(r"%(?:2[ef5]|5c|[01][0-9a-f]|7f|c[01]|e0%80|f0%80)", re.IGNORECASE)
+_DRIVE = re.compile(r"[A-Za-z]:")
+# Signs that people, and some systems, take for a slash.
+_SLASHES = frozenset("∕⁄⧸⧹╱╲／＼﹨\\")
+
+
+def _parts(path: str) -> list[str]:
+    """Return a path's parts, or refuse it if it could mean something else to somebody else."""
+    if any(unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for sign in path):
+        raise _refused(path, "has characters in it that cannot be seen")
+    if not _SLASHES.isdisjoint(path) or _ESCAPED.search(path):
+        raise _refused(path, "is not spelled plainly")
+    if path.startswith(("/", "~")) or _DRIVE.match(path):
+        raise _refused(path, "does not start in the workspace")
+    parts = path.split("/")
+    normal = unicodedata.normalize("NFKC", path).split("/")
+    if len(parts) != len(normal) or any(
+        dots in {".", ".."} and dots != part for part, dots in zip(parts, normal, strict=True)
+    ):
+        raise _refused(path, "is not spelled plainly")
+    return parts
+
+
+def _refused(path: str, why: str) -> RemitError:
+    return RemitError(fault(Code.PATH_NOT_ALLOWED, f"the path `{_shown(path)}` {why}"))
+
+
+def _is_closed(name: str) -> bool:
+    name = name.casefold()
+    return name in _CLOSED or name.startswith((".env", "id_rsa", "id_ed25519")) or name.endswith(_KEYS)
+
+
+class _Walk:
+    """Finds files from an open folder, part by part: what was checked is what is opened, whoever moves it meanwhile."""
+
+    def __init__(self, root: int, spellings: Sequence[str]) -> None:
+        self.root = root
+        self._spellings = [spelling.rstrip("/") for spelling in spellings]
+
+    @contextmanager
+    def find(self, name: str, parts: Sequence[str]) -> Generator[_Found | None]:
+        """Give a file or folder, open while this lasts; None if there is none. Raises for what may not be shown."""
+        with ExitStack() as stack:
+            yield self._find(name, list(reversed(parts)), stack)
+
+    def _find(self, name: str, pending: list[str], stack: ExitStack) -> _Found | None:
+        folders = [self.root]
+        links = 0
+        while pending:
+            part = pending.pop()
+            if part in {"", "."}:
+                continue
+            if part == "..":
+                if len(folders) == 1:
+                    raise _refused(name, "leads out of the workspace")
+                folders.pop()
+                continue
+            if _is_closed(part):
+                raise _refused(name, "is not shown to agents: such files hold keys, or belong to a tool")
+            try:
+                info = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
+                if stat.S_ISLNK(info.st_mode):
+                    links += 1
+                    target = os.readlink(part, dir_fd=folders[-1])
+                    if links > _LINKS:
+                        raise _refused(name, "is a link that leads in circles")
+                    if target.startswith("/"):
+                        target = self._inside(name, target)
+                        folders = [self.root]
+                    pending += reversed(target.split("/"))
+                elif stat.S_ISDIR(info.st_mode):
+                    folders.append(_opened(part, os.O_DIRECTORY, folders[-1], stack))
+                elif stat.S_ISREG(info.st_mode):
+                    # What follows a file's name cannot be in it.
+                    return None if pending else _file(name, part, info, folders[-1], stack)
+                else:
+                    raise _refused(name, "is a device, pipe or socket")
+            except OSError:
+                # It is not there, not a folder, not for this user, or was changed while it was looked at.
+                return None
+        return _Found(os.fstat(folders[-1]), folders[-1])
+
+    def _inside(self, name: str, target: str) -> str:
+        for spelling in self._spellings:
+            if f"{target}/".startswith(f"{spelling}/"):
+                return target[len(spelling) :]
+        raise _refused(name, "leads out of the workspace")
+
+
+def _opened(part: str, flags: int, folder: int, stack: ExitStack) -> int:
+    # Without waiting, should it be a pipe by now.
+    flags |= os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    descriptor = os.open(part, flags, dir_fd=folder)
+    stack.callback(os.close, descriptor)
+    return descriptor
+
+
+def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitStack) -> _Found:
+    try:
+        descriptor = _opened(part, 0, folder, stack)
+    except PermissionError:
+        return _Found(info, None)
+    info = os.fstat(descriptor)
+    if not stat.S_ISREG(info.st_mode):
+        raise _refused(name, "is a device, pipe or socket")
+    return _Found(info, descriptor)
+
+
+# ── what is told ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _top_level(walk: _Walk) -> list[str]:
+    folders: list[str] = []
+    files: list[str] = []
+    with os.scandir(walk.root) as entries:
+        for entry in islice(entries, _LOOKED_AT):
+            if entry.name.startswith(".") or entry.name in _CLUTTER or _is_closed(entry.name):
+                continue
+            kind = _kind(walk, entry)
+            if kind == stat.S_IFDIR:
+                folders.append(entry.name)
+            elif kind == stat.S_IFREG:
+                files.append(entry.name)
+        more = next(entries, None) is not None
+    lines = [f"  [DIR] {_shown(name)}" for name in sorted(folders)] + [
+        f"  [FILE] {_shown(name)}" for name in sorted(files)
+    ]
+    left = len(lines) - _ENTRIES
+    if left > 0 or more:
+        lines[_ENTRIES:] = [f"  … and {'more than ' if more else ''}{max(left, 0)} more"]
+    return lines or ["  (nothing)"]
+
+
+def _kind(walk: _Walk, entry: os.DirEntry[str]) -> int:
+    """Return what an entry is; 0 for a link that leads out, and for what is neither a file nor a folder."""
+    if entry.is_dir(follow_symlinks=False):
+        return stat.S_IFDIR
+    if entry.is_file(follow_symlinks=False):
+        return stat.S_IFREG
+    if not entry.is_symlink():
+        return 0
+    try:
+        with walk.find(entry.name, [entry.name]) as found:
+            return stat.S_IFMT(found.info.st_mode) if found else 0
+    except RemitError:
+        return 0
+
+
+def _project(walk: _Walk) -> list[str]:
+    def read(name: str) -> str | None:
+        try:
+            with walk.find(name, [name]) as found:
+                return None if found is None else _text(found)
+        except RemitError:
+            return None
+
+    with os.scandir(walk.root) as entries:
+        names = sorted(entry.name for entry in islice(entries, _LOOKED_AT) if MANIFESTS.fullmatch(entry.name))
+    project = project_of(names, read)
+    lines = [f"Project: {_shown(project.name)}"] if project.name else []
+    if project.stack:
+        lines.append(f"Tech stack: {', '.join(project.stack)}")
+    return ["", *lines] if lines else []
+
+
+def _contents(listed: Sequence[tuple[str, _Found]], before: str, room: int, count: TokenCounter) -> str:
+    """Return the files themselves, the smallest first: each gets an equal part of the room that the others left."""
+    files = [(name, found) for name, found in listed if stat.S_ISREG(found.info.st_mode)]
+    files.sort(key=lambda file: file[1].info.st_size)
+    text = before
+    for place, (name, found) in enumerate(files):
+        used = count(text)
+        most = used + (room - used) // (len(files) - place)
+        piece = _fitted(name, _text(found), found.info.st_size, lambda piece: count(text + piece) <= most)  # noqa: B023
+        if count(text + piece) <= room:
+            text += piece
+    return text
+
+
+def _fitted(name: str, content: str | None, size: int, fits: Callable[[str], bool]) -> str:
+    """Return as many whole lines of a file as fit, and how much is missing."""
+    if content is None:
+        return f"\n\n{_shown(name)}: cannot be shown, it is not text, or not for this user to read"
+    lines = content.splitlines(keepends=True)
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", content)), default=0))
+
+    def piece(some: int) -> str:
+        shown = "".join(lines[:some])
+        missing = size - len(shown.encode())
+        end = "\n" if shown and not shown.endswith("\n") else ""
+        note = f"\n({_bytes(missing)} of {_bytes(size)} are not shown)" if missing > 0 else ""
+        return f"\n\n{_shown(name)}:\n{fence}\n{shown}{end}{fence}{note}"
+
+    return piece(_most(len(lines), lambda some: fits(piece(some))))
+
+
+def _text(found: _Found) -> str | None:
+    """Return the beginning of a file, up to the end of a line if it is long; None if it is not text, or unreadable."""
+    if found.descriptor is None:
+        return None
+    raw = b""
+    try:
+        while len(raw) <= _READ and (more := os.read(found.descriptor, _READ + 1 - len(raw))):
+            raw += more
+        if len(raw) > _READ:
+            raw = raw[: raw.rfind(b"\n") + 1]
+        return None if b"\0" in raw else raw.decode()
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _within(lines: Sequence[str], room: int, count: TokenCounter) -> str:
+    """Return the first lines, as many as fit."""
+    return "\n".join(lines[: _most(len(lines), lambda some: count("\n".join(lines[:some])) <= room)])
+
+
+def _most(limit: int, fits: Callable[[int], bool]) -> int:
+    """Return the greatest number up to *limit* that fits, taking it that all smaller ones do."""
+    low, high = 0, limit
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    return low
+
+
+def _size(found: _Found) -> str:
+    return "folder" if stat.S_ISDIR(found.info.st_mode) else _bytes(found.info.st_size)
+
+
+def _bytes(size: int) -> str:
+    return f"{size} B" if size < 1_000 else f"{size / 1_000:.1f} kB" if size < 1_000_000 else f"{size / 1e6:.1f} MB"
+
+
+def _shown(name: str) -> str:
+    """Return a name so that it stays on its line, whatever is in it."""
+    return name if name.isprintable() else name.encode("unicode_escape").decode()
