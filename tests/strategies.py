@@ -128,7 +128,7 @@ messages = st.builds(
     delegation=texts,
 )
 
-notes = st.builds(Note, st.sampled_from(["fact", "decision", "constraint", "answer"]), texts)
+notes = st.builds(Note, st.sampled_from(["fact", "decision", "constraint", "answer"]), texts, texts)
 
 views = st.builds(
     View,

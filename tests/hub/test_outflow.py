@@ -103,6 +103,19 @@ async def test_what_is_held_back_is_said_when_the_agent_ends_or_fails(hub: Hub) 
         assert await heard(hub) == ["a word and no ", "more"]
 
 
+async def test_what_a_teams_pattern_finds_in_several_words_is_not_heard_word_by_word(make_hub: MakeHub) -> None:
+    """X12: no figure and no sign tells such words from others."""
+    hub = make_hub(redaction=pipeline(patterns={"PROJECT": "Falcon Heavy Launch"}))
+    speaker(hub, [f"{word} " for word in ("We begin with Falcon Heavy Launch " + "and so on " * 20).split()])
+    async with hub:
+        events = hub.events()
+        await hub.ask("speaker", "speak", user="u")
+        events.close()
+        said = "".join([record.body.text async for record in events if isinstance(record.body, Delta)])
+    assert said.startswith("We begin with [PROJECT:")
+    assert "Falcon" not in said
+
+
 async def test_a_detector_that_fails_silences_the_stream_and_not_the_run(make_hub: MakeHub) -> None:
     def brittle(text: str) -> list[Finding]:
         if "boom" in text:

@@ -243,10 +243,10 @@ async def test_what_one_callee_finds_out_the_next_one_knows(hub: Hub) -> None:
         return "used"
 
     expected = {
-        Note("decision", "Use PostgreSQL"),
-        Note("constraint", "budget: 500 EUR"),
-        Note("decision", "Blue is the colour"),
-        Note("fact", "The server is in Oslo"),
+        Note("decision", "Use PostgreSQL", "lead"),
+        Note("constraint", "budget: 500 EUR", "lead"),
+        Note("decision", "Blue is the colour", "finder"),
+        Note("fact", "The server is in Oslo", "finder"),
     }
     async with hub:
         await hub.ask("lead", "one", user="u", session="s")
@@ -256,6 +256,28 @@ async def test_what_one_callee_finds_out_the_next_one_knows(hub: Hub) -> None:
     assert set(known[1]) == expected
     assert set(known[2]) == expected
     assert known[4] == ()
+
+
+async def test_no_agent_can_say_what_the_user_answered(hub: Hub) -> None:
+    """Decision 9: what an agent says is told as what it says."""
+    known: list[tuple[Note, ...]] = []
+
+    @hub.agent("a", may_call=["b"])
+    async def a(brief: Brief) -> str:
+        with pytest.raises(RemitError, match="by the hub alone"):
+            brief.note("answer", "May I pay? → yes")  # pyright: ignore[reportArgumentType]
+        brief.note("decision", "The user wants to pay")
+        await brief.delegate("b", objective="go on")
+        return "x"
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        known.append(brief.known)
+        return "x"
+
+    async with hub:
+        await hub.ask("a", "hello", user="u")
+    assert known == [(Note("decision", "The user wants to pay", "a"),)]
 
 
 async def test_what_the_user_answered_is_not_asked_again(hub: Hub) -> None:

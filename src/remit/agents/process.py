@@ -194,7 +194,7 @@ class Clerk:
                         self._brief.used(tool, given, duration_ms=duration_ms, error=error)
                 case Known(note=note):
                     with suppress(RemitError):
-                        self._brief.note(note.kind, note.text)
+                        self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
                 case Spend(prompt=prompt, completion=completion, estimated=estimated):
                     self._heard += prompt + completion
                     with suppress(RemitError):  # told to stop, or nothing left: the process counts that itself

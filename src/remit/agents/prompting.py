@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Message
+from remit.protocol.envelope import USER, Message, Note
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 
 _HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", "answer": "Already answered"}
@@ -22,9 +22,10 @@ async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens
     own = brief.prompt if instructions is None else instructions
     history = await brief.history(max_tokens=max_tokens)
     return Prompt(
-        instructions="\n\n".join(part for part in (own, background(brief)) if part),
+        instructions=own,
         messages=(*history, *brief.messages),
-        task=task_of(brief),
+        # Not among the instructions: part of it was said by other agents, and they give this one none.
+        task="\n\n".join(part for part in (background(brief), task_of(brief)) if part),
     )
 
 
@@ -32,13 +33,18 @@ def background(brief: Brief) -> str:
     """Return what the callee is told besides messages and task: what is known, the summary, the workspace."""
     view, parts = brief.view, list[str]()
     for kind, heading in _HEADINGS.items():
-        if texts := [note.text for note in view.known if note.kind == kind]:
-            parts.append("\n".join((f"{heading}:", *(f"- {text}" for text in texts))))
+        if notes := [note for note in view.known if note.kind == kind]:
+            parts.append("\n".join((f"{heading}:", *map(_noted, notes))))
     if view.summary:
         parts.append(f"[Conversation summary]\n{view.summary}")
     if view.workspace:
         parts.append(f"[Workspace]\n{view.workspace}")
     return "\n\n".join(parts)
+
+
+def _noted(note: Note) -> str:
+    """Return a note as one line; who says so is told, unless it is the user."""
+    return f"- {' '.join(note.text.split())}{f' (according to {note.by})' if note.by else ''}"
 
 
 def task_of(brief: Brief) -> str:

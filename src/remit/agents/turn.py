@@ -143,11 +143,12 @@ class Turn:
         """Have the model correct what does not fit; of what stands for redacted values only the hub can say."""
         assert self._schema is not None
         value = self._unwrapped(output)
-        if context.retry >= _CORRECTIONS or TOKEN.search(text_of(value)):
+        if TOKEN.search(text_of(value)) or not (problems := misfits(self._schema, value)):
             return output
-        if problems := misfits(self._schema, value):
+        if context.retry < _CORRECTIONS:
             raise ModelRetry("\n".join(f"{problem.path}: {problem.message}" for problem in problems[:10]))
-        return output
+        why = f"{self._name} did not give an answer that fits its schema in {_CORRECTIONS + 1} attempts"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=problems))
 
 
 def _tool(offer: Offer) -> Tool[object]:
@@ -187,7 +188,8 @@ async def summary(model: Model, text: str, max_tokens: int, settings: Mapping[st
     # Three tokens are about two words.
     told = _SUMMARIZE.format(words=max_tokens * 2 // 3)
     messages: list[ModelMessage] = [ModelRequest(parts=[UserPromptPart(content=text)], instructions=told)]
-    chosen = ModelSettings(**(cast("ModelSettings", {"max_tokens": max_tokens, **settings})))
+    most = min(max_tokens, settings.get("max_tokens") or max_tokens)  # more than that nobody has seen to
+    chosen = ModelSettings(**(cast("ModelSettings", {**settings, "max_tokens": most})))
     try:
         response = await model_request(model, messages, model_settings=chosen)
     except Exception as error:

@@ -233,6 +233,8 @@ def pipeline(
         settled = _settle(findings)
         return list(_outside(settled, tokens)) if tokens else settled
 
+    # Whatever the built-in kinds find in several words has a figure or a sign in it, which streams make use of.
+    detect.signed = not own  # pyright: ignore[reportFunctionMemberAccess]
     return detect
 
 

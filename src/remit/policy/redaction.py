@@ -211,16 +211,24 @@ def _replaced(text: str, shift: int, findings: Iterable[Finding], key: bytes, st
 
 
 def settled(
-    before: str, text: str, sealing: Sealing, struck: dict[str, Raw], *, ended: bool = False
+    before: str,
+    text: str,
+    sealing: Sealing,
+    struck: dict[str, Raw],
+    *,
+    named: Iterable[str] = (),
+    ended: bool = False,
 ) -> tuple[str, int]:
     """Return as much of a text that is still being said as what follows cannot change, redacted, and how much that was.
 
-    *before* is what was said before it, for what it tells of the numbers that follow; *ended*: nothing follows.
+    *before* is what was said before it, for what it tells of the numbers that follow; *named* are secrets that are
+    found only whole, whatever words they are made of; *ended*: nothing follows.
     """
     shift = len(before)
     end = len(text)
     if not ended:
-        end = _unsettled(text)
+        signed = getattr(sealing.bare or sealing.detect, "signed", False)
+        end = min([_unsettled(text, signed=signed), *(_begun(text, secret) for secret in named)])
     findings = list(sealing.detect(before + text)) if end else []
     for found in sorted(findings, key=_place, reverse=True):
         if found.start - shift < end < found.end - shift:
@@ -230,15 +238,29 @@ def settled(
     return _replaced(text[:end], shift, findings, sealing.key, struck), end
 
 
-def _unsettled(text: str) -> int:
-    """Return from where on what follows may make something else of a text: its last words may be a secret's first."""
+def _unsettled(text: str, *, signed: bool) -> int:
+    """Return from where on what follows may make something else of a text: its last words may be a secret's first.
+
+    *signed*: whatever is found in several words has a figure or a sign in one of them; what a team's own pattern or
+    detector finds need not.
+    """
     end = _word_at(text, len(text))
-    # Whatever is found in several words has a figure or a sign in one of them; the word before may belong to it.
-    risky = _RISKY.search(text, max(end - _UNSETTLED, 0), end)
-    if risky is None:
-        return end
-    start = _word_at(text, risky.start())
-    return _word_at(text, len(text[:start].rstrip()))
+    start = max(end - _UNSETTLED, 0)
+    if signed:
+        risky = _RISKY.search(text, start, end)
+        if risky is None:
+            return end
+        start = risky.start()
+    # The word before may belong to it.
+    return _word_at(text, len(text[: _word_at(text, start)].rstrip()))
+
+
+def _begun(text: str, secret: str) -> int:
+    """Return where the end of a text begins that may be the beginning of a secret; its length if none may."""
+    start = text.find(secret[0], max(len(text) - len(secret) + 1, 0))
+    while start >= 0 and not secret.startswith(text[start:]):
+        start = text.find(secret[0], start + 1)
+    return len(text) if start < 0 else start
 
 
 def _word_at(text: str, place: int) -> int:

@@ -126,6 +126,8 @@ class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
 
     kind: Literal["fact", "decision", "constraint", "answer"]
     text: str
+    by: str = ""
+    """The agent that says so; empty: the user does."""
 
 
 class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):

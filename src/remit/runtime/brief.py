@@ -220,7 +220,7 @@ class Brief:
         """Record that a tool was used which the hub does not know: one that the agent brought with it."""
         self._desk.used(tool, arguments, duration_ms, error)
 
-    def note(self, kind: Literal["fact", "decision", "constraint", "answer"], text: str) -> None:
+    def note(self, kind: Literal["fact", "decision", "constraint"], text: str) -> None:
         """Keep something that everyone who is asked later in this conversation should know, in at most 300 letters."""
         self._desk.note(Note(kind, text))
 

@@ -215,12 +215,15 @@ class LocalDesk:
         self._refuse_if_over()
         run, parts = self._frame.run, self._dispatch.parts
         found: dict[str, str | int] = {}
-        note = checked(Note(note.kind, note.text[:NOTE_LENGTH]))
+        # Redacted before it is cut, as with progress.
+        note = checked(Note(note.kind, note.text[:MAX_PROGRESS_READ]))
+        if note.kind == "answer":
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, "what the user answered is noted by the hub alone"))
         if run.sealing is not None:
             note = strike(note, run.sealing, found)
         if found:
             parts.redactor.keep(run, found, of_user=True)
-        parts.sessions.note(run, (note,))
+        parts.sessions.note(run, (Note(note.kind, note.text[:NOTE_LENGTH], self._frame.card.name),))
 
     def say(self, text: str) -> None:
         self._refuse_if_over()

@@ -123,7 +123,7 @@ class Dispatch(Consult):
                             self._holds(parent, sent)
                             parts.redactor.keep(run, struck, of_user=False)
                         if clean.handoff is not None:
-                            parts.sessions.heed(run, clean.handoff)
+                            parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
                         if step:
                             frame.step = step
@@ -193,9 +193,11 @@ class Dispatch(Consult):
 
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
-        response = refused(request, self.parts.redactor.clean(why, self.sealing_of(request.run)))
+        sealing = self.sealing_of(request.run)
+        response = refused(request, self.parts.redactor.clean(why, sealing))
         if request.view is not None:
-            request = replace(request, view=request.view.recorded())
+            # Redacted before it is cut: of half a number no detector knows whose it is.
+            request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
         # Not in the session that it asked for: that may be another user's.
         session = request.parent_session or request.run
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))

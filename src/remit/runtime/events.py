@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Self
 
-from remit.protocol.records import Record
+from remit.protocol.records import Kind, Record
 from remit.runtime.outflow import Outflow
 from remit.runtime.ports import Recorder
 
@@ -57,6 +57,8 @@ class Events(AsyncIterator[Record]):
                 self._put(record)
 
     def _put(self, record: Record | None) -> None:
+        if record is not None and record.kind is Kind.DELTA and self._queue.qsize() >= BACKLOG // 2:
+            return  # what is kept nowhere must not push out what is on record
         if self._queue.full():
             self._queue.get_nowait()
         self._queue.put_nowait(record)

@@ -130,6 +130,8 @@ class Frame:
     tool_calls: list[str] | None = None
     partial: Answer | None = None
     progress_count = 0
+    unheard = False
+    """Whether its agent said something that nobody listened to."""
     flow: "Flow | None" = None
     """What its agent said, and nobody could be told yet."""
 

@@ -10,7 +10,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.ledger import Flow, Frame
 from remit.runtime.ports import Clock
-from remit.runtime.redactor import NOTHING
+from remit.runtime.redactor import NOTHING, Knowing
 
 log = logging.getLogger("remit")
 
@@ -40,12 +40,17 @@ class Outflow:
 
     def say(self, frame: Frame, text: str) -> None:
         """Pass on what an agent says, as far as it is certain that it may be read."""
-        if not self._listeners or not text or isinstance(frame.state, Status):
+        if not text or isinstance(frame.state, Status):
+            return
+        if not self._listeners:
+            frame.unheard = True
             return
         sealing = frame.run.sealing
         if sealing is None:
             self._tell(frame, text)
             return
+        if frame.unheard:
+            return  # of a secret whose beginning was missed nobody could tell that it is one
         flow = frame.flow = frame.flow or Flow()
         flow.pending += text
         if len(flow.pending) <= _MOST_HELD:
@@ -54,15 +59,16 @@ class Outflow:
     def finish(self, frame: Frame) -> None:
         """Pass on what was held back, now that nothing follows."""
         flow, frame.flow = frame.flow, None
-        if flow is not None and flow.pending:
+        if flow is not None and flow.pending and not frame.unheard:
             self._pass_on(frame, flow, ended=True)
 
     def _pass_on(self, frame: Frame, flow: Flow, *, ended: bool) -> None:
         sealing = frame.run.sealing
         assert sealing is not None, "only what is redacted is held back"
         struck: dict[str, str | int] = {}
+        named = sealing.detect.named if isinstance(sealing.detect, Knowing) else ()
         try:
-            clean, end = settled(flow.before, flow.pending, sealing, struck, ended=ended)
+            clean, end = settled(flow.before, flow.pending, sealing, struck, named=named, ended=ended)
         except Exception as error:  # noqa: BLE001 - someone else's detector: what it cannot look at, nobody reads
             log.error("a detector failed on what %s says (%s)", frame.path, type(error).__name__)
             return

@@ -363,6 +363,10 @@ class Controls(Protocol):
         ...
 
 
+# More is a history, and not what somebody should bear in mind.
+MOST_NOTES = 24
+
+
 class Conversations(Protocol):
     """What was said in each session, found without reading all of it; the record alone has the text."""
 
@@ -379,7 +383,7 @@ class Conversations(Protocol):
         ...
 
     async def notes(self, session: str) -> list[Note]:
-        """Return what is known in a conversation, oldest first."""
+        """Return what is known in a conversation, the newest `MOST_NOTES` of it, oldest first."""
         ...
 
 

@@ -30,7 +30,7 @@ _TELLING = 4
 _MOST_NAMED = 500
 
 
-class _Knowing:
+class Knowing:
     """A detector that finds, besides what another finds, the values that are known to be secret in a run.
 
     A password is one because its field is called so; said again elsewhere, it is found by what it is.
@@ -129,9 +129,9 @@ class Redactor:
         }
         if not named:
             return sealing
-        if isinstance(sealing.detect, _Knowing):
+        if isinstance(sealing.detect, Knowing):
             named = {**sealing.detect.named, **named}
-        return Sealing(sealing.key, _Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
+        return Sealing(sealing.key, Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
 
     async def recall(self, run: Run) -> None:
         """Bring back what is kept of a run's conversation, from its earlier runs or from before a restart."""

@@ -192,7 +192,8 @@ class Runs:
         if goes_on:
             await parts.redactor.recall(run)
         if goes_on or (owner is None and request.context is not None):
-            request = await self._reminded(run, request)
+            request = await self._reminded(run, request, goes_on=goes_on)
+        taken = False
         while True:
             now = parts.clock.now()
             facts = Facts(
@@ -220,12 +221,16 @@ class Runs:
                     # A yes is to what the person was shown: what another makes of it is asked about again.
                     approved = (frozenset[str]() if edits else approved) | {ask.question}
                     questions += 1
-                    request = replace(request, **edits) if edits else request
+                    if edits:
+                        request = replace(request, **edits)
+                        if request.view is not None:  # a longer task leaves less room for the rest
+                            request = await self._reminded(run, request, goes_on=goes_on)
                     entry = parts.registry.agents.get(request.target)
                 case Rewrite(request=clean, struck=struck):
                     assert entry is not None, "a guard refuses unknown targets"
-                    if chosen and owner is None and is_new:
-                        owner = await parts.store.session(chosen, request.remit.user, request.target)
+                    if chosen and not taken:
+                        # Also one that was in use without having been given: its values are kept from now on.
+                        owner, taken = await parts.store.session(chosen, request.remit.user, request.target), True
                         continue
                     if (why := self._called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
@@ -238,12 +243,14 @@ class Runs:
                     frame = self._dispatch.admitted(clean, entry, run, None, now)
                     return await self._submit(frame, frame.recorded or clean, content)
 
-    async def _reminded(self, run: Run, request: Request) -> Request:
-        """Return a root request with what its agent is shown of the conversation that it goes on with."""
+    async def _reminded(self, run: Run, request: Request, *, goes_on: bool) -> Request:
+        """Return a root request with what its agent is shown of the conversation that it goes on with, if it does."""
         sessions, room = self._dispatch.parts.sessions, request.remit.context_tokens
-        if run.scope != run.id:
+        if goes_on:
             await sessions.recall(run)
-        shown = await sessions.show(request, of=run.scope, frame=None, run=run, to=None, room=room)
+        # A session that was nobody's a moment ago may be another's by now.
+        of = run.scope if goes_on else run.id
+        shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
         return replace(request, view=None) if shown is None else sessions.shown(request, shown)
 
     async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
@@ -251,20 +258,30 @@ class Runs:
         parts = self._dispatch.parts
         if request.run in self._parked or parts.approver is None:
             return None
-        struck: dict[str, str | int] = {}
-        try:
-            clean = request if run.sealing is None else strike(request, run.sealing, struck)
-        except Exception as error:
-            log.error("a detector failed on %s: %s", request.run, parts.redactor.worded(error))
-            why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why)) from error
-        if struck:
-            parts.redactor.keep(run, struck, of_user=True)
+        clean = self._redacted(run, request)
+        if clean.view is not None:
+            clean = replace(clean, view=clean.view.recorded())
         submitted = await parts.store.submit(clean, content, worker=self._worker, lease_ms=LEASE_MS, waiting=True)
         if isinstance(submitted, Known):
             return submitted
         self._parked[request.run] = submitted.epoch
         return None
+
+    def _redacted(self, run: Run, request: Request) -> Request:
+        """Return a root request as it may be kept and shown; what is taken out of it is its user's."""
+        if run.sealing is None:
+            return request
+        redactor = self._dispatch.parts.redactor
+        struck: dict[str, str | int] = {}
+        try:
+            clean = strike(request, run.sealing, struck)
+        except Exception as error:
+            log.error("a detector failed on %s: %s", request.run, redactor.worded(error))
+            why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why)) from error
+        if struck:
+            redactor.keep(run, struck, of_user=True)
+        return clean
 
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
         parts = self._dispatch.parts

@@ -1,21 +1,19 @@
 """What a callee is shown of a conversation, and what is known in it: chosen here, and never shown twice."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from remit.policy.context import check, fit
+from remit.policy.context import check, fit, newest
 from remit.policy.redaction import strike
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Message, Note, Request, Response, View
 from remit.protocol.errors import RemitError
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import Clock, Store, Summarizer, TokenCounter, Workspace
+from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
 
-# Of what is known, the newest so many are handed on; more is a history, and not what somebody should bear in mind.
-MOST_NOTES = 24
 # A sentence or two: what is longer is a document, and belongs into an answer.
 NOTE_LENGTH = 300
 # A question stands at the end of what is said.
@@ -28,8 +26,6 @@ class Shown(NamedTuple):
     """What somebody asked to be shown, before it is known how much of it there is room for."""
 
     view: View
-    task: int
-    """Tokens of the task itself."""
     last_first: bool
 
 
@@ -65,17 +61,14 @@ class Sessions:
         if wanted is None and not known:
             return None
         await self._learn_to_count()
-        task = self._tokens_of(request)
         if wanted is None:
-            return Shown(View(known=known), task, last_first=False)
+            return Shown(View(known=known), last_first=False)
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         if run.sealing is not None and wanted.keywords:
             # Messages hold tokens, so tokens are looked for.
             wanted = replace(wanted, keywords=strike(wanted.keywords, run.sealing, {}))
-        await self._store.flush()
-        messages = await self._store.messages(of, wanted, now_ms=self._clock.wall_ms(), tokens=room)
-        messages = [message for message in messages if message.delegation != request.path]
+        messages = await self._said_before(request, wanted, of, tokens=room)
         seen: frozenset[int] = frozenset()
         if to is not None and to != of and messages:
             seen = await self._store.seen(to, [message.seq for message in messages])
@@ -86,12 +79,14 @@ class Sessions:
             known=known,
             seen=tuple(sorted(seen)),
         )
-        return Shown(view, task, last_first=wanted.last_messages is not None)
+        return Shown(view, last_first=wanted.last_messages is not None)
 
     def shown(self, request: Request, shown: Shown) -> Request:
         """Return the request with as much of that as its remit has room for."""
         room = request.remit.context_tokens
-        view = fit(shown.view, task=shown.task, room=room, count=self._count, last_first=shown.last_first)
+        # Counted each time: a person who is asked may have made another task of it.
+        task = self._tokens_of(request)
+        view = fit(shown.view, task=task, room=room, count=self._count, last_first=shown.last_first)
         return replace(request, view=view)
 
     async def history(self, frame: Frame, wanted: ContextFilter, tokens: int) -> list[Message]:
@@ -101,16 +96,24 @@ class Sessions:
         request = frame.request
         if request.session is None or request.session == request.path:
             return []  # it has just begun
-        await self._store.flush()
         await self._learn_to_count()
-        # The request at hand is a message of its session too, and not part of what was before.
+        shown = (request.view or View()).messages
+        return await self._said_before(frame.recorded or request, wanted, request.session, tokens, shown)
+
+    async def _said_before(
+        self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
+    ) -> list[Message]:
+        """Return what a filter chooses in a session besides *request*, which may stand in it, and what it has shown."""
         room = tokens + self._count(request.objective) + self._count(text_of(request.input or ""))
-        found = await self._store.messages(request.session, wanted, now_ms=self._clock.wall_ms(), tokens=room)
-        shown = {message.seq for message in (request.view or View()).messages}
-        found = [each for each in found if each.delegation != request.path and each.seq not in shown]
-        while found and sum(each.tokens for each in found) > tokens:
-            del found[0]
-        return found
+        room += sum(each.tokens for each in shown)
+        last = wanted.last_messages
+        if last:
+            wanted = replace(wanted, last_messages=last + 1 + len(shown))
+        await self._store.flush()
+        found = await self._store.messages(session, wanted, now_ms=self._clock.wall_ms(), tokens=room)
+        besides = {each.seq for each in shown}
+        found = [each for each in found if each.delegation != request.path and each.seq not in besides]
+        return newest(reversed(found), last=last, tokens=tokens)
 
     async def _learn_to_count(self) -> None:
         """Let a tokenizer read its vocabulary in a thread: on the loop it would take long enough to be felt by all."""
@@ -146,7 +149,7 @@ class Sessions:
 
     async def recall(self, run: Run) -> None:
         """Bring back what is known in the conversation that a run goes on with."""
-        run.notes = await self._store.notes(run.scope)
+        run.notes = (await self._store.notes(run.scope))[-MOST_NOTES:]
         kept = await self._store.get(_ASKED + run.scope)
         if kept is not None:
             run.asked = kept[1].decode()
@@ -169,19 +172,18 @@ class Sessions:
 
     def note(self, run: Run, notes: Iterable[Note]) -> None:
         """Keep what became known, for all who are asked later in the conversation."""
-        fresh = [note for note in dict.fromkeys(notes) if note not in run.notes]
+        known = {(note.kind, note.text) for note in run.notes}
+        fresh = [note for note in dict.fromkeys(notes) if (note.kind, note.text) not in known]
         if fresh:
-            run.notes = [*run.notes, *fresh]
+            run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no others are ever handed on
             self._store.note(run.scope, fresh)
 
     def learn(self, run: Run, response: Response) -> None:
         """Note what a callee found out."""
-        self.note(run, [Note("fact", fact[:NOTE_LENGTH]) for fact in response.new_facts])
+        self.note(run, [Note("fact", fact[:NOTE_LENGTH], response.target) for fact in response.new_facts])
 
-    def heed(self, run: Run, handoff: Handoff) -> None:
+    def heed(self, run: Run, handoff: Handoff, caller: str) -> None:
         """Note what a caller says has been decided, and what binds."""
-        decided = [Note("decision", text[:NOTE_LENGTH]) for text in handoff.decisions]
-        bound = [
-            Note("constraint", f"{name}: {text_of(value)}"[:NOTE_LENGTH]) for name, value in handoff.constraints.items()
-        ]
-        self.note(run, [*decided, *bound])
+        constraints = (f"{name}: {text_of(value)}" for name, value in handoff.constraints.items())
+        decided = [Note("decision", text[:NOTE_LENGTH], caller) for text in handoff.decisions]
+        self.note(run, [*decided, *(Note("constraint", text[:NOTE_LENGTH], caller) for text in constraints)])

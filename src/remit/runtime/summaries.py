@@ -3,6 +3,7 @@
 Imported when a conversation is first gone on with: most hubs never do, and reading language takes memory.
 """
 
+import asyncio
 import logging
 
 import msgspec
@@ -49,7 +50,7 @@ class Summaries:
         messages = await self._store.messages(session, _EVERYTHING, now_ms=0, tokens=_MOST_TOKENS)
         fresh = [message for message in messages if message.seq > summary.seq]
         if fresh:
-            summary = extend(summary, fresh)
+            summary = await asyncio.to_thread(extend, summary, fresh)
             await self._store.cas(key, revision, encode(summary))  # whoever else did the same came to the same
         return summary
 
@@ -71,9 +72,9 @@ class Summaries:
             log.warning("no model made a summary (%s)", type(error).__name__)
             return ""
         payer.meter(usage)
-        if wrong := unfounded(text, source):
+        if wrong := await asyncio.to_thread(unfounded, text, source):
             log.warning("a model's summary was not taken: %d of its names and numbers stand nowhere", len(wrong))
-            return ""
+            text = ""  # kept, too: asked again for the same, it would cost the same again
         await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
         return text
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from remit.policy.redaction import restore
-from remit.protocol.envelope import VERSION, Request, Response
-from remit.protocol.errors import Code, fault
+from remit.protocol.envelope import VERSION, Response
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import runs
 from remit.runtime.dispatch import Dispatch
@@ -135,7 +135,7 @@ class Upkeep(Runs):
         elif entry.card.resumable:
             work = self._resume(run, entry)
         else:
-            work = self._give_up(request, epoch)
+            work = self._give_up(Run(request, epoch, None))
         self._go(key, content, request.run, work)
         for control in called_off:
             self._obey(control)
@@ -143,7 +143,12 @@ class Upkeep(Runs):
     async def _resume(self, run: Run, entry: Entry) -> Response:
         parts = self._dispatch.parts
         run.steps = await parts.store.load(run.id)
-        run.request = await self._reminded(run, run.request)
+        try:
+            run.request = self._redacted(run, await self._reminded(run, run.request, goes_on=True))
+        except StoreError:
+            raise
+        except RemitError as error:  # what it was shown may not be shown any more
+            return await self._give_up(run, f", and cannot go on: {error.fault.message}")
         frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever becomes of it here
         if (why := self._called_off.get(run.id)) is not None:
@@ -152,10 +157,11 @@ class Upkeep(Runs):
         self._dispatch.notice(frame, "taken up again after a restart")
         return await self._carry_out(frame)
 
-    async def _give_up(self, request: Request, epoch: int) -> Response:
+    async def _give_up(self, run: Run, because: str = "") -> Response:
+        request = run.request
         why = fault(
             Code.OUTCOME_UNKNOWN,
-            f"the hub stopped while {request.target} was at work, and it is not known how far it came",
+            f"the hub stopped while {request.target} was at work, and it is not known how far it came{because}",
         )
         response = Response(
             version=VERSION,
@@ -166,4 +172,4 @@ class Upkeep(Runs):
             session=request.session,
             fault=why,
         )
-        return await self._finish(Run(request, epoch, None), response)
+        return await self._finish(run, response)

@@ -15,6 +15,7 @@ import msgspec
 from remit.policy.context import Count, matches, message_of, newest, said
 from remit.protocol.envelope import ContextFilter, Message, Note, Request
 from remit.protocol.records import Kind, Record, read_request
+from remit.runtime.ports import MOST_NOTES
 from remit.stores.connection import Connection
 from remit.stores.reader import PAGE, Query, numbered, page
 from remit.stores.schema import KINDS
@@ -358,12 +359,12 @@ def _json(value: object) -> str:
 
 def note(connection: Connection, session: str, notes: Sequence[Note]) -> None:
     """Keep what became known in a conversation, each once."""
-    sql = "INSERT OR IGNORE INTO note (session, kind, text) VALUES (?,?,?)"
+    sql = "INSERT OR IGNORE INTO note (session, kind, text, by) VALUES (?,?,?,?)"
     for each in notes:
-        connection.execute(sql, (session, each.kind, each.text))
+        connection.execute(sql, (session, each.kind, each.text, each.by))
 
 
 def notes(session: str) -> Query[list[Note]]:
-    """Return the query for what is known in a conversation, oldest first."""
-    sql = "SELECT kind, text FROM note WHERE session = ? ORDER BY id"
-    return lambda connection: [Note(*row) for row in connection.execute(sql, (session,))]
+    """Return the query for what is known in a conversation, the newest of it, oldest first."""
+    sql = "SELECT kind, text, by FROM note WHERE session = ? ORDER BY id DESC LIMIT ?"
+    return lambda connection: [Note(*row) for row in connection.execute(sql, (session, MOST_NOTES))][::-1]

@@ -134,7 +134,7 @@ MIGRATIONS: tuple[str, ...] = (
 
     CREATE TABLE note (
         id INTEGER PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, text TEXT NOT NULL,
-        UNIQUE (session, kind, text)
+        by TEXT NOT NULL, UNIQUE (session, kind, text)
     );
     """,
 )

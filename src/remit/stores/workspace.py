@@ -28,7 +28,21 @@ _CLUTTER = frozenset(
 )
 # What is kept here is for the hub, for git or for a person's own tools, and opens other doors.
 _CLOSED = frozenset(
-    {".remit", ".git", ".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".npmrc", ".pypirc", ".pgpass"}
+    [
+        ".remit",
+        ".git",
+        ".git-credentials",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".azure",
+        ".kube",
+        ".docker",
+        ".netrc",
+        ".npmrc",
+        ".pypirc",
+        ".pgpass",
+    ]
 )
 _KEYS = (".key", ".pem", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
 
@@ -104,7 +118,11 @@ def _refused(path: str, why: str) -> RemitError:
 
 def _is_closed(name: str) -> bool:
     name = name.casefold()
-    return name in _CLOSED or name.startswith((".env", "id_rsa", "id_ed25519")) or name.endswith(_KEYS)
+    return (
+        name in _CLOSED
+        or name.startswith((".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"))
+        or name.endswith(_KEYS)
+    )
 
 
 class _Walk:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, ToolUse
-from remit.runtime.ports import Store
+from remit.runtime.ports import MOST_NOTES, Store
 from remit.testing.samples import LONG_MS, StoreCase, a_request, a_response, code_of, progress
 
 PLENTY = 1_000_000
@@ -173,7 +173,11 @@ class ConversingConformance(StoreCase):
             assert await store.seen("session-one", [1, 2, 3]) == {2, 3}
 
     async def test_what_is_known_in_a_conversation_is_kept_once_oldest_first(self) -> None:
-        first, second, third = Note("fact", "likes tea"), Note("decision", "likes tea"), Note("answer", "at nine")
+        first, second, third = (
+            Note("fact", "likes tea"),
+            Note("decision", "likes tea"),
+            Note("answer", "at nine", "clerk"),
+        )
         async with self.opened() as store:
             store.note("one", [first, second, first])
             store.note("two", [third])
@@ -182,6 +186,9 @@ class ConversingConformance(StoreCase):
             assert await store.notes("one") == [first, second, third]
             assert await store.notes("two") == [third]
             assert await store.notes("three") == []
+            store.note("three", [Note("fact", f"number {number}") for number in range(MOST_NOTES + 1)])
+            await store.flush()
+            assert [note.text for note in await store.notes("three")] == [f"number {n + 1}" for n in range(MOST_NOTES)]
 
     async def test_closing_keeps_conversations_and_what_is_known_in_them(self) -> None:
         async with self.opened() as store:

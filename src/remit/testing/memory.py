@@ -15,6 +15,7 @@ from remit.protocol.envelope import ContextFilter, Message, Note, Request, Respo
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.ports import (
+    MOST_NOTES,
     Accepted,
     Control,
     Decision,
@@ -109,7 +110,7 @@ class MemoryStore:
         self._last_control = 0
         self._sessions: dict[str, Owner] = {}
         self._facts: dict[str, dict[str, str]] = {}
-        self._notes: dict[str, dict[Note, None]] = {}
+        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._counters: dict[str, _Window] = {}
         self._cells: dict[str, tuple[int, bytes]] = {}
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
@@ -368,11 +369,13 @@ class MemoryStore:
         return frozenset(messages).intersection(message.seq for message in self._conversation(session))
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        self._notes.setdefault(session, {}).update(dict.fromkeys(notes))
+        kept = self._notes.setdefault(session, {})
+        for note in notes:
+            kept.setdefault((note.kind, note.text), note)
 
     async def notes(self, session: str) -> list[Note]:
         self._check_open()
-        return list(self._notes.get(session, ()))
+        return list(self._notes.get(session, {}).values())[-MOST_NOTES:]
 
     def _conversation(self, session: str) -> list[Message]:
         records = [record for record in self._records if record.session == session]

@@ -5,7 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
@@ -30,6 +30,8 @@ MAX_MODEL_CALLS = 50
 CAPPED_BELOW = 8_192
 # Some providers take no fewer, and nothing can be said in fewer.
 LEAST_OUTPUT = 16
+# How long a thread waits before it looks whether there is still anything to wait for.
+LOOK_S = 1.0
 
 
 class Use(NamedTuple):
@@ -171,8 +173,11 @@ class Bounds:
         with self.stopping():
             self.brief.say(str(text))  # a framework may have strings of its own kind
 
+    # ── threads ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
     def in_loop(self, work: Callable[[], T]) -> T:
         """Do something where the brief is at home, from whichever thread the framework calls."""
+        self.go_on()
         if threading.get_ident() == self._thread:
             return work()
         done: Future[T] = Future()
@@ -184,17 +189,27 @@ class Bounds:
                 done.set_exception(error)
 
         self._loop.call_soon_threadsafe(do)
-        return done.result()
+        return self._result(done)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait in a thread for what happens where the brief is at home; it does not outlast the run."""
+        if self.stopped_by is not None:
+            work.close()
+            raise self.stopped_by
         with stepping_aside.get()():
             doing = asyncio.run_coroutine_threadsafe(work, self._loop)
             self._waited_for.add(doing)
             try:
-                return doing.result()
+                return self._result(doing)
             finally:
                 self._waited_for.discard(doing)
+
+    def _result(self, done: Future[T]) -> T:
+        # A thread may be left behind by its run, and then by its loop: nobody would ever tell it.
+        while not wait({done}, LOOK_S).done:
+            if self._loop.is_closed():
+                raise RuntimeError("the event loop of this run is closed")
+        return done.result()
 
     def give_up(self) -> None:
         """End what threads wait for, and stop them at their next step: they do not hear that they were cancelled."""
@@ -228,6 +243,9 @@ class Bounds:
         """Await a framework's run; what stopped it comes out as itself, whatever the framework made of it."""
         try:
             result = await run
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
         except Exception:
             if self.stopped_by is not None:
                 raise self.stopped_by from None

@@ -3,7 +3,6 @@
 Imported only once somebody brings a crew; CrewAI is no dependency, so its types are not known here.
 """
 
-import asyncio
 import copy
 import logging
 import os
@@ -84,9 +83,6 @@ class CrewAgent:
 
         try:
             output = await bounds.ended(threads.run(work, None))
-        except asyncio.CancelledError:
-            bounds.give_up()
-            raise
         finally:
             await threads.close()
         structured = getattr(output, "pydantic", None) or getattr(output, "json_dict", None)
