@@ -18,7 +18,8 @@ from autogen_ext.models.replay import ReplayChatCompletionClient
 from pydantic import BaseModel
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response
+from remit import Code, Hub, Response, Status
+from remit.protocol.records import Delta
 from remit.testing.agents import COMPLETION, HELPED, HELPER, PROMPT
 from remit.testing.memory import MemoryStore
 
@@ -124,6 +125,17 @@ async def test_a_client_that_cannot_stream_is_asked_for_the_whole() -> None:
     assert HELPED in (await ask(agent)).unwrap()
 
 
+async def test_what_a_model_thinks_is_not_heard() -> None:
+    async def thinks(given: Seen) -> Say:
+        return Say(["<think>a tin", " or two", "</think>", "The ", "tin."])
+
+    hub = Hub(store=MemoryStore(), redaction=False)
+    hub.add("tea", made(thinks))
+    async with hub:
+        records = [record async for record in hub.stream("tea", "Look", user="u-1")]
+    assert [record.body.text for record in records if isinstance(record.body, Delta)] == ["The ", "tin."]
+
+
 async def test_the_tools_of_a_workbench_are_held_to_the_remit() -> None:
     ran: list[str] = []
 
@@ -179,8 +191,44 @@ async def test_a_team_is_asked_one_at_a_time_and_begins_anew_each_time() -> None
 
 
 async def test_a_team_ends_with_its_budget() -> None:
-    team = RoundRobinGroupChat([made(say("tea"))], termination_condition=MaxMessageTermination(100))
+    calls: list[Seen] = []
+
+    async def counted(given: Seen) -> Say:
+        calls.append(given)
+        return Say(["tea"])
+
+    before = asyncio.all_tasks()
+    team = RoundRobinGroupChat([made(counted)], termination_condition=MaxMessageTermination(100))
     response = await ask(team, max_tokens=2 * (PROMPT + COMPLETION) + 100)
+    assert asyncio.all_tasks() == before
+    assert len(calls) <= 4
     assert response.fault is not None
     assert response.fault.code is Code.TOKEN_BUDGET_EXCEEDED
     assert response.usage.total == 3 * (PROMPT + COMPLETION)
+
+
+async def test_cancelling_reaches_a_team_whose_client_heeds_the_token() -> None:
+    hanging = asyncio.Event()
+
+    class Heeds(FollowsScript):
+        async def create(self, messages: Any, *, cancellation_token: Any = None, **options: Any) -> CreateResult:
+            hanging.set()
+            waiting = asyncio.ensure_future(asyncio.Event().wait())
+            cancellation_token.link_future(waiting)
+            await waiting
+            raise AssertionError("nobody sets it")
+
+    before = asyncio.all_tasks()
+    team = RoundRobinGroupChat(
+        [AssistantAgent("tea", Heeds(say("never")))], termination_condition=MaxMessageTermination(2)
+    )
+    hub = Hub(store=MemoryStore())
+    hub.add("team", team)
+    async with hub:
+        asking = asyncio.create_task(hub.ask("team", "Wait", user="u-1"))
+        await hanging.wait()
+        [run] = await hub.store.runs()
+        assert hub.cancel(run.run)
+        async with asyncio.timeout(5):
+            assert (await asking).status is Status.CANCELLED
+    assert asyncio.all_tasks() == before

@@ -239,6 +239,22 @@ async def test_what_an_agent_in_a_node_says_is_heard_and_metered() -> None:
     assert records[-1].body.usage.total == PROMPT + COMPLETION
 
 
+async def test_a_model_that_a_tool_asks_is_metered_but_not_heard() -> None:
+    inner = FollowsScript(script=say("between us"))
+
+    @tool
+    async def ask_inner() -> str:
+        """Ask."""
+        return (await inner.ainvoke("count")).text
+
+    hub = Hub(store=MemoryStore(), redaction=False)
+    hub.add("tea", create_agent(FollowsScript(script=use_once("ask_inner", {})), [ask_inner]))
+    async with hub:
+        records = [record async for record in hub.stream("tea", "Look", user="u-1")]
+    assert [record.body.text for record in records if isinstance(record.body, Delta)] == ["between us"]
+    assert records[-1].body.usage.total == 3 * (PROMPT + COMPLETION)
+
+
 class Order(TypedDict):
     drink: str
     cups: int

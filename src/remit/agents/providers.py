@@ -51,7 +51,7 @@ def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | 
         install = f"Install what it takes: pip install '{found[1] if found else 'pydantic-ai-slim'}'"
         why = f"the package for `{model.partition(':')[0]}` is not installed"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=install)) from error
-    except (UserError, ValueError) as error:
+    except Exception as error:  # each provider's client has errors of its own: OpenAI's for an empty key
         raise RemitError(_unusable(model, str(error))) from error
 
 
@@ -144,12 +144,15 @@ def _refused(error: ModelAPIError, model: str) -> Fault:
         case ModelRequestRejectedError() if "context size" in _said(error):  # as llama.cpp says it, without a code
             return fault(Code.TOO_LARGE, f"this is more than {model} can read at once{status}")
         case ModelNotFoundError():
-            return fault(Code.DELEGATION_UNAVAILABLE, f"its provider knows no model {model}{status}")
+            why = f"its provider knows no model {model}{status}"
+            suggestion = "Check the model's name, and `base_url` if there is one: most end in /v1."
+            return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion)
         case ModelRequestRejectedError():
             return fault(Code.DELEGATION_FAILED, f"the provider of {model} rejected the request{status}{_said(error)}")
         case _:
             why = f"the provider of {model} cannot be reached, or cannot answer{status}"
-            return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms)
+            suggestion = "Check that its server is up, and `base_url` if there is one; else try again later."
+            return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion, retry_after_ms=wait_ms)
 
 
 def _said(error: ModelAPIError) -> str:

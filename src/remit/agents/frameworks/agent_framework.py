@@ -92,11 +92,12 @@ class Model(af.ChatMiddleware):
 
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         bounds, options = self._bounds, dict(context.options or {})
-        options["tools"] = bounds.allowed(options.get("tools") or (), _name)
-        said = [(each.text, [part.to_dict() for part in each.contents]) for each in context.messages]
-        asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in options["tools"]])
-        options["max_tokens"] = capped(options.get("max_tokens"), bounds.next_call(asked))
-        context.options = options
+        offered = bounds.allowed(options.pop("tools", None) or (), _name)
+        said = [[part.to_dict() for part in each.contents] for each in context.messages]
+        asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in offered])
+        most = capped(options.get("max_tokens"), bounds.next_call(asked))
+        # Left out if there is none: a provider may take an empty one amiss.
+        context.options = options | ({"tools": offered} if offered else {}) | ({"max_tokens": most} if most else {})
         await call_next()
         if context.stream:
             context.result.with_result_hook(partial(self._answered, asked))

@@ -9,6 +9,7 @@ Imported only once somebody brings such an agent; AutoGen is no dependency, so i
 import asyncio
 import copy
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -92,31 +93,41 @@ async def _forked(agent: Any, bounds: Bounds, prompt: Prompt) -> Any:
 
 
 async def _run(bounds: Bounds, agent: Any, task: str, *, metered: bool = True) -> Any:
-    """Run an agent and return the last message; cancelled, it leaves nothing running."""
+    """Run an agent and return the last message; however it ends, it leaves nothing running."""
     token = core.CancellationToken()
     run = asyncio.ensure_future(_last_message(bounds, agent, task, token, metered=metered))
     try:
         return await asyncio.shield(run)
-    except asyncio.CancelledError:
-        # The token alone leaves the run waiting for its tools, the task alone leaves the tools running.
+    finally:
+        # The token alone leaves a run waiting for its tools, the task alone leaves the tools running.
         token.cancel()
         run.cancel()
         await asyncio.wait({run}, timeout=GRACE_S)
-        raise
 
 
 async def _last_message(bounds: Bounds, agent: Any, task: str, token: Any, *, metered: bool) -> Any:
     last: Any = None
-    reported = metered
-    async for event in agent.run_stream(task=task, cancellation_token=token):
-        if isinstance(event, messages.ModelClientStreamingChunkEvent):
-            bounds.say(event.content)
-        elif isinstance(event, messages.BaseChatMessage):
-            last = event
-        usage = getattr(event, "models_usage", None)
-        if not metered and usage is not None and (usage.prompt_tokens or usage.completion_tokens):
-            reported = True
-            bounds.spent(usage.prompt_tokens, usage.completion_tokens)
+    reported, thinks = metered, False
+    stream = agent.run_stream(task=task, cancellation_token=token)
+    try:
+        async for event in stream:
+            if isinstance(event, messages.ModelClientStreamingChunkEvent):
+                # What a model thinks comes in the same stream, and is marked so.
+                thinks = thinks or event.content.startswith("<think>")
+                if not thinks or "</think>" in event.content:
+                    bounds.say(event.content.rpartition("</think>")[2])
+                    thinks = False
+            elif isinstance(event, messages.BaseChatMessage):
+                last = event
+            usage = getattr(event, "models_usage", None)
+            if not metered and usage is not None and (usage.prompt_tokens or usage.completion_tokens):
+                reported = True
+                bounds.spent(usage.prompt_tokens, usage.completion_tokens)
+    except RemitError:
+        token.cancel()
+        with suppress(asyncio.CancelledError):  # what it did meanwhile was just cancelled
+            await stream.aclose()
+        raise
     if not reported:
         bounds.spent(tokens_of(task), tokens_of(last.to_text()), estimated=True)
     return last

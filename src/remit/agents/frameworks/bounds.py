@@ -5,9 +5,9 @@ import json
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from concurrent.futures import Future, wait
+from concurrent import futures
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -30,6 +30,8 @@ MAX_MODEL_CALLS = 50
 CAPPED_BELOW = 8_192
 # Some providers take no fewer, and nothing can be said in fewer.
 LEAST_OUTPUT = 16
+# So many letters without a space are no text, but a picture or a file, written as one.
+OPAQUE = 4_000
 # How long a thread waits before it looks whether there is still anything to wait for.
 LOOK_S = 1.0
 
@@ -57,7 +59,7 @@ class Bounds:
         self._calls = 0
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._waited_for: set[Future[Any]] = set()
+        self._waited_for: set[futures.Future[Any]] = set()
 
     async def prompt(self) -> Prompt:
         """Return what the agent is told, and how its answer must look if that is laid down."""
@@ -87,20 +89,16 @@ class Bounds:
     def refuse_restriction(self, why: str) -> NoReturn:
         """Refuse a remit that names the tools that may be used, where the agent cannot be held to it."""
         named = ", ".join(sorted(self.brief.remit.tools or ())) or "none"
-        raise RemitError(
-            fault(
-                Code.TOOL_NOT_ALLOWED,
-                f"{self._name} cannot be held to the tools that its remit names ({named}): {why}",
-                suggestion="Ask it without naming tools, or ask an agent that can be held to them.",
-            )
-        )
+        message = f"{self._name} cannot be held to the tools that its remit names ({named}): {why}"
+        suggestion = "Ask it without naming tools, or ask an agent that can be held to them."
+        self.stop(fault(Code.TOOL_NOT_ALLOWED, message, suggestion=suggestion))
 
     def refuse_clash(self, own: Iterable[str]) -> None:
         """Refuse a team in which a tool of the agent's own has the name of one that it is offered."""
         for name in own:
             if name in self.offers:
                 why = f"{self._name} has a tool of its own named `{name}`, and is offered another of that name"
-                raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Rename its own, or do not offer the other."))
+                self.stop(fault(Code.TEAM_INVALID, why, suggestion="Rename its own, or do not offer the other."))
 
     async def use(self, tool: str, arguments: dict[str, Json] | str) -> str:
         """Use a tool that is offered and return what the model is told of it; *arguments* may still be JSON."""
@@ -180,7 +178,7 @@ class Bounds:
         self.go_on()
         if threading.get_ident() == self._thread:
             return work()
-        done: Future[T] = Future()
+        done: futures.Future[T] = futures.Future()
 
         def do() -> None:
             try:
@@ -204,9 +202,9 @@ class Bounds:
             finally:
                 self._waited_for.discard(doing)
 
-    def _result(self, done: Future[T]) -> T:
+    def _result(self, done: futures.Future[T]) -> T:
         # A thread may be left behind by its run, and then by its loop: nobody would ever tell it.
-        while not wait({done}, LOOK_S).done:
+        while not futures.wait({done}, LOOK_S).done:
             if self._loop.is_closed():
                 raise RuntimeError("the event loop of this run is closed")
         return done.result()
@@ -255,7 +253,7 @@ class Bounds:
 
     def unfinished(self, waits_for: str) -> NoReturn:
         """Fail a run that ended in a question, which only a program of the framework's own could answer."""
-        raise RemitError(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
+        self.stop(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
 
     def answer(self, output: object) -> Answer:
         """Return what a run gave as an answer: a text as it is, or as the JSON that was wanted; the rest as JSON."""
@@ -273,18 +271,28 @@ def capped(asked: int | None, left: int | None) -> int | None:
     return min((each for each in (asked, left) if each is not None), default=None)
 
 
-def plain(value: object) -> Json:
+def plain(value: object, *, without_none: bool = False) -> Json:
     """Return a value as JSON; what is none is told by its text."""
     from pydantic_core import to_jsonable_python  # every framework that is adapted here has it
 
-    return to_jsonable_python(value, fallback=str)
+    try:
+        return to_jsonable_python(value, exclude_none=without_none, bytes_mode="base64", fallback=str)
+    except ValueError:  # bytes in a value that takes them for text, or a value that holds itself
+        return str(value)[:OPAQUE]
 
 
 def tokens_of(*values: object) -> int:
-    """Return about how many tokens it takes to say these."""
-    from pydantic_core import to_jsonable_python
-
-    said = (
-        each if isinstance(each, str) else to_jsonable_python(each, exclude_none=True, fallback=str) for each in values
-    )
+    """Return about how many tokens it takes to say these; pictures and the like are left out."""
+    said = (each if isinstance(each, str) else _readable(plain(each, without_none=True)) for each in values)
     return sum(estimate(each) for each in said if each)
+
+
+def _readable(value: Json) -> Json:
+    if isinstance(value, str):
+        start = value[:OPAQUE]
+        return "" if len(start) == OPAQUE and start.isascii() and not any(map(str.isspace, start)) else value
+    if isinstance(value, list):
+        return [_readable(each) for each in cast("list[Json]", value)]
+    if isinstance(value, dict):
+        return {key: _readable(each) for key, each in cast("dict[str, Json]", value).items()}
+    return value

@@ -101,8 +101,7 @@ class Within(plugins.BasePlugin):
         _keep_allowed(bounds, llm_request)
         # An agent that is a tool of another gets neither instructions nor tools that are meant for its caller.
         if callback_context.agent_name in self._names:
-            with bounds.stopping():
-                bounds.refuse_clash(llm_request.tools_dict)
+            bounds.refuse_clash(llm_request.tools_dict)
             llm_request.append_tools([Tool(bounds, each) for each in bounds.offers.values()])
             if self._prompt.instructions:
                 llm_request.append_instructions([self._prompt.instructions])
@@ -172,7 +171,7 @@ def _keep_allowed(bounds: Bounds, request: Any) -> None:
         left = tool.model_copy(update={**hosted, "function_declarations": functions or None})
         if any(getattr(left, field) is not None for field in left.model_fields_set):
             kept.append(left)
-    request.config.tools = kept
+    request.config.tools = kept or None
     for name in list(request.tools_dict):
         if not _allows(bounds, name):
             del request.tools_dict[name]

@@ -9,7 +9,7 @@ Imported only once somebody brings such a graph; LangGraph is no dependency, so 
 
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
@@ -79,15 +79,19 @@ class Graph:
 
     async def _run(self, bounds: Bounds, given: object, config: dict[str, Any]) -> Any:
         state: Any = None
-        stream = self._graph.astream(given, config, stream_mode=["messages", "updates", "values"], subgraphs=True)
-        async for path, mode, piece in stream:
-            if mode == "messages" and isinstance(piece[0], messages.AIMessageChunk):
-                bounds.say(piece[0].text)
-            elif mode == "updates" and "__interrupt__" in piece:
-                asked = "; ".join(str(each.value) for each in piece["__interrupt__"])
-                bounds.unfinished(f"an answer to: {asked}")
-            elif mode == "values" and not path:
-                state = piece
+        modes = ["messages", "updates", "values"]
+        async with aclosing(self._graph.astream(given, config, stream_mode=modes, subgraphs=True)) as stream:
+            async for path, mode, piece in stream:
+                if mode == "messages":
+                    said, where = piece
+                    # A model that a tool asks does not speak to the user.
+                    if isinstance(said, messages.AIMessageChunk) and where.get("langgraph_node") != "tools":
+                        bounds.say(said.text)
+                elif mode == "updates" and "__interrupt__" in piece:
+                    asked = "; ".join(str(each.value) for each in piece["__interrupt__"])
+                    bounds.unfinished(f"an answer to: {asked}")
+                elif mode == "values" and not path:
+                    state = piece
         return state
 
     def _refuse_what_cannot_be_held(self, bounds: Bounds) -> None:

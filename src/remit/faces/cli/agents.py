@@ -94,6 +94,9 @@ def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json
         print_fields(_fields(details))
 
 
+_DEFAULT = " of another agent, unless that says otherwise"
+
+
 def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     card = details.card
     yield "agent", f"{card.name} {card.version}"
@@ -108,8 +111,8 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
         "sees",
         f"{', '.join(sorted(card.sees))} as they are; tokens for all else that is personal" if card.sees else "",
     )
-    yield "time", f"{spoken(details.time_ms)} for one request"
-    yield "tokens", f"{details.tokens} for one request"
+    yield "time", f"{spoken(details.time_ms)} for one request{_DEFAULT if card.time_ms is None else ''}"
+    yield "tokens", f"{details.tokens:,} for one request{_DEFAULT if card.tokens is None else ''}"
     at_once = many(card.concurrency, "request")
     yield "at once", f"{at_once}; {card.queue} more may wait"
     yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""

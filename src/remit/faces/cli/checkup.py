@@ -164,7 +164,7 @@ def _secrets(team: Team | None) -> Iterator[Check]:
         else:
             yield problem(about, why, "Set it where hubs are started; without it they do not start.")
     for wrong in uncallable(team, os.environ):
-        yield problem(dotted(wrong.place), wrong.message, "Until then, its agent cannot answer.")
+        yield problem(dotted(wrong.place), wrong.message, "Until then, no hub of this team starts.")
 
 
 def _terminal() -> Check:

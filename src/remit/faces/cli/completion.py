@@ -11,8 +11,12 @@ def completion(shell: str) -> None:
     \b
     bash: add this line to ~/.bashrc
       eval "$(remit completion bash)"
+
+    \b
     zsh: add this line to ~/.zshrc, after compinit
       eval "$(remit completion zsh)"
+
+    \b
     fish: type this once
       remit completion fish > ~/.config/fish/completions/remit.fish
 

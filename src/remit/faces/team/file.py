@@ -69,8 +69,9 @@ def load_team(
         found.append(checks.read_schemas(said, team, path.parent))
         found += [checks.unset(team, environ)] if secrets else []
         found += [checks.unfound_code(team, path.parent)] if code else []
-        found += [uncallable(team, environ)] if secrets and code else []
         amiss = {each.place for each in wrong}
+        if secrets and code:  # without its address a server's model looks like an unknown one
+            found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
         wrong += [each for each in chain(*found) if each.place not in amiss]
     if wrong or unusable:
         problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)

@@ -60,7 +60,8 @@ def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, 
     try:
         model_agent(agent, environ).check()
     except RemitError as error:
-        yield Wrong(place, f"{error.fault.message}. {error.fault.suggestion}")
+        message = error.fault.message
+        yield Wrong(place, f"{message}{'' if message.endswith('?') else '.'} {error.fault.suggestion}")
 
 
 def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:

@@ -120,6 +120,8 @@ class _Beside:
         """Have a signal raise an error meanwhile, which is what ends the reading."""
         self._reading = True
         try:
+            if self._chat.over:  # it was told so just before
+                raise LeaveError
             yield
         finally:
             self._reading = False

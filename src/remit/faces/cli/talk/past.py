@@ -45,12 +45,15 @@ class Past:
             return
         # Of another's conversation not even the agent is told.
         whose = f"with {owner.agent}, not with {self._agent}" if owner.user == self._user else "of another user"
+        other = (
+            f"`remit chat {owner.agent}` goes on with it" if owner.user == self._user else "--user says in whose name"
+        )
         code = Code.PERMISSION_DENIED if owner.user == self._user else Code.USER_MISMATCH
         raise RemitError(
             fault(
                 code,
                 f"session {self._session} is a conversation {whose}",
-                suggestion="Leave out --session to begin a new one; --user says in whose name.",
+                suggestion=f"Leave out --session to begin a new one; {other}.",
             )
         )
 
