@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import threading
+from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -336,3 +337,18 @@ async def test_the_threads_of_agents_and_tools_end_with_their_hub(hub: Hub) -> N
     for thread in left:
         await asyncio.to_thread(thread.join, 2)
     assert [thread.name for thread in left if thread.is_alive()] == []
+
+
+async def test_a_text_of_another_kind_is_a_text_like_any_other(tmp_path: Path) -> None:
+    class Marked(str):
+        __slots__ = ()
+
+    hub = Hub(store=tmp_path / "hub.db", durability="process")
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> str:
+        return Marked("text")
+
+    async with hub:
+        response = await hub.ask("a", "x", user="u")
+    assert (response.result, type(response.result)) == ("text", str)

@@ -48,7 +48,8 @@ def closing(function: AgentFunction, threads: Threads) -> Callable[[], Awaitable
 def to_answer(value: object) -> Answer:
     """Return what a function gave back as an answer."""
     if isinstance(value, str):
-        return Answer(value)
+        # Frameworks have texts of their own kind, which no store takes.
+        return Answer(value if type(value) is str else str(value))
     match value:
         case Answer():
             return value

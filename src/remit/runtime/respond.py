@@ -120,7 +120,7 @@ def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
     """Return a copy of an answer that is one, or what is wrong with it."""
     result = answer.result
     # The commonest answer, a short text and nothing else, needs no encoding to be known as good.
-    if isinstance(result, str) and result.isascii() and len(result) < max_bytes and answer == Answer(result):
+    if type(result) is str and result.isascii() and len(result) < max_bytes and answer == Answer(result):
         return answer
     try:
         return checked(answer, max_bytes=max_bytes)
