@@ -15,8 +15,18 @@ help: ## Show this list
 demo: $(VENV)/.ready ## Watch a few agents delegate to each other
 	@$(BIN)/python examples/demo.py
 
+# Those that start processes and wait for them run beside all others: together they take half the time.
+WAITING := tests/faces tests/docs tests/examples
+
 test: check ## Run every check and every test
-	@$(BIN)/coverage run -m pytest -q
+	@rm -f .coverage .coverage.* .waiting.log
+	@$(BIN)/python -c '$(heed_interrupts)' $(BIN)/coverage run --parallel-mode -m pytest -q $(WAITING) \
+		>.waiting.log 2>&1 & beside=$$!; \
+	$(BIN)/coverage run --parallel-mode -m pytest -q $(addprefix --ignore=,$(WAITING)); here=$$?; \
+	wait $$beside; there=$$?; \
+	echo "And of $(WAITING):"; cat .waiting.log; rm -f .waiting.log; \
+	[ $$here -eq 0 ] && [ $$there -eq 0 ]
+	@$(BIN)/coverage combine --quiet
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -84,6 +94,9 @@ lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; 
 clean: ## Remove environments, caches and results of runs
 	@rm -rf .venv .venv-* .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# A shell has what it starts beside itself ignore Ctrl-C, and what that starts in turn; some tests are about Ctrl-C.
+heed_interrupts = import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])
 
 quiet_unless_wrong = output=$$($(1) 2>&1) || { echo "$$output" >&2; exit 1; }
 
