@@ -45,6 +45,15 @@ sees_fields = ["iban"]
 run = "receipts:ledger"
 safe_to_repeat = true
 
+[workflows.trip]
+description = "Works out what a business trip costs in the end."
+
+[[workflows.trip.steps]]
+name = "deductible"
+capability = "TAX_DEDUCTIBLE"
+input = { amount = "{input.amount}" }
+title = "Looking at the receipt…"
+
 [[rules]]
 then = "ask"
 to = "tax-ai"
@@ -125,7 +134,7 @@ async with hub_of(load_team(Path("remit.toml"))) as hub:
 
 The file that counts is the one that `$REMIT_TEAM` names, else `remit.toml` in the working directory or in the nearest
 folder above it, up to your home. Paths in it begin at its own folder, which is also where Python looks for agents and
-tools first.
+tools first. What a workflow is, [workflows.md](workflows.md) says.
 
 The first line of the example is a comment to Remit. Editors that know TOML (Even Better TOML, Taplo) complete and check
 the file by the JSON Schema that it names; `remit schema` writes it.
@@ -181,8 +190,10 @@ Each key with the variable that overrides it. This part is made from the structs
 `.venv/bin/python docs/generate.py` makes it anew.
 """
 
-# What stands for the name that a team gives an agent, a capability or a tool.
-PLACEHOLDERS = {"agents": "NAME", "capabilities": "CODE", "tools": "NAME"}
+# What stands for the name that a team gives an agent, a capability, a tool or a workflow.
+PLACEHOLDERS = {"agents": "NAME", "capabilities": "CODE", "tools": "NAME", "workflows": "NAME"}
+# What a team fills with keys of its own: what stands for one, and what it means.
+OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 
 
 def team_page() -> str:
@@ -202,18 +213,33 @@ def team_page() -> str:
 
 
 def _team_section(name: str, section: dict[str, Any], definitions: dict[str, Any]) -> str:
-    place, title = (name,), f"[{name}]"
+    place: tuple[str, ...] | None = (name,)
+    title = f"[{name}]"
     if name in PLACEHOLDERS:
         place, title = (name, PLACEHOLDERS[name]), f"[{name}.{PLACEHOLDERS[name]}]"
         section = section["additionalProperties"]
     elif section.get("type") == "array":
-        place, title = (), f"[[{name}]]"
+        place, title = None, f"[[{name}]]"
         section = section["items"]
-    struct = definitions[section["$ref"].rpartition("/")[2]]
-    return f"### {title}\n\n{struct['description']}\n\n" + _table(struct["properties"], place, struct["required"])
+    elif name in OPEN:
+        key, meaning = OPEN[name]
+        keys = {key: {**section["additionalProperties"], "description": meaning}}
+        return f"### {title}\n\n{section['description']}\n\n" + _table(keys, place)
+    struct = _struct(section, definitions)
+    pages = [f"### {title}\n\n{struct['description']}\n\n" + _table(struct["properties"], place, struct["required"])]
+    if name == "workflows":
+        step = _struct(struct["properties"]["steps"]["items"], definitions)
+        table = _table(step["properties"], None, step["required"])
+        pages.append(f"### [[workflows.NAME.steps]]\n\n{step['description']}\n\n{table}")
+    return "\n".join(pages)
 
 
-def _table(keys: dict[str, Any], place: tuple[str, ...], required: list[str] | None = None) -> str:
+def _struct(reference: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    return definitions[reference["$ref"].rpartition("/")[2]]
+
+
+def _table(keys: dict[str, Any], place: tuple[str, ...] | None, required: list[str] | None = None) -> str:
+    """Return a table of keys; *place* is where variables find them, None if none does."""
     lines = ["| key | takes | default | meaning | variable |", "|---|---|---|---|---|"]
     for key, each in keys.items():
         default = f"`{json.dumps(each['default'])}`" if "default" in each else ""
@@ -222,7 +248,7 @@ def _table(keys: dict[str, Any], place: tuple[str, ...], required: list[str] | N
             _takes(each),
             "required" if key in (required or ()) else default,
             each["description"],
-            f"`{variable((*place, key))}`" if place or key == "name" else "",
+            f"`{variable((*place, key))}`" if place is not None and (place or key == "name") else "",
         )
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
@@ -243,7 +269,7 @@ def _takes(kind: dict[str, Any]) -> str:
         case "integer" | "number" as number:
             return f"{number} from {kind['minimum']}" if kind.get("minimum") else number
         case _:
-            return "table"
+            return "table" if "$ref" in kind or "type" in kind else "anything"
 
 
 def _complaint(team: str) -> str:

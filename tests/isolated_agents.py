@@ -47,6 +47,8 @@ async def speak(brief: Brief) -> dict[str, Json]:
         "delegates": [[each.name, each.description, each.capabilities] for each in brief.delegates],
         "tools": [card.name for card in brief.tool_cards],
         "history": [[message.seq, message.text] for message in history],
+        "state": [await brief.state(), await brief.change(m=[2])],
+        "sure": await brief.confirm("Sure?"),
     }
 
 

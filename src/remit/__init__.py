@@ -16,6 +16,7 @@ _HOMES = {
     "remit.faces.team.file": ("load_team",),
     "remit.policy.breaker": ("BreakerSettings",),
     "remit.policy.limits": ("Limits",),
+    "remit.policy.plan": ("Step", "Workflow"),
     "remit.policy.rules": ("Rule", "guard_of"),
     "remit.policy.verdict": (
         "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",

@@ -6,6 +6,8 @@ from remit.faces.embedded import Hub as Hub
 from remit.faces.team.file import load_team as load_team
 from remit.policy.breaker import BreakerSettings as BreakerSettings
 from remit.policy.limits import Limits as Limits
+from remit.policy.plan import Step as Step
+from remit.policy.plan import Workflow as Workflow
 from remit.policy.rules import Rule as Rule
 from remit.policy.rules import guard_of as guard_of
 from remit.policy.verdict import ALLOW as ALLOW

@@ -122,6 +122,15 @@ class Desk:
     def delegates(self) -> tuple[Delegate, ...]:
         return (Delegate(name="tag", description="sorts", capabilities=("TAG",)), Delegate(name="tax"))
 
+    async def confirm(self, question: str) -> bool:
+        return question == "Sure?"
+
+    async def state(self) -> dict[str, Json]:
+        return {"n": 1}
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        return {"n": 1, **changes}
+
     def result_schema(self) -> dict[str, Any] | None:
         return None
 
@@ -264,6 +273,8 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "delegates": [["tag", "sorts", ["TAG"]], ["tax", "", []]],
         "tools": ["look"],
         "history": [[7, "3 in 500"]],
+        "state": [{"n": 1}, {"n": 1, "m": [2]}],
+        "sure": True,
     }
     assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
     assert desk.uses == [("grep", {"for": "x"}, 12, None), ("odd", None, 0, "no")]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remit import AgentCard, Brief, Call, Capability, Code, Fault, Hub, Problem, Rate, RemitError
+from remit import AgentCard, Brief, Capability, Code, Fault, Hub, Problem, Rate, RemitError
 from remit.protocol.envelope import Answer
 from remit.runtime.registry import Registry
 from remit.testing.memory import MemoryStore
@@ -177,12 +177,11 @@ async def test_an_agent_that_joins_an_open_hub_is_served_at_once() -> None:
         assert (await hub.ask("clerk", user="u")).result == "ok"
 
 
-def test_a_call_goes_to_whom_it_names_or_to_the_first_that_offers_the_capability() -> None:
+def test_a_registry_knows_who_offers_a_capability() -> None:
     registry = Registry("hub")
     for name, codes in (("one", ()), ("two", ("SUM",)), ("three", ("SUM", "MEAN"))):
         capabilities = tuple(Capability(code=code) for code in codes)
         registry.add(AgentCard(name=name, capabilities=capabilities), answer)
-    calls = [Call(target="three"), Call(capability="SUM"), Call(capability="MEAN"), Call(capability="MODE"), Call()]
-    entries = [registry.route(call) for call in calls]
-    assert [entry and entry.card.name for entry in entries] == ["three", "two", "three", None, None]
+    offering = [[entry.card.name for entry in registry.offering(code)] for code in ("SUM", "MEAN", "MODE")]
+    assert offering == [["two", "three"], ["three"], []]
     assert registry.agents["one"].address == "one@hub"

@@ -113,6 +113,18 @@ class Facts(Numbered, frozen=True, kw_only=True, tag="facts"):
     pass
 
 
+class Confirm(Numbered, frozen=True, kw_only=True, tag="confirm"):
+    question: str
+
+
+class State(Numbered, frozen=True, kw_only=True, tag="state"):
+    pass
+
+
+class Change(Numbered, frozen=True, kw_only=True, tag="change"):
+    changes: dict[str, Json]
+
+
 class History(Numbered, frozen=True, kw_only=True, tag="history"):
     wanted: ContextFilter
     tokens: Count
@@ -160,7 +172,7 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
 
 
-Wish = Delegate | FanOut | Chain | Use | Conversation | History | Facts
+Wish = Delegate | FanOut | Chain | Use | Confirm | State | Change | Conversation | History | Facts
 ToHub = Ready | Wish | Withdraw | Progress | Say | Used | Known | Spend | Done | Failed
 
 

@@ -14,6 +14,8 @@ from remit.agents.channel import (
     NULL,
     Account,
     Chain,
+    Change,
+    Confirm,
     Conversation,
     Delegate,
     Done,
@@ -28,6 +30,7 @@ from remit.agents.channel import (
     Run,
     Say,
     Spend,
+    State,
     Use,
     Used,
     Wish,
@@ -250,6 +253,12 @@ class Clerk:
                 return await brief.chain([_call(call) for call in calls])
             case Use(tool=tool, arguments=arguments):
                 return await brief.use(tool, **arguments)
+            case Confirm(question=question):
+                return await brief.confirm(question)
+            case State():
+                return await brief.state()
+            case Change(changes=changes):
+                return await brief.change(**changes)
             case Conversation():
                 return await brief.conversation()
             case History(wanted=wanted, tokens=tokens):

@@ -22,6 +22,8 @@ from remit.agents.channel import (
     NOT_SAYABLE,
     Account,
     Chain,
+    Change,
+    Confirm,
     Conversation,
     Delegate,
     Done,
@@ -38,6 +40,7 @@ from remit.agents.channel import (
     Say,
     Spend,
     Start,
+    State,
     ToProcess,
     Use,
     Used,
@@ -204,6 +207,15 @@ class RemoteDesk:
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
+
+    async def confirm(self, question: str) -> bool:
+        return await self._wish(Confirm(number=next(self._numbers), question=question), bool)
+
+    async def state(self) -> dict[str, Json]:
+        return await self._wish(State(number=next(self._numbers)), dict[str, Json])
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        return await self._wish(Change(number=next(self._numbers), changes=changes), dict[str, Json])
 
     async def conversation(self) -> list[Record]:
         entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])

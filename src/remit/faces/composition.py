@@ -17,7 +17,7 @@ from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
 from remit.faces.team.models import model_agent, summarizer_of
-from remit.faces.team.sections import AgentSection, Section, Team, TeamFile
+from remit.faces.team.sections import AgentSection, Section, Team, TeamFile, WorkflowSection
 from remit.faces.team.values import duration_ms
 from remit.faces.tokens import token_counter
 from remit.policy.rules import guard_of
@@ -64,6 +64,18 @@ def hub_of(
         add(_found(tool_at, tool.run, team))
     for name, agent in team.agents.items():
         _add_agent(hub, team, name, agent, environ)
+    for name, workflow in team.workflows.items():
+        _add_workflow(hub, team, name, workflow)
+    if (section := team.orchestrator) is not None:
+        hub.orchestrator(
+            section.name,
+            classifier=section.classifier,
+            thresholds=section.thresholds(),
+            phrases=_phrases(team),
+            glossary=team.glossary,
+            time_ms=None if section.time is None else duration_ms(section.time),
+            tokens=section.tokens,
+        )
     hub.on_reload(_Reloading(hub, team, environ))
     return hub
 
@@ -84,6 +96,20 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         sees=agent.sees,
         prompt=agent.prompt,
         **_changeable(agent),
+    )
+
+
+def _phrases(team: Team) -> dict[str, str]:
+    return {code: each.phrase for code, each in team.capabilities.items() if each.phrase}
+
+
+def _add_workflow(hub: Hub, team: Team, name: str, workflow: WorkflowSection) -> None:
+    hub.workflow(
+        workflow.workflow(name),
+        phrases=_phrases(team),
+        glossary=team.glossary,
+        time_ms=None if workflow.time is None else duration_ms(workflow.time),
+        tokens=workflow.tokens,
     )
 
 
@@ -200,7 +226,7 @@ def _taken_over(old: Team, new: Team) -> Team:
     for name in old.agents.keys() & new.agents.keys():
         changes = {field: getattr(new.agents[name], field) for field in _OF_AGENTS}
         # Whoever comes with the restart cannot be called before it.
-        changes["may_call"] &= old.agents.keys() | {"*"}
+        changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
         agents[name] = replace(old.agents[name], **changes)
     approvals = replace(old.approvals, timeout=new.approvals.timeout)
     sections = {section: getattr(new, section) for section in _SECTIONS}

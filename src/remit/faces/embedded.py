@@ -1,9 +1,9 @@
 """The hub that a Python program opens: SQLite beside it, agents from plain functions."""
 
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from remit.agents.function import AgentFunction, agent_from, closing, tool_from
 from remit.agents.recognise import described, function_of
@@ -12,9 +12,12 @@ from remit.detectors.pipeline import pipeline
 from remit.faces.team.values import STORE_PATH
 from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
+from remit.policy.intent import THRESHOLDS, Classifier, Label, Thresholds
 from remit.policy.limits import Limits
+from remit.policy.plan import Workflow, problems
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
 from remit.runtime.ports import Approver, Clock, Store, Summarizer, TokenCounter, Workspace
@@ -84,6 +87,9 @@ class Hub(hub.Hub):
         summarizer: Summarizer | None = None,
         clock: Clock | None = None,
     ) -> None:
+        self._workflows: list[Workflow] = []
+        self._phrases: dict[str, str] = {}
+        self._glossary: dict[str, str] = {}
         count = token_counter() if count is None else count
         if store is None or isinstance(store, str | Path):
             path = DEFAULT_STORE if store is None else Path(store)
@@ -108,6 +114,10 @@ class Hub(hub.Hub):
             self._closers.append(aclose)
 
     async def __aenter__(self) -> Self:
+        capabilities = {each.code for card in self.cards.values() for each in card.capabilities}
+        for workflow in self._workflows:
+            if found := problems(workflow, agents=self.cards, capabilities=capabilities):
+                raise _unsound(workflow, found)
         await super().__aenter__()
         if self._ignored is not None:
             (self._ignored / ".gitignore").write_text("*\n", encoding="ascii")
@@ -176,6 +186,85 @@ class Hub(hub.Hub):
             threads = Threads(name, min(concurrency, MAX_THREADS))
             self.register(card, agent_from(function, threads), closing(function, threads))
 
+    def workflow(
+        self,
+        workflow: Workflow,
+        *,
+        phrases: Mapping[str, str] | None = None,
+        glossary: Mapping[str, str] | None = None,
+        time_ms: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        """Add a workflow as an agent of its own name: asking it carries out its steps, and survives a restart.
+
+        *phrases* are what users read while a capability is at work, *glossary* the one term for each variant of it.
+        """
+        from remit.agents.workflow import WorkflowAgent  # most hubs have none
+
+        if found := problems(workflow):
+            raise _unsound(workflow, found)
+        named = {agent for step in workflow.steps for agent in (step.agent, *step.fallback) if agent is not None}
+        self._phrases |= phrases or {}
+        self._glossary |= glossary or {}
+        agent = WorkflowAgent(workflow, words=self._words, at_once=lambda: self._parts.limits.max_fan_out)
+        self.add(
+            workflow.name,
+            agent,
+            may_call=named if all(step.agent for step in workflow.steps) else {"*"},
+            time_ms=time_ms,
+            tokens=tokens,
+            resumable=True,
+        )
+        self._workflows.append(workflow)
+
+    def orchestrator(
+        self,
+        name: str = "orchestrator",
+        *,
+        classifier: Literal["words", "embeddings"] | Callable[[Sequence[Capability]], Classifier] = "words",
+        thresholds: Thresholds | None = None,
+        phrases: Mapping[str, str] | None = None,
+        glossary: Mapping[str, str] | None = None,
+        time_ms: int | None = None,
+        tokens: int | None = None,
+    ) -> None:
+        """Add an agent that finds out what a user wants, among all capabilities and workflows, and has it done."""
+        from remit.agents.orchestrator import Orchestrator  # most hubs have none
+
+        self._phrases |= phrases or {}
+        self._glossary |= glossary or {}
+        agent = Orchestrator(
+            lambda: self._offered(name),
+            classifier if callable(classifier) else _classifier(classifier),
+            thresholds=thresholds or THRESHOLDS,
+            words=self._words,
+            at_once=lambda: self._parts.limits.max_fan_out,
+        )
+        self.add(name, agent, may_call={"*"}, time_ms=time_ms, tokens=tokens, resumable=True)
+
+    def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:
+        """Return what users can ask for: each capability with who has it, and each workflow under its own name."""
+        found: dict[str, tuple[Label, Capability]] = {}
+        for card in self.cards.values():
+            for each in card.capabilities if card.name != orchestrator else ():
+                found.setdefault(each.code, (Label(target=card.name, description=each.description), each))
+        for each in self._workflows:
+            asked = Capability(code=each.name, description=each.description, examples=each.examples)
+            found[each.name] = (Label(target=each.name, description=each.description), asked)
+        return found
+
+    def _words(self) -> Any:
+        from remit.agents.workflow import Words
+
+        capabilities = [each for card in self.cards.values() for each in card.capabilities]
+        flows = {each.name: each.description for each in self._workflows}
+        return Words(
+            phrases=self._phrases,
+            glossary=self._glossary,
+            descriptions={each.code: each.description for each in capabilities} | flows,
+            forbidden={name for name in (*self.cards, *(each.code for each in capabilities)) if _is_code(name)},
+        )
+
     def tool(
         self, name: str | None = None, *, description: str | None = None, safe_to_repeat: bool = False
     ) -> Callable[[ToolFunction], ToolFunction]:
@@ -194,6 +283,33 @@ def _folder(path: str | Path) -> Workspace:
     from remit.stores.workspace import Folder  # most hubs have none
 
     return Folder(path)
+
+
+def _classifier(name: Literal["words", "embeddings"]) -> Callable[[Sequence[Capability]], Classifier]:
+    def train(capabilities: Sequence[Capability]) -> Classifier:
+        if name == "embeddings":
+            from remit.classifiers.embeddings import Embeddings
+
+            return Embeddings(capabilities)
+        from remit.classifiers.words import Words
+
+        return Words(capabilities)
+
+    return train
+
+
+# Codes of the contract that names agents have two or three letters; four leave room.
+LONGEST_CODE = 4
+
+
+def _is_code(name: str) -> bool:
+    """Say whether a name would tell a user that there are agents; one that is a plain word tells nothing."""
+    return not name.isalpha() or (name.isupper() and len(name) <= LONGEST_CODE)
+
+
+def _unsound(workflow: Workflow, found: tuple[Problem, ...]) -> RemitError:
+    named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
+    return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))
 
 
 def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:

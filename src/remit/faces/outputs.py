@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, cast
 import msgspec
 from msgspec import Meta, Struct
 
+from remit.policy.plan import Workflow
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Artifact, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, Problem
@@ -178,7 +179,9 @@ class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
 
 
 class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.answer/1"):
-    """The answer of a run as its user gets it, what was redacted included. Printed by `runs answer`."""
+    """The answer of a run as its user gets it, what was redacted included. Printed by `runs answer`
+    and, for a run that is named, by `runs resume`.
+    """
 
     run: RunId
     status: Annotated[Status, Meta(description="How it ended.")]
@@ -189,6 +192,37 @@ class RunAnswer(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     artifacts: Annotated[tuple[Artifact, ...], Meta(description="Structured data that belongs to the answer.")] = ()
     fault: Annotated[Fault | None, Meta(description="Why it did not succeed.")] = None
     exit_code: Annotated[int, Meta(description="The exit code that `remit run` has for this end.")]
+
+
+class Resumed(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.resumed/1"):
+    """What became of runs that had not ended. Printed by `runs resume --json` where no answer is all there is."""
+
+    answers: Annotated[tuple[RunAnswer, ...], Meta(description="Those that have ended now.")] = ()
+    waiting: Annotated[tuple[str, ...], Meta(description="Runs that wait for a person.")] = ()
+    elsewhere: Annotated[tuple[str, ...], Meta(description="Runs on which another process is at work.")] = ()
+    left: Annotated[tuple[str, ...], Meta(description="Runs that were left because of an interrupt.")] = ()
+
+
+class ReplayStep(Struct, frozen=True, kw_only=True):
+    """One thing that happened in a run."""
+
+    at_ms: AtMs
+    elapsed_ms: Annotated[int, Meta(description="How long after the run began.")]
+    kind: Annotated[Kind, Meta(description="What its record tells.")]
+    delegation: DelegationId
+    agent: Annotated[str, Meta(description="Who was asked there.")]
+    text: Annotated[str, Meta(description="What happened, as a sentence.")]
+    preview: Annotated[
+        str, Meta(description="How what was given, or what came of it, begins, in at most 200 characters.")
+    ] = ""
+
+
+class Replay(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.replay/1"):
+    """A run step by step, as it was recorded. Printed by `remit runs replay --json`."""
+
+    run: RunId
+    state: State
+    steps: Annotated[tuple[ReplayStep, ...], Meta(description="What happened, in order.")]
 
 
 class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.chat/1"):
@@ -312,6 +346,7 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     ok: Annotated[bool, Meta(description="Whether it can be used.")]
     file: Annotated[str, Meta(description="The team file.")]
     agents: Annotated[int, Meta(description="How many agents there are, if it can be used.")] = 0
+    workflows: Annotated[int, Meta(description="How many workflows.")] = 0
     tools: Annotated[int, Meta(description="How many tools.")] = 0
     capabilities: Annotated[int, Meta(description="How many capabilities.")] = 0
     rules: Annotated[int, Meta(description="How many rules.")] = 0
@@ -343,6 +378,9 @@ class AgentLine(Struct, frozen=True, kw_only=True):
     capabilities: Annotated[tuple[str, ...], Meta(description="What it can do, by code.")]
     may_call: Annotated[tuple[str, ...], Meta(description="Whom it may call; `*` is everyone.")]
     tools: Annotated[tuple[str, ...], Meta(description="The tools that it may use.")]
+    steps: Annotated[
+        tuple[str, ...], Meta(description="Of a workflow, the names of its steps; of any other agent, none.")
+    ] = ()
 
 
 class Agents(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agents/1"):
@@ -350,15 +388,18 @@ class Agents(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.a
 
     team: Annotated[str, Meta(description="The team's name.")]
     file: Annotated[str, Meta(description="The team file.")]
-    agents: Annotated[tuple[AgentLine, ...], Meta(description="The agents, in the order of the file.")]
+    agents: Annotated[tuple[AgentLine, ...], Meta(description="The agents as the file has them, then the workflows.")]
 
 
 class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agent/1"):
     """All that a team says of one agent. Printed by `remit agents show --json`."""
 
     card: Annotated[AgentCard, Meta(description="Its card; what is not there is as the defaults say.")]
-    run: Annotated[str | None, Meta(description="Its code, as the team file names it; null: it is a model.")]
-    model: Annotated[str | None, Meta(description="The model that it is; null: it is code.")] = None
+    run: Annotated[
+        str | None, Meta(description="Its code, as the team file names it; null: it is a model or a workflow.")
+    ] = None
+    model: Annotated[str | None, Meta(description="The model that it is; null: it is code or a workflow.")] = None
+    workflow: Annotated[Workflow | None, Meta(description="The workflow that it is, with its steps.")] = None
     called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
     time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]

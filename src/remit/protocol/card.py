@@ -31,6 +31,10 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     time_ms: Count | None = None
     tokens: Count | None = None
     read_only: bool = False
+    cache_ms: Count | None = None
+    """For how long an answer may be given again; only what is `read_only` is."""
+    public: bool = False
+    """Whether users may be given each other's answers."""
     examples: tuple[str, ...] = ()
     sees: Names = frozenset()
     """Kinds of personal data that it cannot do without (`IBAN`): they reach it as they are."""

@@ -182,6 +182,8 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     refined_by: Name | None = None
     correlation: str | None = None
     retry_of: Name | None = None
+    step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
+    """Its name among its caller's calls: after a restart it is known by that, in whichever order they are made."""
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):

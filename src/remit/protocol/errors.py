@@ -47,6 +47,7 @@ class Code(StrEnum):
     INPUT_VALIDATION_FAILED = "INPUT_VALIDATION_FAILED"
     RESULT_VALIDATION_FAILED = "RESULT_VALIDATION_FAILED"
     DUPLICATE_REQUEST = "DUPLICATE_REQUEST"
+    STATE_CONFLICT = "STATE_CONFLICT"
     DELEGATION_UNAVAILABLE = "DELEGATION_UNAVAILABLE"
     DELEGATION_FAILED = "DELEGATION_FAILED"
     CANCELLED = "CANCELLED"
@@ -252,6 +253,14 @@ TABLE: dict[Code, Row] = {
         False,
         "The request id was used before with another content.",
         "Send a different request under an id of its own.",
+    ),
+    Code.STATE_CONFLICT: Row(
+        Blame.CALLER,
+        409,
+        1,
+        True,
+        "Another run of the same session has changed what this one wanted to change, since this one read it.",
+        "Read the state again, and decide anew.",
     ),
     Code.DELEGATION_UNAVAILABLE: Row(
         Blame.PEER,

@@ -53,6 +53,7 @@ class CallOptions(TypedDict, total=False):
     refined_by: str | None
     correlation: str | None
     retry_of: str | None
+    step: str | None
 
 
 class Delegate(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,6 +78,12 @@ class Desk(Protocol):
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
     def progress(self, text: str, partial: Answer | None) -> None: ...
+
+    def confirm(self, question: str) -> Coroutine[Any, Any, bool]: ...
+
+    def state(self) -> Coroutine[Any, Any, dict[str, Json]]: ...
+
+    def change(self, changes: dict[str, Json]) -> Coroutine[Any, Any, dict[str, Json]]: ...
 
     def say(self, text: str) -> None: ...
 
@@ -207,6 +214,21 @@ class Brief:
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
         """Use a tool, or raise a `RemitError` if card or remit do not name it, its arguments are wrong, or it fails."""
         return self._desk.use(tool, arguments)
+
+    def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
+        """Ask a person whether to go on, and return whether they agreed; it may take days, and counts as no time."""
+        return self._desk.confirm(question)
+
+    def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
+        """Return what this agent has kept in this conversation; it survives restarts, and no other agent reads it."""
+        return self._desk.state()
+
+    def change(self, **changes: Json) -> Coroutine[Any, Any, dict[str, Json]]:
+        """Keep values in this conversation, by name (None forgets one), and return all that is kept.
+
+        What other runs change meanwhile under other names stays; under the same name, it is a `STATE_CONFLICT`.
+        """
+        return self._desk.change(changes)
 
     def progress(self, text: str, *, partial: Answer | None = None) -> None:
         """Say how far the work is; *partial* is what the caller gets if the time runs out before the end."""

@@ -11,9 +11,10 @@ from remit.policy.redaction import is_plain, strike
 from remit.policy.verdict import Sealing
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import Status, advance
+from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.records import Body, Kind, Notice
 from remit.runtime import journal
+from remit.runtime.cache import Landing, Lookup, answered_before, failed_beside, landing
 from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
 from remit.runtime.ports import NobodyServesError
@@ -50,12 +51,20 @@ class Carrier:
         frame.task = loop.create_task(self._carry(frame))
         return frame
 
-    async def join(self, parent: Frame | None, frames: Sequence[Frame]) -> list[Response]:
-        """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they."""
+    async def join(
+        self,
+        parent: Frame | None,
+        frames: Sequence[Frame],
+        outcomes: Sequence[asyncio.Future[Response]] | None = None,
+    ) -> list[Response]:
+        """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they.
+
+        *outcomes* are waited for in the place of the frames' own, where those may not be the last word.
+        """
         if parent is not None:
             give_slot(parent)
         try:
-            responses = [await frame.outcome for frame in frames]
+            responses = [await outcome for outcome in outcomes or [frame.outcome for frame in frames]]
         except asyncio.CancelledError:
             await self._give_up(parent, frames)
             raise
@@ -110,7 +119,12 @@ class Carrier:
         try:
             if frame.run.steps is not None and frame.parent is not None:
                 await self._note_begun(frame)
-            response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
+            if frame.lookup is not None:
+                response = await self._answer_once(frame, frame.lookup)
+                if frame.lookup.follows:
+                    frame.state = advance(frame.state, State.RUNNING)  # by another in its place
+            else:
+                response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
         except asyncio.CancelledError:
             response = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"{frame.card.name} cancelled itself"))
         except NobodyServesError:
@@ -132,6 +146,47 @@ class Carrier:
             with suppress(asyncio.CancelledError):
                 await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
         self._close(frame, response)
+
+    async def _answer_once(self, frame: Frame, wanted: Lookup) -> Response:
+        """Answer from what is known, or with what an equal request finds that is under way; else find it for all."""
+        cache = self.parts.cache
+        while True:
+            if (known := cache.get(wanted.key, self.parts.clock.now())) is not None:
+                wanted.follows = True
+                return for_record(answered_before(frame.request, known))
+            flight = cache.flights.get(wanted.key)
+            # Whoever works for one that others wait for waits for none of them: two could wait for each other.
+            if any(above.lookup is not None and above.lookup.leads for above in frame.lineage()[1:]):
+                break
+            if flight is None:
+                wanted.leads = True
+                cache.flights[wanted.key] = asyncio.get_running_loop().create_future()
+                break
+            wanted.follows = True
+            await asyncio.wait({flight})  # it goes on, whoever of those that wait is cancelled
+            match flight.result():
+                case Response() as response:
+                    return for_record(answered_before(frame.request, response))
+                case Code() as code:
+                    return failed_beside(frame.request, code)
+                case None:
+                    wanted.follows = False
+        response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
+        return replace(response, cache="miss")
+
+    def _land(self, frame: Frame, wanted: Lookup, response: Response, now: float) -> None:
+        """Give those who wait for an equal request what was found, or leave it to one of them to find it."""
+        landed: Landing = None
+        try:
+            if not wanted.follows:
+                landed = landing(wanted, response, frame.run.known)
+            if isinstance(landed, Response):
+                landed = for_record(landed)  # what its caller does to it changes nobody else's
+                self.parts.cache.put(wanted.key, landed, now + wanted.ttl_ms / 1_000)
+        finally:
+            if wanted.leads:
+                wanted.leads = False
+                self.parts.cache.flights.pop(wanted.key).set_result(landed)
 
     def _close(self, frame: Frame, response: Response) -> None:
         """Settle, record and hand over the outcome: exactly once, whoever comes first."""
@@ -163,6 +218,8 @@ class Carrier:
         parent = frame.parent
         outcome = self.parts.redactor.for_caller(response, parent) if run.known and parent is not None else response
         try:
+            if frame.lookup is not None:
+                self._land(frame, frame.lookup, response, now)
             self._keep(frame, response)
             if run.steps is not None and parent is not None and not run.handed_back:
                 self._note(frame, journal.Step(frame.step, True, outcome))

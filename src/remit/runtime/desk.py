@@ -119,6 +119,24 @@ class LocalDesk:
             words = redactor.worded(error, self._frame.run.sealing)
             return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
 
+    async def state(self) -> dict[str, Json]:
+        return await self._dispatch.parts.sessions.state(self._frame)
+
+    async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
+        self._refuse_if_over()
+        frame, parts = self._frame, self._dispatch.parts
+        found: dict[str, str | int] = {}
+        changes = isolated(changes)
+        if frame.run.sealing is not None:
+            changes = strike(changes, frame.run.sealing, found)
+        if found:
+            parts.redactor.keep(frame.run, found, of_user=True)
+        return await parts.sessions.change(frame, changes)
+
+    async def confirm(self, question: str) -> bool:
+        self._refuse_if_over()
+        return await self._dispatch.confirm(self._frame, question)
+
     def progress(self, text: str, partial: Answer | None) -> None:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts

@@ -15,20 +15,21 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
 from remit.runtime import journal
+from remit.runtime.cache import lookup
 from remit.runtime.carry import give_slot, regain_slot
-from remit.runtime.consult import Consult
 from remit.runtime.draft import draft, errand_of
-from remit.runtime.ledger import Errand, Frame, Run
+from remit.runtime.ledger import Errand, Frame, Route, Run
 from remit.runtime.ports import Owner
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
+from remit.runtime.routes import Routing
 from remit.runtime.schemas import misfits
 from remit.runtime.sessions import Shown
 
 log = logging.getLogger("remit")
 
 
-class Dispatch(Consult):
+class Dispatch(Routing):
     """The way from a wanted call to its response."""
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
@@ -40,6 +41,8 @@ class Dispatch(Consult):
         give_slot(parent)
         try:
             response = await begun.outcome
+            if begun.route is not None:
+                response = await self.follow(parent, begun, response)
         except asyncio.CancelledError:
             await self._give_up(parent, (begun,))
             raise
@@ -48,15 +51,21 @@ class Dispatch(Consult):
             await parent.slot.regain()
         return response
 
-    async def begin(self, parent: Frame, call: Call, *, at_once: int | None = None) -> Frame | Response:
+    async def begin(
+        self, parent: Frame, call: Call, *, at_once: int | None = None, route: Route | None = None
+    ) -> Frame | Response:
         """Judge a call and start it, or return the refusal; with a refusal, nothing was started.
 
-        *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand.
+        *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand; *route*
+        is given if others were asked before.
         """
         parts = self.parts
         run: Run = parent.run
-        parent.calls += 1
-        path = f"{parent.path}.{parent.calls}"
+        if route is None:
+            parent.calls += 1
+            path = f"{parent.path}.{parent.calls if call.step is None else call.step}"
+        else:
+            path = route.leg_path
         owner: Owner | None = None
         approved: frozenset[str] = frozenset()
         questions = 0
@@ -65,11 +74,18 @@ class Dispatch(Consult):
         shown: Shown | None = None
         try:
             call = _checked_call(call)
-            entry: Entry | None = parts.registry.route(call)
+            if call.step is not None and route is None:
+                _name_once(parent, call.step)
             if parts.store.full:
                 await parts.store.room()
             if call.session is not None:
                 owner = await parts.store.owner(call.session)
+            target = call.target
+            if target is None and call.capability is not None:
+                route = route or self.route(parent, call, call.capability, path, owner)
+                if route is not None:
+                    target, path = route.names[0], route.leg_path
+            entry: Entry | None = parts.registry.agents.get(target) if target is not None else None
             if call.context is not None or run.notes:
                 shown = await self._shown(parent, call, entry, path)
             while True:
@@ -86,7 +102,8 @@ class Dispatch(Consult):
                     step = journal.errand_digest(request, parts.redactor.keys)
                     known = self._recall(parent, request, entry, step)
                     if known is not None:
-                        return known
+                        onward = self.recorded_leg(run, route, route.leg + 1) if route is not None else None
+                        return known if onward is None else await self.begin(parent, onward.call, route=onward)
                 if shown is not None:
                     request = parts.sessions.shown(request, shown)
                 errand = errand_of(request)
@@ -125,20 +142,47 @@ class Dispatch(Consult):
                         if clean.handoff is not None:
                             parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
+                        if route is not None:
+                            frame.route = route
+                        if request.capability is not None:
+                            frame.lookup = lookup(
+                                request,
+                                clean,
+                                entry.card,
+                                known=run.known,
+                                generation=parts.cache.generation,
+                                keys=parts.redactor.keys,
+                            )
                         if step:
                             frame.step = step
                         return self.start(frame)
                     case Refuse(fault=why):
-                        return self.refuse(request, why)
+                        refusal = self.refuse(request, why)
+                        onward = self.onward(route, why) if route is not None else None
+                        return refusal if onward is None else await self.begin(parent, onward.call, route=onward)
                     case Ask() as ask:
                         edits = await self._consult(parent, request, ask, questions)
                         # A yes is to what the person was shown: what another makes of it is asked about again.
                         approved = (frozenset[str]() if edits else approved) | {ask.question}
                         questions += 1
                         call = _edited(call, edits)
-                        entry = parts.registry.route(call)
+                        entry = parts.registry.agents.get(target) if target is not None else None
         except RemitError as error:
             return self.refuse(_undrafted(parent, call, path), error.fault)
+
+    async def follow(self, parent: Frame, frame: Frame, response: Response) -> Response:
+        """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
+        while (route := self.next_leg(frame, response)) is not None:
+            begun = await self.begin(parent, route.call, route=route)
+            if isinstance(begun, Response):
+                break  # refused: nothing came of it, and what went before stands
+            frame = begun
+            try:
+                response = await frame.outcome
+            except asyncio.CancelledError:
+                await self.end((frame,), "its caller was cancelled")
+                raise
+        return response
 
     async def _shown(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Shown | None:
         """Return what the callee is to be shown of the caller's conversation, before it is known what fits."""
@@ -148,6 +192,16 @@ class Dispatch(Consult):
         room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
         room = room if call.context_tokens is None else min(room, call.context_tokens)
         return await parts.sessions.show(request, of=of, frame=parent, run=parent.run, to=call.session, room=room)
+
+    async def confirm(self, frame: Frame, question: str) -> bool:
+        """Have a person asked in the name of an agent at work, and return whether they agreed."""
+        try:
+            await self._consult(frame, frame.recorded or frame.request, Ask(question), 0)
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            return False
+        return True
 
     async def _consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
         """Have a person asked, while no time passes for who waits; return what they changed before agreeing."""
@@ -205,7 +259,9 @@ class Dispatch(Consult):
 
     def _recall(self, parent: Frame, request: Request, entry: Entry, digest: bytes) -> Response | None:
         keys = self.parts.redactor.keys
-        step = journal.recall(parent.run, request.id, digest, keys, repeatable=entry.card.resumable)
+        capability = entry.card.capability(request.capability) if request.capability else None
+        repeatable = entry.card.resumable or (capability is not None and capability.read_only)
+        step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             return self.refuse(request, step)
         if step is None or step.response is None:
@@ -227,6 +283,15 @@ class Dispatch(Consult):
                 strike(sent, parent.run.sealing, mine)
         if mine:
             parent.held = {**(parent.held or {}), **mine}
+
+
+def _name_once(parent: Frame, step: str) -> None:
+    if parent.named is None:
+        parent.named = set()
+    if step in parent.named:
+        why = f"{parent.card.name} has made a call named {step} before in this delegation"
+        raise RemitError(fault(Code.DUPLICATE_REQUEST, why))
+    parent.named.add(step)
 
 
 def _edited(call: Call, edits: dict[str, Json]) -> Call:

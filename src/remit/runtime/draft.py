@@ -1,6 +1,7 @@
 """What a wanted call would be as a request: its remit carved from what the caller has left."""
 
 import hashlib
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
@@ -67,6 +68,12 @@ def errand_of(request: Request) -> Errand:
     if request.capability is None and request.objective:
         return request.target, "", request.objective
     return request.target, request.capability or "", hashlib.sha256(encode(request.input)).digest()
+
+
+def errands_of(call: Call, names: Iterable[str]) -> set[Errand]:
+    """Return what a call by capability would be, as an errand, for each of those who could carry it out."""
+    content = hashlib.sha256(encode(call.input)).digest()
+    return {(name, call.capability or "", content) for name in names}
 
 
 def _wishes(call: Call, card: AgentCard | None, limits: Limits) -> tuple[int, int]:

@@ -23,8 +23,27 @@ async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> l
     begin = _begin_beside if dispatch.may_ask else _begin_in_turn
     begun = await begin(dispatch, parent, wanted)
     frames = [each for each in begun if isinstance(each, Frame)]
-    responses = iter(await dispatch.join(parent, frames))
+    responses = iter(await _join(dispatch, parent, frames))
     return [each if isinstance(each, Response) else next(responses) for each in begun]
+
+
+async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
+    """Wait for all; those for which another may be asked instead go on to that one at once."""
+    if all(frame.route is None for frame in frames):
+        return await dispatch.join(parent, frames)
+    loop = asyncio.get_running_loop()
+    routed = {frame: loop.create_task(_followed(dispatch, parent, frame)) for frame in frames if frame.route}
+    try:
+        return await dispatch.join(parent, frames, [routed.get(frame, frame.outcome) for frame in frames])
+    except BaseException:
+        for task in routed.values():
+            task.cancel()
+        await asyncio.wait(routed.values())
+        raise
+
+
+async def _followed(dispatch: Dispatch, parent: Frame, frame: Frame) -> Response:
+    return await dispatch.follow(parent, frame, await frame.outcome)
 
 
 async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from remit.policy.breaker import BreakerSettings
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
+from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response
@@ -21,6 +22,7 @@ from remit.protocol.records import Delegation, Kind, Record, Refusal, delegation
 from remit.runtime.admission import GUARDS
 from remit.runtime.approvals import decide
 from remit.runtime.asking import AskOptions, root_request
+from remit.runtime.cache import Cache
 from remit.runtime.clock import LoopClock
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.events import Events
@@ -84,6 +86,7 @@ class Hub:
             redactor=Redactor(redaction, vault_key),
             sessions=Sessions(store, clock, count, workspace, summarizer),
             outflow=Outflow(clock),
+            cache=Cache(),
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch)
@@ -146,6 +149,7 @@ class Hub:
         parts.limits = limits or parts.limits
         parts.ledger.settings = breaker or parts.ledger.settings
         parts.guards = judges
+        parts.cache.clear()  # who judges or is asked anew may answer anew
 
     def on_reload(self, reload: Callable[[Control], Awaitable[None]]) -> None:
         """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
@@ -265,6 +269,11 @@ class Hub:
         """Answer a question of the inbox, named by its id or an unmistakable part of it, in a person's name."""
         decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
         return await decide(self._parts.store, question, decision)
+
+    def ranking(self, capability: str) -> tuple[Ranked, ...]:
+        """Return how the agents that offer a capability stand now, first choice first, each with the reasons."""
+        parts = self._parts
+        return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
     async def delegations(self, run: str) -> list[Delegation]:
         """Return who asked whom for what in a run, and how each ended."""

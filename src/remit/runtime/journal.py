@@ -1,10 +1,12 @@
 """The finished steps of a resumable run: after a restart they are answered from here, not done again."""
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec import Struct
 
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, fault
 from remit.runtime.keys import Keys
 from remit.runtime.ledger import Run
@@ -55,7 +57,20 @@ def _place(run: Run, path: str) -> str:
 
 def errand_digest(request: Request, keys: Keys) -> bytes:
     """Return what identifies a delegation at its place in a run; *request* is what was said, before redaction."""
-    return keys.digest(encode((request.target, request.objective, request.input, request.capability)))
+    return _digest(request.target, request.objective, request.input, request.capability, keys)
+
+
+def chosen(run: Run, path: str, call: Call, names: Iterable[str], keys: Keys) -> str | None:
+    """Return whom a call by capability went to before the restart, if it is one of those *names*."""
+    opened = keys.unlock(run.steps[path], _place(run, path)) if run.steps is not None else None
+    before = _decoder.decode(opened).digest if opened is not None else b""
+    return next(
+        (name for name in names if _digest(name, call.objective, call.input, call.capability, keys) == before), None
+    )
+
+
+def _digest(target: str, objective: str, given: Json, capability: str | None, keys: Keys) -> bytes:
+    return keys.digest(encode((target, objective, given, capability)))
 
 
 def tool_digest(tool: str, arguments: dict[str, Json], keys: Keys) -> bytes:

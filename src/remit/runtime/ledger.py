@@ -4,18 +4,24 @@ Nothing here awaits, so a check and the change that follows it are one step.
 """
 
 import asyncio
+import random
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from remit.policy import breaker as breakers
 from remit.policy import rate as rates
+from remit.policy import routing
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
+from remit.policy.routing import Candidate, Ranked, Track
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Note, Request, Response, Usage
+from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import MAX_INTEGER
+from remit.runtime.cache import Lookup
 from remit.runtime.ports import Slot
 from remit.runtime.registry import Entry
 
@@ -28,6 +34,30 @@ _FRESH = Breaker()
 
 # What makes two delegations of one caller the same: the callee, and the objective or the capability with its inputs.
 Errand = tuple[str, str, str | bytes]
+
+
+_UNTRIED = Track()
+
+
+class Route(NamedTuple):
+    """A call by capability on its way: who is asked now, and who could be asked instead."""
+
+    call: Call
+    path: str
+    """The place of the call in its run, whoever carries it out."""
+    names: tuple[str, ...]
+    leg: int = 0
+    """How many were asked before."""
+
+    @property
+    def leg_path(self) -> str:
+        """The place of this attempt; the first has that of the call."""
+        return leg_path(self.path, self.leg)
+
+
+def leg_path(path: str, leg: int) -> str:
+    """Return the place of an attempt: `run.2`, then `run.2+1`."""
+    return f"{path}+{leg}" if leg else path
 
 
 class Flow:
@@ -112,6 +142,10 @@ class Frame:
     """Delegations and tool calls so far: the next one's place."""
     errands: set[Errand] | None = None
     """What it has asked for that is under way or succeeded: not to be asked again."""
+    kept: "tuple[int, dict[str, Json]] | None" = None
+    """What its agent has kept in its conversation, as it read it last, with the revision of that."""
+    named: set[str] | None = None
+    """The names that it has given to calls of its own."""
     children: "set[Frame] | None" = None
     slot: Slot | None = None
     waiting = 0
@@ -134,6 +168,10 @@ class Frame:
     """Whether its agent said something that nobody listened to."""
     flow: "Flow | None" = None
     """What its agent said, and nobody could be told yet."""
+    lookup: Lookup | None = None
+    """What its answer is known by, where it may be given to others too, or was."""
+    route: Route | None = None
+    """How it came to be this callee, where the caller named a capability and no agent."""
 
     def __init__(
         self,
@@ -213,6 +251,8 @@ class Ledger:
         self.frames: dict[str, Frame] = {}
         self.breakers: dict[str, Breaker] = {}
         self.windows: dict[str, Window] = {}
+        self.tracks: dict[tuple[str, str], Track] = {}
+        """How each agent did at each of its capabilities, by capability and agent."""
 
     def rate_wait_ms(self, card: AgentCard, now: float) -> int:
         """How long the rate of an agent has to be waited for."""
@@ -239,6 +279,9 @@ class Ledger:
                     parent.errands = set()
                 parent.errands.add(frame.errand)
         self.frames[frame.path] = frame
+        if frame.request.capability is not None:
+            at = frame.request.capability, card.name
+            self.tracks[at] = routing.begun(self.tracks.get(at, _UNTRIED))
         if card.rate is not None:
             self.windows[card.name] = rates.count(self.windows.get(card.name, Window()), card.rate, frame.started)
         breaker = self.breakers.get(card.name)
@@ -250,6 +293,8 @@ class Ledger:
         """Take back a reservation that nothing came of."""
         self.frames.pop(frame.path, None)
         self._judge_target(frame, None, now)
+        if frame.request.capability is not None:
+            self._learn(frame, frame.request.capability, None, now)
 
     def _judge_target(self, frame: Frame, failed: bool | None, now: float) -> None:
         name = frame.card.name
@@ -272,4 +317,38 @@ class Ledger:
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)
-        self._judge_target(frame, False if response.fault is None else breakers.is_failure(response), now)
+        failed = False if response.fault is None else breakers.is_failure(response)
+        if frame.lookup is not None and frame.lookup.follows:
+            failed = None
+        self._judge_target(frame, failed, now)
+        if frame.request.capability is not None:
+            self._learn(frame, frame.request.capability, failed, now)
+
+    # ── who does what how well ────────────────────────────────────────────────────────────────────────────────────────
+
+    def ranked(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[str, ...]:
+        """Return who of these is to be asked for a capability, in order: the first, and whom to fall back on."""
+        candidates = [self._candidate(capability, entry.card, now) for entry in entries]
+        return tuple(each.name for each in routing.rank(candidates, now, random.betavariate))
+
+    def explained(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[Ranked, ...]:
+        """Return how these stand at a capability, and why."""
+        return routing.explain([self._candidate(capability, entry.card, now) for entry in entries], now)
+
+    def _candidate(self, capability: str, card: AgentCard, now: float) -> Candidate:
+        breaker = self.breakers.get(card.name, _FRESH)
+        wait_ms = self.breaker_wait_ms(card.name, now)
+        offered = card.capability(capability)
+        return Candidate(
+            name=card.name,
+            track=self.tracks.get((capability, card.name), _UNTRIED),
+            wait_ms=wait_ms or self.rate_wait_ms(card, now),
+            # Only where another may answer if it has not recovered: nobody's call is to fail for it.
+            probe=not wait_ms and breaker.phase is Phase.OPEN and offered is not None and offered.read_only,
+        )
+
+    def _learn(self, frame: Frame, capability: str, failed: bool | None, now: float) -> None:
+        at = capability, frame.card.name
+        # What a person took to decide has moved the deadline, and does not count.
+        seconds = now - frame.deadline + frame.request.remit.time_ms / 1_000
+        self.tracks[at] = routing.ended(self.tracks[at], failed, seconds, frame.used, now)

@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from remit.policy.limits import Limits
 from remit.policy.verdict import Guard
+from remit.runtime.cache import Cache
 from remit.runtime.ledger import Ledger
 from remit.runtime.outflow import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
@@ -29,3 +30,4 @@ class Parts(Struct, kw_only=True):
     redactor: Redactor
     sessions: Sessions
     outflow: Outflow
+    cache: Cache

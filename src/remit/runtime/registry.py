@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked, did_you_mean
-from remit.protocol.envelope import USER, Call
+from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Agent, Tool
 
@@ -59,14 +59,9 @@ class Registry:
             raise team_invalid(f"there are two tools named `{tool.card.name}`")
         self.tools[tool.card.name] = tool
 
-    def route(self, call: Call) -> Entry | None:
-        """Return who would carry out a call: the agent that it names, else the first that offers the capability."""
-        if call.target is not None:
-            return self.agents.get(call.target)
-        return next(
-            (entry for entry in self.agents.values() if call.capability and entry.card.capability(call.capability)),
-            None,
-        )
+    def offering(self, capability: str) -> list[Entry]:
+        """Return the agents that offer a capability, in the order in which they were registered."""
+        return [entry for entry in self.agents.values() if entry.card.capability(capability)]
 
     def check(self) -> None:
         """Refuse a team that names agents or tools that are not there, all of them at once."""

@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest
 from remit.policy.redaction import strike
 from remit.protocol.codec import encode, text_of
-from remit.protocol.envelope import ContextFilter, Handoff, Message, Note, Request, Response, View
-from remit.protocol.errors import RemitError
+from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
+from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
 
@@ -187,3 +188,33 @@ class Sessions:
         constraints = (f"{name}: {text_of(value)}" for name, value in handoff.constraints.items())
         decided = [Note("decision", text[:NOTE_LENGTH], caller) for text in handoff.decisions]
         self.note(run, [*decided, *(Note("constraint", text[:NOTE_LENGTH], caller) for text in constraints)])
+
+    # ── what agents keep ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def state(self, frame: Frame) -> dict[str, Json]:
+        """Return what an agent has kept in the conversation that it works in."""
+        kept = await self._store.get(_state_key(frame))
+        frame.kept = (0, {}) if kept is None else (kept[0], _read_state(kept[1]))
+        return dict(frame.kept[1])
+
+    async def change(self, frame: Frame, changes: dict[str, Json]) -> dict[str, Json]:
+        """Keep values beside those that others have changed since they were read; not in the place of any of those."""
+        _, base = frame.kept or (0, await self.state(frame))
+        while True:
+            revision, now = frame.kept or (0, {})
+            if lost := sorted(name for name in changes if now.get(name) != base.get(name)):
+                why = f"another run of this session has changed {', '.join(lost)}"
+                raise RemitError(fault(Code.STATE_CONFLICT, why))
+            made = {name: value for name, value in (now | changes).items() if value is not None}
+            written = await self._store.cas(_state_key(frame), revision, encode(made))
+            if written is not None:
+                frame.kept = (written, made)
+                return dict(made)
+            await self.state(frame)
+
+
+def _state_key(frame: Frame) -> str:
+    return f"state {frame.run.scope} {frame.card.name}"
+
+
+_read_state = msgspec.json.Decoder(dict[str, Json]).decode

@@ -9,6 +9,7 @@ from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, spoken
 from remit.faces.cli.suggest import agent_names
 from remit.faces.outputs import AgentDetails, AgentLine, Agents
+from remit.policy.plan import Step, waits_for
 from remit.protocol.card import AgentCard, Capability
 
 
@@ -27,7 +28,7 @@ def agents() -> None:
 @team_options
 @json_option
 def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """List the agents: what each is for, and whom it may call.
+    """List the agents and workflows: what each is for, and whom it may call.
 
     \b
     Example:
@@ -36,7 +37,8 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
     from remit.faces.cli.places import cards_of, shorter, team_of
 
     team = team_of(team_file, overrides)
-    lines = tuple(_line(card) for card in cards_of(team).values())
+    steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
+    lines = tuple(_line(card, steps.get(card.name, ())) for card in cards_of(team).values())
     if as_json:
         print_json(Agents(team=team.name, file=str(shorter(team.file)), agents=lines))
         return
@@ -44,22 +46,27 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
         click.echo(f"The team {team.name} has no agents.\n→ Add one to {shorter(team.file)}: [agents.NAME]", err=True)
         return
     rows = [
-        (each.name, each.description, *(", ".join(names) for names in (each.capabilities, each.may_call, each.tools)))
+        (
+            each.name,
+            each.description,
+            *(", ".join(names) for names in (each.capabilities, each.may_call, each.tools, each.steps)),
+        )
         for each in lines
     ]
-    headings = ("agent", "description", "capabilities", "may call", "tools")
+    headings = ("agent", "description", "capabilities", "may call", "tools", "steps of the workflow")
     # A column in which nobody has anything says nothing.
     kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
-def _line(card: AgentCard) -> AgentLine:
+def _line(card: AgentCard, steps: tuple[str, ...]) -> AgentLine:
     return AgentLine(
         name=card.name,
         description=card.description,
         capabilities=tuple(each.code for each in card.capabilities),
         tools=tuple(sorted(card.tools)),
         may_call=tuple(sorted(card.may_call)),
+        steps=steps,
     )
 
 
@@ -68,7 +75,7 @@ def _line(card: AgentCard) -> AgentLine:
 @team_options
 @json_option
 def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show all that the team says of one AGENT.
+    """Show all that the team says of one AGENT, and of a workflow its steps.
 
     \b
     Example:
@@ -80,10 +87,12 @@ def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json
     team = team_of(team_file, overrides)
     cards = cards_of(team)
     card, limits = cards[known_agent(agent, cards)], team.settled_limits()
+    section, workflow = team.agents.get(agent), team.workflows.get(agent)
     details = AgentDetails(
         card=card,
-        run=team.agents[agent].run,
-        model=team.agents[agent].model,
+        run=section and section.run,
+        model=section and section.model,
+        workflow=workflow and workflow.workflow(agent),
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
         time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
         tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
@@ -99,12 +108,15 @@ _DEFAULT = " of another agent, unless that says otherwise"
 
 def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     card = details.card
-    yield "agent", f"{card.name} {card.version}"
+    yield "workflow" if details.workflow else "agent", f"{card.name} {card.version}"
     yield "description", card.description
     yield "code", details.run or ""
     yield "model", details.model or ""
+    if details.workflow is not None:
+        yield "steps", "\n".join(map(_step, details.workflow.steps))
+        yield "result", details.workflow.result or "what all steps came to, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
-    yield "tools", ", ".join(sorted(card.tools)) or "none"
+    yield "tools", ", ".join(sorted(card.tools)) or ("" if details.workflow else "none")
     yield "may call", _may_call(card)
     yield "called by", ", ".join(details.called_by)
     yield (
@@ -119,6 +131,21 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "runs in", "processes of its own" if card.isolation == "process" else "the hub"
     yield "after a restart", "taken up again" if card.resumable else ""
     yield "prompt", card.prompt
+
+
+def _step(step: Step) -> str:
+    """Return a step in one line: who does what, when, and what if not."""
+    who = " for ".join(each for each in (step.agent, step.capability) if each)
+    waits = ", ".join(sorted(waits_for(step)))
+    said = [f"after {waits}"] if waits else []
+    said += [f"when {step.when}"] if step.when else []
+    said += [f"else {', '.join(step.fallback)}"] if step.fallback else []
+    said += [f"up to {many(step.attempts, 'attempt')}"] if step.attempts > 1 else []
+    said += [spoken(step.time_ms)] if step.time_ms is not None else []
+    said += [many(step.tokens, "token")] if step.tokens is not None else []
+    said += [f"{step.share:.0%} of the tokens"] if step.share is not None else []
+    said += ["optional"] if step.optional else []
+    return f"{step.name}: {who}" + (f" ({'; '.join(said)})" if said else "")
 
 
 def _capability(capability: Capability) -> str:

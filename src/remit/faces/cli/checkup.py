@@ -69,7 +69,8 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     else:
         try:
             team = team_of(file, overrides)
-            yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}")
+            flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
+            yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}{flows}")
         except RemitError as error:
             yield problem("team file", error.fault.message, "`remit validate` says what is wrong, line by line.")
     path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)

@@ -99,7 +99,7 @@ def explain(
     )
     team = team_of(team_file, overrides)
     if origin != USER:
-        known_agent(origin, team.agents)
+        known_agent(origin, (*team.agents, *team.workflows))
     found = explained(team, origin, target, call, user)
     if as_json:
         print_json(found)

@@ -1,4 +1,4 @@
-"""`remit runs`: look at runs, follow them, cancel them."""
+"""`remit runs`: look at runs, follow them, cancel them, go on with them."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -6,7 +6,7 @@ from typing import Any, Literal
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.faces.cli.suggest import run_ids
+from remit.faces.cli.suggest import open_run_ids, run_ids
 
 STATES = ("waiting", "running", "silent", "success", "partial", "failed", "timeout", "refused", "cancelled")
 # So many of the newest are looked at for those in a certain state.
@@ -20,7 +20,7 @@ def store_options(command: Any) -> Any:
 
 @click.group()
 def runs() -> None:
-    """Look at runs, follow them, cancel them.
+    """Look at runs, follow them, cancel them, go on with them.
 
     A RUN is named by its id, by an unmistakable beginning of it, or as `last`.
 
@@ -228,6 +228,64 @@ def cancel(
 
     path = store_file(store_path, team_file, overrides)
     raise SystemExit(carry_out(cancel_run(path, run, reason, as_json=as_json)))
+
+
+@runs.command()
+@click.argument("run", required=False, shell_complete=open_run_ids)
+@json_option
+@store_options
+def resume(
+    run: str | None, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+) -> None:
+    """Go on with a RUN whose process is gone, or with all of them, and print the answer.
+
+    Finished steps are not repeated; one that was under way is done again only if that is safe, or a person says so. Of
+    a run that has ended the answer is printed; one on which another process is at work, or that waits for a person, is
+    waited for if it is named, else only said. Ctrl-C leaves what has not ended for later.
+
+    Exits as `remit run` would have; of several runs, as the first that is no success.
+
+    \b
+    Example:
+      remit runs resume
+      remit runs resume last --json
+    """
+    from remit.faces.cli.drive.resume import resume as take_up
+    from remit.faces.cli.places import team_path
+    from remit.faces.team.file import load_team
+
+    team = load_team(team_path(team_file), overrides=overrides)
+    raise SystemExit(take_up(team, store_path or team.store_path, run, as_json=as_json))
+
+
+@runs.command()
+@click.argument("run", shell_complete=run_ids)
+@json_option
+@store_options
+def replay(
+    run: str, as_json: bool, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+) -> None:
+    """Show a RUN step by step as it was recorded: when, who, what, and how what came of it begins.
+
+    No agent is called.
+
+    \b
+    Example:
+      remit runs replay last
+    """
+    from remit.faces.cli.places import reading, store_file
+    from remit.faces.cli.show.records_view import find_run, records_of, summary_of
+    from remit.faces.cli.show.replay import print_replay, replayed
+    from remit.faces.cli.show.screen import print_json
+
+    with reading(store_file(store_path, team_file, overrides)) as connection:
+        run = find_run(connection, run)
+        known = summary_of(connection, run)
+        found = replayed(run, known.state if known else "finished", records_of(connection, run))
+    if as_json:
+        print_json(found)
+    else:
+        print_replay(found)
 
 
 @runs.command()

@@ -21,7 +21,7 @@ _FOLDER = "folder of the file"
 
 
 def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the agents of the team."""
+    """Return the agents and workflows of the team."""
     return _agents(ctx, incomplete)
 
 
@@ -36,7 +36,19 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     from remit.stores.reader import runs
 
     found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
-    return [CompletionItem(each.run, help=f"{each.agent}: {_short(each.objective)}") for each in found]
+    return [_run_item(each) for each in found]
+
+
+def open_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs that have not ended."""
+    from remit.stores.reader import runs
+
+    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
+    return [_run_item(each) for each in found if each.response is None]
+
+
+def _run_item(run: Any) -> CompletionItem:
+    return CompletionItem(run.run, help=f"{run.agent}: {_short(run.objective)}")
 
 
 def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -70,8 +82,9 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 
 def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    with suppress(AttributeError):  # what stands there need not be tables yet
-        agents: dict[str, dict[str, Any]] = _team(ctx).get("agents", {})
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        team = _team(ctx)
+        agents: dict[str, dict[str, Any]] = {**team.get("agents", {}), **team.get("workflows", {})}
         return [
             CompletionItem(name, help=_short(section.get("description", "")))
             for name, section in agents.items()

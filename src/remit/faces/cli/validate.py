@@ -36,8 +36,9 @@ def validate(no_import: bool, team_file: Path | None, overrides: tuple[str, ...]
     if as_json:
         print_json(found)
     elif found.ok:
-        counts = ((found.agents, "agent"), (found.tools, "tool"), (found.capabilities, "capability"))
-        there = ", ".join(many(count, what) for count, what in (*counts, (found.rules, "rule")) if count)
+        kinds = ("agent", "workflow", "tool", "capability", "rule")
+        counts = (found.agents, found.workflows, found.tools, found.capabilities, found.rules)
+        there = ", ".join(many(count, what) for count, what in zip(counts, kinds, strict=True) if count)
         print_text(
             f"ok: {there or 'no agents yet'} in {file}{'' if found.imported else '; their code was not imported'}"
         )
@@ -75,6 +76,7 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         ok=True,
         file=str(file),
         agents=len(team.agents),
+        workflows=len(team.workflows),
         tools=len(team.tools),
         capabilities=len(team.capabilities),
         rules=len(team.rules),

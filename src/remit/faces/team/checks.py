@@ -11,7 +11,8 @@ from typing import Any, cast
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.lines import Place
-from remit.faces.team.sections import TeamFile
+from remit.faces.team.sections import StepSection, TeamFile
+from remit.faces.team.workflows import impossible
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
 from remit.protocol.codec import Wrong, did_you_mean
@@ -22,14 +23,14 @@ from remit.runtime.schemas import check_schema
 SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
 
 Names = Mapping[str, Collection[str]]
-"""The agents, tools and capabilities of a file, also those whose sections are wrong."""
+"""The agents, tools, capabilities and workflows of a file, also those whose sections are wrong."""
 
 
 def names_in(said: dict[str, Any]) -> Names:
-    """Return what a file calls its agents, tools and capabilities."""
+    """Return what a file calls its agents, tools, capabilities and workflows."""
     return {
         section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
-        for section in ("agents", "tools", "capabilities")
+        for section in ("agents", "tools", "capabilities", "workflows")
     }
 
 
@@ -39,11 +40,12 @@ def names_in(said: dict[str, Any]) -> Names:
 def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
     """Say what is named in the file and is not there."""
     kinds = _known_kinds(team)
+    callees = (*names["agents"], *names["workflows"])
     for name, agent in team.agents.items():
         place = ("agents", name)
         if name == USER:
             yield Wrong(place, f"`{USER}` is who asks the first agent; give the agent another name")
-        yield from _unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, names["agents"])
+        yield from _unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
         yield from _unknown((*place, "tools"), "tool", agent.tools, names["tools"])
         yield from _unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
         yield from _unknown((*place, "sees"), "kind of data", agent.sees, kinds)
@@ -51,16 +53,16 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         yield from _unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
     for index, rule in enumerate(team.rules):
         place = ("rules", index)
-        yield from _nobody((*place, "from"), rule.from_, (*names["agents"], USER))
-        yield from _nobody((*place, "to"), rule.to, names["agents"])
+        yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
+        yield from _nobody((*place, "to"), rule.to, callees)
         if rule.capability is not None:
             yield from _nobody((*place, "capability"), rule.capability, names["capabilities"], "capability")
     for index, entry in enumerate(team.approvals.allow):
         caller, arrow, callee = entry.rpartition("->")
         place = ("approvals", "allow", index)
         if arrow:
-            yield from _nobody(place, caller.strip(), (*names["agents"], USER))
-        yield from _nobody(place, callee.strip(), names["agents"])
+            yield from _nobody(place, caller.strip(), (*callees, USER))
+        yield from _nobody(place, callee.strip(), callees)
 
 
 def _unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
@@ -86,6 +88,40 @@ def _nobody(place: Place, pattern: str, known: Collection[str], what: str = "age
 
 def _all(known: Collection[str]) -> str:
     return f"; there are: {', '.join(sorted(known))}" if known else ""
+
+
+def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+    """Say which workflows cannot be carried out, and which have a name that is taken."""
+    offered = {name: agent.capabilities for name, agent in team.agents.items()}
+    if team.orchestrator is not None:
+        name = team.orchestrator.name
+        if name == USER or name in (*names["agents"], *names["workflows"]):
+            yield Wrong(("orchestrator", "name"), f"`{name}` is taken; give the orchestrator another name")
+    for name, section in team.workflows.items():
+        place = ("workflows", name)
+        if name == USER:
+            yield Wrong(place, f"`{USER}` is who asks the first agent; give the workflow another name")
+        elif name in names["agents"]:
+            yield Wrong(place, f"there is an agent `{name}`; give the workflow another name")
+        if said["workflows"][name].get("steps", []) and not section.steps:
+            continue  # what is wrong with its steps is said already
+        callees = (*names["agents"], *names["workflows"])
+        yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
+        for index, step in enumerate(section.steps):
+            if step.capability in names["capabilities"]:
+                yield from _unable((*place, "steps", index), step, offered)
+
+
+def _unable(place: Place, step: StepSection, offered: Mapping[str, Collection[str]]) -> Iterator[Wrong]:
+    """Say who of those that a step names does not have the capability that it asks for."""
+    code = step.capability
+    if not any(code in codes for codes in offered.values()):
+        yield Wrong((*place, "capability"), f"no agent has the capability `{code}`")
+        return
+    for key, named in (("agent", (step.agent or "",)), ("fallback", step.fallback)):
+        for name in named:
+            if name in offered and code not in offered[name]:
+                yield Wrong((*place, key), f"`{name}` does not have the capability `{code}`")
 
 
 _OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}

@@ -14,7 +14,7 @@ import msgspec
 from remit.faces.team import checks
 from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
-from remit.faces.team.overrides import Override, Unusable, apply, from_environment, from_flags, kind_at
+from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
 from remit.faces.team.sections import Team, TeamFile
 from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -65,6 +65,7 @@ def load_team(
     names = checks.names_in(said)
     if (team := _sound_part(said, wrong)) is not None:
         found = [checks.undecided(said, team), checks.misnamed(team, names), checks.unredactable(team)]
+        found.append(checks.impossible_workflows(said, team, names))
         found.append(checks.unplaced(team, path.parent))
         found.append(checks.read_schemas(said, team, path.parent))
         found += [checks.unset(team, environ)] if secrets else []
@@ -214,8 +215,9 @@ def _sound_part(said: dict[str, Any], wrong: Iterable[Wrong]) -> TeamFile | None
     """Return what can be read of a file of which some keys are wrong, so that the rest is checked as well."""
     sound = deepcopy(said)
     for place, message in wrong:
-        # An item cannot be taken out of a list without moving those behind it, so that the whole list goes.
-        keys = tuple(takewhile(lambda step: isinstance(step, str), place))
+        # An item cannot be taken out of a list without moving those behind it, so that the whole list goes, unless the
+        # item is a table that can do without what is wrong.
+        keys = place if _can_be_left_out(place) else tuple(takewhile(lambda step: isinstance(step, str), place))
         if keys == place and message.startswith(_MISSING):
             if place[-1] == "run":
                 value_at(sound, place[:-1])["run"] = "missing:missing"
@@ -228,6 +230,11 @@ def _sound_part(said: dict[str, Any], wrong: Iterable[Wrong]) -> TeamFile | None
         return msgspec.convert(sound, TeamFile)
     except msgspec.ValidationError:
         return None
+
+
+def _can_be_left_out(place: Place) -> bool:
+    fields = fields_at(place[:-1])
+    return fields is not None and not any(each.required for each in fields if each.encode_name == place[-1])
 
 
 def _secrets_in(said: Any, place: Place = ()) -> Iterator[Wrong]:

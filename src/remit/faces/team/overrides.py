@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import FieldInfo
 
 from remit.faces.team.lines import Place
 from remit.faces.team.sections import TeamFile
@@ -98,11 +99,18 @@ def kind_at(place: Place) -> Any:
     return kind
 
 
+def fields_at(place: Place) -> tuple[FieldInfo, ...] | None:
+    """Return the keys that the table at *place* may have; None if it is no table whose keys are known."""
+    return next((msgspec.structs.fields(option) for option in options(kind_at(place)) if _is_struct(option)), None)
+
+
 def _part(option: Any, step: str | int) -> Iterator[Any]:
     if _is_struct(option):
         yield from (each.type for each in msgspec.structs.fields(option) if each.encode_name == step)
     elif get_origin(option) is dict:
         yield get_args(option)[1]
+    elif get_origin(option) is tuple and isinstance(step, int):
+        yield get_args(option)[0]
 
 
 def _is_struct(option: Any) -> bool:

@@ -24,20 +24,25 @@ from remit.faces.team.values import (
     Region,
     Run,
     Secret,
+    StepName,
     Url,
     duration,
     duration_ms,
 )
 from remit.policy.breaker import BreakerSettings
+from remit.policy.intent import Thresholds
 from remit.policy.limits import Limits
+from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.policy.rules import Editable, Pattern, Rule
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
 
 _LIMITS = Limits()
 _BREAKER = BreakerSettings()
 _RULE = Rule(then="ask")
+_THRESHOLDS = Thresholds()
 _CARD = AgentCard(name="-")
 _CAPABILITY = Capability(code="-")
 
@@ -223,7 +228,17 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
     time: Annotated[Duration | None, Meta(description="Time for one request.")] = None
     tokens: Annotated[Count | None, Meta(description="Tokens for one request.")] = _CAPABILITY.tokens
     read_only: Annotated[bool, Meta(description="Whether it changes nothing.")] = _CAPABILITY.read_only
+    cache: Annotated[
+        Duration | None,
+        Meta(description="How long an answer is good for who asks the same again; only if `read_only`."),
+    ] = None
+    public: Annotated[bool, Meta(description="Whether what is kept of its answers is for all users alike.")] = (
+        _CAPABILITY.public
+    )
     examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = _CAPABILITY.examples
+    phrase: Annotated[
+        str, Meta(description='What users read while it is at work: `"Working out the financial side…"`.')
+    ] = ""
     sees: Annotated[
         frozenset[Kind], Meta(description="Kinds of personal data that reach its agent as they are, when asked for it.")
     ] = _CAPABILITY.sees
@@ -242,6 +257,8 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
             time_ms=_ms(self.time),
             tokens=self.tokens,
             read_only=self.read_only,
+            cache_ms=_ms(self.cache),
+            public=self.public,
             examples=self.examples,
             sees=self.sees,
             sees_fields=self.sees_fields,
@@ -254,6 +271,86 @@ class ToolSection(Section, frozen=True, kw_only=True):
     run: Annotated[Run, Meta(description="Its code, imported with the team file's folder on the path.")]
     description: Annotated[str | None, Meta(description="What it does; else what its code says of itself.")] = None
     safe_to_repeat: Annotated[bool, Meta(description="Whether doing it twice does no harm.")] = False
+
+
+class StepSection(Section, frozen=True, kw_only=True):
+    """One step: who is asked for what, when, and what is done if that fails. It needs `agent`, `capability` or both."""
+
+    name: Annotated[StepName, Meta(description="How other steps refer to it.")]
+    agent: Annotated[AgentName | None, Meta(description="Who is asked: an agent, or another workflow.")] = None
+    capability: Annotated[
+        Code | None, Meta(description="What is asked for; without `agent`, whoever has it is found.")
+    ] = None
+    objective: Annotated[
+        str,
+        Meta(description="What is to be done; `{step}` and `{step.path}` stand for results. Else its title or name."),
+    ] = ""
+    input: Annotated[
+        Any, Meta(description="What it is given; a text that is only a reference, `{step.path}`, becomes the value.")
+    ] = None
+    after: Annotated[
+        tuple[StepName, ...], Meta(description="Steps that must have ended before, besides those that it refers to.")
+    ] = ()
+    when: Annotated[
+        Annotated[str, Meta(max_length=MAX_CONDITION)] | None,
+        Meta(description="A condition, `npv.value > 0 and not audit.failed`: if it does not hold, it is skipped."),
+    ] = None
+    fallback: Annotated[tuple[AgentName, ...], Meta(description="Agents that are asked in turn if it fails.")] = ()
+    attempts: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)],
+        Meta(description=f"How often each is asked where asking again may help, at most {MAX_ATTEMPTS} times."),
+    ] = 1
+    time: Annotated[Duration | None, Meta(description="Time for it; else as for any delegation.")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens for it; else as for any delegation.")] = None
+    share: Annotated[
+        Share | None, Meta(description="Instead of `tokens`, its part of the workflow's tokens: `0.25`.")
+    ] = None
+    optional: Annotated[bool, Meta(description="Whether the workflow succeeds without it.")] = False
+    title: Annotated[
+        str, Meta(description="What the user reads while it is at work; else its capability's `phrase`.")
+    ] = ""
+    context: Annotated[
+        ContextFilter | None,
+        Meta(
+            description="What its callee sees of the conversation, by `last_messages`, `roles`, `keywords`, "
+            "`max_age_seconds`, `include_summary`, `include_workspace`, `workspace_files` and `include_contents`."
+        ),
+    ] = None
+
+    def step(self) -> Step:
+        """Return the step as a workflow holds it."""
+        said = {field: getattr(self, field) for field in self.__struct_fields__ if field not in ("input", "time")}
+        # TOML has dates, JSON has not.
+        return Step(**said, input=msgspec.to_builtins(self.input), time_ms=_ms(self.time))
+
+
+class WorkflowSection(Section, frozen=True, kw_only=True):
+    """A workflow: steps that are carried out in order, or side by side, when the agent of its name is asked."""
+
+    description: Annotated[str, Meta(description="What it is for.")] = ""
+    examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = ()
+    result: Annotated[
+        StepName | None, Meta(description="The step whose result is the workflow's; else all are told as one text.")
+    ] = None
+    time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
+        None
+    )
+    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else the caller's or the budget's.")] = (
+        None
+    )
+    steps: Annotated[
+        tuple[StepSection, ...], Meta(description="The steps, in the order in which their results are told.")
+    ] = ()
+
+    def workflow(self, name: str) -> Workflow:
+        """Return the workflow as a hub takes it."""
+        return Workflow(
+            name=name,
+            description=self.description,
+            steps=tuple(each.step() for each in self.steps),
+            result=self.result,
+            examples=self.examples,
+        )
 
 
 class RuleSection(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -346,6 +443,33 @@ class ContextSection(Section, frozen=True, kw_only=True):
     summary_api_key: Annotated[Secret | None, Meta(description="The key for that model, as for an agent.")] = None
 
 
+class OrchestratorSection(Section, frozen=True, kw_only=True):
+    """An agent that finds out what a user wants, among all capabilities and workflows, and has it done."""
+
+    name: Annotated[AgentName, Meta(description="What it is called.")] = "orchestrator"
+    classifier: Annotated[
+        Literal["words", "embeddings"],
+        Meta(description="How it tells what is wanted: by words, or by meaning, which needs the extra `intent`."),
+    ] = "words"
+    act: Annotated[Share, Meta(description="How sure it must be to act.")] = _THRESHOLDS.act
+    also: Annotated[Share, Meta(description="How sure of a further thing that the same request asks for.")] = (
+        _THRESHOLDS.also
+    )
+    offer: Annotated[Share, Meta(description="How sure that one of several options is meant, to offer them.")] = (
+        _THRESHOLDS.offer
+    )
+    close: Annotated[Share, Meta(description="What share of the best an option must have to be offered beside it.")] = (
+        _THRESHOLDS.close
+    )
+    nothing: Annotated[Share, Meta(description="Below this it says that nothing fits.")] = _THRESHOLDS.nothing
+    time: Annotated[Duration | None, Meta(description="Time for one request; else that of a run.")] = None
+    tokens: Annotated[Count | None, Meta(description="Tokens for one request; else those of a run.")] = None
+
+    def thresholds(self) -> Thresholds:
+        """Return how sure it must be, as the orchestrator takes it."""
+        return Thresholds(act=self.act, also=self.also, offer=self.offer, close=self.close, nothing=self.nothing)
+
+
 class TeamFile(Section, frozen=True, kw_only=True):
     """The team of a Remit hub: its agents, and what holds for them."""
 
@@ -360,6 +484,15 @@ class TeamFile(Section, frozen=True, kw_only=True):
     agents: Annotated[dict[AgentName, AgentSection], Meta(description="The agents, by name.")] = {}
     capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="What agents can do, by code.")] = {}
     tools: Annotated[dict[AgentName, ToolSection], Meta(description="What agents may use, by name.")] = {}
+    workflows: Annotated[
+        dict[AgentName, WorkflowSection], Meta(description="Steps that are carried out together, by name.")
+    ] = {}
+    orchestrator: Annotated[
+        OrchestratorSection | None, Meta(description="The agent that users can ask for anything: `remit ask`.")
+    ] = None
+    glossary: Annotated[
+        dict[str, str], Meta(description='The one term for each variant of it: `turnover = "revenue"`.')
+    ] = {}
     rules: Annotated[tuple[RuleSection, ...], Meta(description="Which calls are refused or need a person.")] = ()
     approvals: Annotated[ApprovalsSection, Meta(description="Who answers when a person must agree.")] = (
         ApprovalsSection()
@@ -425,21 +558,25 @@ def _read(schema: dict[str, Any] | str | None) -> dict[str, Any] | None:
 
 def team_schema() -> dict[str, Any]:
     """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
-    schema = cast("dict[str, Any]", _without_null(msgspec.json.schema(TeamFile)))
+    schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(TeamFile)))
     definitions = schema["$defs"]
     definitions[AgentSection.__name__]["oneOf"] = [{"required": ["run"]}, {"required": ["model"]}]
+    definitions[StepSection.__name__]["anyOf"] = [{"required": ["agent"]}, {"required": ["capability"]}]
+    definitions[WorkflowSection.__name__]["required"] = ["steps"]
     # Not every editor follows a reference at the very top.
     file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}
 
 
-def _without_null(schema: object) -> object:
-    """Return a schema in which what may be left out is no longer null, which TOML cannot say."""
+def _as_editors_read(schema: object) -> object:
+    r"""Return a schema without null, which TOML cannot say, and whose patterns end with `$`: ECMA-262 knows no `\Z`."""
     if isinstance(schema, list):
-        return [_without_null(each) for each in cast("list[object]", schema)]
+        return [_as_editors_read(each) for each in cast("list[object]", schema)]
     if not isinstance(schema, dict):
         return schema
-    plain = {name: _without_null(each) for name, each in cast("dict[str, object]", schema).items()}
+    plain = {name: _as_editors_read(each) for name, each in cast("dict[str, object]", schema).items()}
+    if isinstance(pattern := plain.get("pattern"), str):
+        plain["pattern"] = pattern.replace(r"\Z", "$")
     if "default" in plain and (plain["default"] is None or isinstance(plain["default"], dict)):
         del plain["default"]
     options = plain.get("anyOf")

@@ -87,6 +87,15 @@ Callee = Annotated[
         extra={"rule": "expected the name of an agent, or `*` for all of them"},
     ),
 ]
+# As references and conditions hold it: `{npv.value}`.
+StepName = Annotated[
+    str,
+    Meta(
+        title="name",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+        extra={"rule": "expected a name of letters, digits and `_` that begins with no digit, at most 64 of them"},
+    ),
+]
 Positive = Annotated[int, Meta(ge=1)]
 Url = Annotated[
     str,

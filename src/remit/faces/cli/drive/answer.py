@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -14,39 +15,53 @@ from remit.faces.outputs import RunAnswer
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.redactor import Redactor
+from remit.stores.sqlite import SqliteStore
 
 
 def give_answer(path: Path, run: str, key: bytes | None, *, wait: bool, as_json: bool) -> int:
     """Print a run's answer as its user gets it, what was redacted included; return the exit code for how it ended."""
-    response = asyncio.run(_answer(path, run, key, wait=wait))
+    (response,) = asyncio.run(answered(path, [run], key, wait=wait)).values()
     data = Data(sys.stdout)
     if as_json:
-        data.document(
-            RunAnswer(
-                run=run,
-                status=response.status,
-                result=response.result,
-                summary=response.summary,
-                artifacts=response.artifacts,
-                fault=response.fault,
-                exit_code=exit_code(response),
-            )
-        )
+        data.document(document_of(run, response))
     else:
-        data.answer(response.result)
-        if response.fault is not None:
-            click.echo(worded(response.fault), err=True)
+        give(data, response)
     return exit_code(response)
 
 
-async def _answer(path: Path, run: str, key: bytes | None, *, wait: bool) -> Response:
+def document_of(run: str, response: Response) -> RunAnswer:
+    """Return an answer as a document."""
+    return RunAnswer(
+        run=run,
+        status=response.status,
+        result=response.result,
+        summary=response.summary,
+        artifacts=response.artifacts,
+        fault=response.fault,
+        exit_code=exit_code(response),
+    )
+
+
+def give(data: Data, response: Response) -> None:
+    """Print an answer, and on stderr why it is none."""
+    data.answer(response.result)
+    if response.fault is not None:
+        click.echo(worded(response.fault), err=True)
+
+
+async def answered(path: Path, runs: Sequence[str], key: bytes | None, *, wait: bool = False) -> dict[str, Response]:
+    """Return how runs ended, as their users get it."""
     async with writing(path) as store:
-        known = await store.runs(run=run, limit=1)
-        if not known:
-            raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"run {short(run)} was refused before it began"))
-        if known[0].response is None and not wait:
-            advice = f"Wait for it with `remit runs answer {short(run)} --wait`, or follow it with `remit runs watch`."
-            raise RemitError(fault(Code.TIMEOUT, f"run {short(run)} has not ended yet", suggestion=advice))
         redactor = Redactor(None, key)
         redactor.open(store)
-        return await redactor.for_user(run, known[0].response or await store.wait(run))
+        return {run: await redactor.for_user(run, await _response(store, run, wait=wait)) for run in runs}
+
+
+async def _response(store: SqliteStore, run: str, *, wait: bool) -> Response:
+    known = await store.runs(run=run, limit=1)
+    if not known:
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"run {short(run)} was refused before it began"))
+    if known[0].response is None and not wait:
+        advice = f"Wait for it with `remit runs answer {short(run)} --wait`, or follow it with `remit runs watch`."
+        raise RemitError(fault(Code.TIMEOUT, f"run {short(run)} has not ended yet", suggestion=advice))
+    return known[0].response or await store.wait(run)

@@ -47,7 +47,7 @@ async def attend(order: Order, team: Team, heard: Heard, *, verbose: bool) -> En
     tree = Tree()
     display = display_for(tree)
     try:
-        approver = _terminal_approver(team, display)
+        approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
         attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None)
@@ -119,7 +119,8 @@ class Attendance:
             await asyncio.sleep(TICK_S)
 
 
-def _terminal_approver(team: Team, display: Display) -> Approver | None:
+def terminal_approver(team: Team, display: Display) -> Approver | None:
+    """Return who asks the person at the terminal, if the team wants that and there is one."""
     if team.approvals.otherwise != "terminal" or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     from remit.faces.cli.drive.approver import TerminalApprover

@@ -59,4 +59,7 @@ def _told(ended: Ended, named_team: Path | None) -> Iterator[str]:
         kept = "The answer so far is below" if response.result is not None else "There was no answer yet"
         yield f"{kept}; what happened is recorded in {shorter(ended.store)}."
     team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
+    if response.requires_followup and response.session:
+        session = shlex.quote(response.session)
+        yield f"It asks you something. Reply with: remit chat {response.target} --session {session}{team}"
     yield f"→ remit runs show {short(response.run)}{team}"

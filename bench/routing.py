@@ -1,0 +1,111 @@
+"""Four agents offer one capability, and the best of them breaks half-way: routed with one fallback, against chance.
+
+A simulation of the policy alone, with a clock of its own: calls come at random moments and overlap. Chance has the same
+fallback. The last figure is what a decision costs.
+"""
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+from harness import Figure, at_least, at_most, best_of, main
+from remit.policy.routing import Candidate, Track, begun, ended, rank
+
+CALLS = 10_000
+PER_SECOND = 5.0
+SEED = 12
+DECISIONS = 2_000
+
+
+class Target(NamedTuple):
+    """How often an agent succeeds, and how long it takes."""
+
+    success: float
+    seconds: float
+
+
+# From a small, fast model to a large one that is slow and often busy.
+TARGETS = {"best": Target(0.98, 0.3), "good": Target(0.96, 0.6), "slow": Target(0.95, 2.0), "poor": Target(0.7, 4.0)}
+
+Choose = Callable[[dict[str, Track], float, Random], list[str]]
+
+
+class Outcome(NamedTuple):
+    """How many calls were answered, and how long one took on average, its fallback included."""
+
+    success: float
+    seconds: float
+
+
+def routed(tracks: dict[str, Track], now: float, random: Random) -> list[str]:
+    candidates = [Candidate(name=name, track=track) for name, track in tracks.items()]
+    return [each.name for each in rank(candidates, now, random.betavariate)]
+
+
+def by_chance(tracks: dict[str, Track], now: float, random: Random) -> list[str]:  # noqa: ARG001 - chance knows nothing
+    return random.sample(list(tracks), k=len(tracks))
+
+
+def attempt(name: str, half: bool, random: Random) -> tuple[bool, float]:
+    """Return whether an agent fails a call, and after how long; broken, the best fails all, some of them late."""
+    success, seconds = TARGETS[name]
+    taken = seconds * random.lognormvariate(0, 0.3)
+    if name == "best" and half:
+        return True, random.choice((0.05, 2.0))
+    return random.random() >= success, taken
+
+
+def simulate(choose: Choose) -> Outcome:
+    random = Random(SEED)
+    tracks = {name: Track() for name in TARGETS}
+    # When, in which order, what: a call that comes (nobody is asked yet), or an attempt that ends.
+    events: list[tuple[float, int, float, str, bool, list[str]]] = []
+    now = 0.0
+    for number in range(CALLS):
+        now += random.expovariate(PER_SECOND)
+        events.append((now, number, now, "", False, []))
+    half = now / 2
+    succeeded, seconds, order = 0, 0.0, CALLS
+    while events:
+        now, _, since, asked, failed, rest = heapq.heappop(events)
+        if asked:
+            taken = now - since
+            tracks[asked] = ended(tracks[asked], failed, taken, 0, now)
+            seconds += taken
+            succeeded += not failed
+            if not failed or not rest:
+                continue
+        names = rest or choose(tracks, now, random)[:2]
+        tracks[names[0]] = begun(tracks[names[0]])
+        failed, taken = attempt(names[0], now > half, random)
+        order += 1
+        heapq.heappush(events, (now + taken, order, now, names[0], failed, names[1:]))
+    return Outcome(succeeded / CALLS, seconds / CALLS)
+
+
+def decide() -> None:
+    random = Random(SEED)
+    tracks = {name: Track(successes=20, failures=1, latency_s=1, at=0.0) for name in TARGETS}
+    for _ in range(DECISIONS):
+        routed(tracks, 1.0, random)
+
+
+def measure() -> list[Figure]:
+    ours, chance = simulate(routed), simulate(by_chance)
+    return [
+        Figure(name="routing: answered, best breaks", value=100 * ours.success, unit="%", bound=at_least(98)),
+        Figure(name="routing: answered, by chance", value=100 * chance.success, unit="%"),
+        Figure(
+            name="routing: mean time, best breaks",
+            value=1_000 * ours.seconds,
+            floor=1_000 * chance.seconds,
+            unit="ms",
+            bound=at_most(0.5),
+        ),
+        Figure(name="routing: a decision among four", value=best_of(5, decide) / DECISIONS * 1e6, unit="µs"),
+    ]
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,181 @@
+"""What several agents gave back, as components of one answer: the values that are compared, merged and told."""
+
+import re
+from enum import StrEnum
+from functools import lru_cache
+from typing import Literal, NamedTuple, cast
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Json
+
+Severity = Literal["low", "medium", "high"]
+
+
+class Component(Struct, frozen=True):
+    """What one agent contributed."""
+
+    name: str
+    """Who gave it; never shown to a user."""
+    result: Json = None
+    confidence: float | None = None
+    title: str = ""
+    """What it is about, in plain language: the heading under which a user reads it."""
+
+
+class Said(NamedTuple):
+    """A value, and the components that say it."""
+
+    value: Json
+    names: tuple[str, ...]
+
+
+class Conflict(Struct, frozen=True, kw_only=True):
+    """Something on which components contradict each other."""
+
+    path: str
+    """A place in the results (`flights[AF12].departure`), or the words that both texts use of it (`train leaves`)."""
+    severity: Severity
+    values: tuple[Said, ...]
+    preferred: Json = None
+    """What the more confident source says; None if none is."""
+    question: str | None = None
+    """What the user should be asked, where it matters and no source is more confident."""
+
+
+class Findings(Struct, frozen=True, kw_only=True):
+    """How far components agree: the share of comparisons that do, 1 where nothing can be compared."""
+
+    conflicts: tuple[Conflict, ...] = ()
+    agreement: float = 1.0
+    complete: bool = True
+    """False if there was more to compare, or to list, than is ever looked at."""
+
+
+# ── confidence in words ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Level(StrEnum):
+    """How sure somebody is, in words."""
+
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+    SPECULATIVE = "SPECULATIVE"
+
+
+# The least confidence for each; what is below them all is speculative.
+LEVELS = ((0.8, Level.HIGH), (0.5, Level.MEDIUM), (0.2, Level.LOW))
+
+
+def level_of(confidence: float) -> Level:
+    """Return the word for a confidence from 0 to 1."""
+    return next((level for least, level in LEVELS if confidence >= least), Level.SPECULATIVE)
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a list as a set."""
+    return frozenset(text.split())
+
+
+# A number under a name with one of these is a part of a whole: 0.15 is 15 %.
+SHARES = words_of("growth margin pct percent percentage probability rate ratio share yield")
+
+_PARTS_OF_A_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+_STEPS = re.compile(r"\[([^\]]{0,100})\]|[^.\[\]]+")
+
+
+@lru_cache(maxsize=4096)
+def name_words(name: str) -> tuple[str, ...]:
+    """Return the words of a field's name in small letters: `growthRate`, `growth_rate` and `Growth Rate` are one."""
+    # No name of a field is longer; what is, was made to cost time.
+    return tuple(part.lower() for part in _PARTS_OF_A_NAME.findall(name[:200]))
+
+
+def in_words(path: str) -> str:
+    """Return a place in a result as a person would say it: `flights[A1].departureTime`, flights A1 departure time."""
+    said: list[str] = []
+    for step in _STEPS.finditer(path):
+        said += [step[1]] if step[1] is not None else [word_as_written(word) for word in step[0].split("_") if word]
+    return " ".join(filter(None, said)) or "the answer"
+
+
+def capital(text: str) -> str:
+    """Return a text with a capital at its beginning."""
+    return text[:1].upper() + text[1:]
+
+
+def word_as_written(word: str) -> str:
+    """Return one word of a name: apart where its case parts it, and in small letters unless it is an abbreviation."""
+    return " ".join(part if part.isupper() and len(part) > 1 else part.lower() for part in _SPACED.split(word))
+
+
+_SPACED = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|\s+")
+
+# Deeper than this nobody reads on, and a result that was made to be deep does no harm.
+_DEEPEST = 8
+_WIDEST = 1_000
+
+
+def laid_out(result: Json) -> str:
+    """Return a result as text to read: text as it is, structure as a list of what is called how."""
+    if isinstance(result, str):
+        return result.strip()
+    lines: list[str] = []
+    _lay_out(result, 0, lines)
+    return "\n".join(lines)
+
+
+def _lay_out(value: Json, depth: int, lines: list[str]) -> None:
+    indent = "  " * depth
+    match value:
+        case dict() | list() | tuple() if depth >= _DEEPEST:
+            lines.append(f"{indent}- …")
+        case dict():
+            for name, each in list(cast("dict[str, Json]", value).items())[:_WIDEST]:
+                label = capital(in_words(name))
+                if (short := said_shortly(each)) is not None:
+                    lines.append(f"{indent}- {label}: {short}")
+                else:
+                    lines.append(f"{indent}- {label}:")
+                    _lay_out(each, depth + 1, lines)
+        case list() | tuple():
+            for place, each in enumerate(list(cast("list[Json]", value))[:_WIDEST], 1):
+                if (short := said_shortly(each)) is not None:
+                    lines.append(f"{indent}- {short}")
+                else:
+                    lines.append(f"{indent}- {place}:")
+                    _lay_out(each, depth + 1, lines)
+        case _:
+            lines.append(said_shortly(value) or "")
+
+
+def said_shortly(value: Json) -> str | None:
+    """Return a value as words on one line; None if it is a structure that needs several."""
+    match value:
+        case list() | tuple():
+            several = [_simple(each) for each in list(cast("list[Json]", value))[:_WIDEST]]
+            simple = [each for each in several if each is not None]
+            # Of what is a structure itself, or long, each has a line of its own.
+            return ", ".join(simple) or "none" if len(simple) == len(several) and sum(map(len, simple)) <= 100 else None
+        case dict():
+            return None if value else "none"
+        case _:
+            return _simple(value)
+
+
+def _simple(value: Json) -> str | None:
+    match value:
+        case None:
+            return "not known"
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return " ".join(value.split()) or "not known"
+        case dict() | list() | tuple():
+            return None
+        case _:
+            return str(value)

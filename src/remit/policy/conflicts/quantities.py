@@ -1,0 +1,201 @@
+"""Amounts, times and dates as values, and whether two of them say the same."""
+
+from typing import Literal, NamedTuple
+
+Form = Literal["point", "range", "limit", "loose"]
+"""`limit` is what may not be passed ("at least 5"), `loose` what is only known to be more or less ("over 5")."""
+
+
+class Amount(NamedTuple):
+    """How much: from `low` to `high`, in the base unit of its kind."""
+
+    kind: str
+    """`number`, `money`, `percent`, or the dimension of its unit."""
+    low: float
+    high: float
+    slack: float = 0.0
+    """How far another may be off and still be the same, rounded."""
+    form: Form = "point"
+    currency: str = ""
+
+
+class Clock(NamedTuple):
+    """A time of day, in minutes."""
+
+    at: float
+    marked: bool = False
+    """Whether it says a.m. or p.m."""
+    zone: int | None = None
+    """Minutes east of Greenwich."""
+    slack: float = 0.0
+    form: Form = "point"
+    before: bool = False
+    """Whether a limit, or what is loose, ends there; else it begins there."""
+
+
+class Day(NamedTuple):
+    """A date, or as much of one as is said: year, month and day, 0 where not; the second reading is of 3/4/2025."""
+
+    readings: tuple[tuple[int, int, int], ...]
+    form: Form = "point"
+    before: bool = False
+
+
+class Weekday(NamedTuple):
+    """A day of the week, 0 for Monday."""
+
+    day: int
+
+
+Quantity = Amount | Clock | Day | Weekday
+
+
+class Figure(NamedTuple):
+    """A quantity, and where in its text it stands."""
+
+    quantity: Quantity
+    start: int
+    end: int
+    other: Quantity | None = None
+    """What it may mean as well: 1.500 is one and a half, or a thousand and a half."""
+
+
+_HALF_DAY, _DAY = 720.0, 1440.0
+# These have been between half and twice each other for twenty years: an amount in one may be the other's, converted.
+_NEAR_PAR = frozenset({"usd", "eur", "gbp", "chf", "cad", "aud"})
+# Binary fractions are not exact: 0.1 + 0.2 is 0.3.
+_NOISE = 1e-9
+
+
+def figures_agree(one: Figure, other: Figure) -> bool | None:
+    """Say whether two figures can both be right of the same thing, in any of their readings."""
+    verdict = agree(one.quantity, other.quantity)
+    if verdict or (one.other is None and other.other is None):
+        return verdict
+    readings = [(a, b) for a in (one.quantity, one.other) if a for b in (other.quantity, other.other) if b]
+    return any(agree(a, b) for a, b in readings) or verdict
+
+
+def agree(one: Quantity, other: Quantity) -> bool | None:
+    """Say whether two quantities can both be right of the same thing; None if they are not of one kind."""
+    match one, other:
+        case Amount(), Amount():
+            return _amounts_agree(one, other)
+        case Clock(), Clock():
+            return _clocks_agree(one, other)
+        case Day(), Day():
+            return any(_days_agree(one, a, other, b) for a in one.readings for b in other.readings)
+        case Weekday(), Weekday():
+            return one.day == other.day
+        case (Day(readings=((year, _, _), *_)), Amount(kind="number") as number) | (
+            Amount(kind="number") as number,
+            Day(readings=((year, _, _), *_)),
+        ) if 1900 <= number.low <= 2100:
+            return number.low == year if year else None
+        case _:
+            return None
+
+
+def distance(one: Quantity, other: Quantity) -> float:
+    """Return how far apart two quantities are: 0 for the same, 1 and more for nothing alike."""
+    match one, other:
+        case Amount(), Amount():
+            here, there = _middle(one), _middle(other)
+            larger = max(abs(here), abs(there))
+            return abs(here - there) / larger if larger else 0.0
+        case Clock(), Clock():
+            # An hour is too late for any train.
+            return abs(one.at - other.at) / 60
+        case _:
+            return 1.0
+
+
+def _middle(amount: Amount) -> float:
+    ends = [end for end in (amount.low, amount.high) if abs(end) != float("inf")]
+    return sum(ends) / len(ends)
+
+
+# ── amounts ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _amounts_agree(one: Amount, other: Amount) -> bool | None:
+    if one.kind != other.kind:
+        if "number" not in {one.kind, other.kind}:
+            return None
+        if "percent" in {one.kind, other.kind}:
+            # 15 %, 0.15 and 15 are one.
+            number, share = (one, other) if one.kind == "number" else (other, one)
+            hundredth = number._replace(low=number.low / 100, high=number.high / 100, slack=number.slack / 100)
+            return _same(number, share) or _same(hundredth, share)
+    if one.currency != other.currency and one.currency and other.currency:
+        return _currencies_agree(one, other)
+    return _same(one, other)
+
+
+def _currencies_agree(one: Amount, other: Amount) -> bool | None:
+    if _same(one, other):
+        return one.high == 0
+    if not {one.currency, other.currency} <= _NEAR_PAR or not (one.low > 0 and other.low > 0):
+        return None
+    return None if 0.5 < one.low / other.low < 2 else False
+
+
+def _same(one: Amount, other: Amount) -> bool:
+    slack = max(one.slack, other.slack) + _NOISE * max(_size(one), _size(other))
+    if one.form == other.form != "loose" and _open_ends(one) == _open_ends(other):
+        return _near(one.low, other.low, slack) and _near(one.high, other.high, slack)
+    return one.low <= other.high + slack and other.low <= one.high + slack
+
+
+def _near(one: float, other: float, slack: float) -> bool:
+    return one == other or abs(one - other) <= slack
+
+
+def _open_ends(amount: Amount) -> tuple[bool, bool]:
+    return amount.low == float("-inf"), amount.high == float("inf")
+
+
+def _size(amount: Amount) -> float:
+    return max((abs(end) for end in (amount.low, amount.high) if abs(end) != float("inf")), default=0.0)
+
+
+# ── times and dates ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _clocks_agree(one: Clock, other: Clock) -> bool:
+    here, there = one.at, other.at
+    if one.zone is not None and other.zone is not None:
+        here, there = here - one.zone, there - other.zone
+    if one.form != other.form or (one.form != "point" and one.before != other.before):
+        return _bounds_agree(one.form, one.before, here, other.form, other.before, there)
+    # Without a.m. or p.m. it may be either, against one that says which.
+    unmarked = other if one.marked else one
+    around = _HALF_DAY if one.marked != other.marked and unmarked.at < _HALF_DAY + 60 else _DAY
+    apart = abs(here - there) % around
+    return min(apart, around - apart) <= max(one.slack, other.slack)
+
+
+def _days_agree(one: Day, a: tuple[int, int, int], other: Day, b: tuple[int, int, int]) -> bool:
+    if one.form != other.form or (one.form != "point" and one.before != other.before):
+        # Where a year is missing on one side it is taken to be the other's.
+        shared = [(x or y, y or x) for x, y in zip(a, b, strict=True)]
+        here, there = ((part[side] for part in shared) for side in (0, 1))
+        return _bounds_agree(one.form, one.before, _ordinal(*here), other.form, other.before, _ordinal(*there))
+    return all(x == y or not (x and y) for x, y in zip(a, b, strict=True))
+
+
+def _ordinal(year: int, month: int, day: int) -> float:
+    return (year * 12 + month) * 31 + day
+
+
+def _bounds_agree(form: Form, before: bool, at: float, other_form: Form, other_before: bool, other_at: float) -> bool:
+    """Say whether what is before, after or at one moment can be so before, after or at the other."""
+    low, high = _span(form, before, at)
+    other_low, other_high = _span(other_form, other_before, other_at)
+    return low <= other_high and other_low <= high
+
+
+def _span(form: Form, before: bool, at: float) -> tuple[float, float]:
+    if form == "point":
+        return at, at
+    return (float("-inf"), at) if before else (at, float("inf"))

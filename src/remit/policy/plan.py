@@ -1,0 +1,398 @@
+"""A workflow as data: its steps, what each of them waits for, and which can begin, given how the others ended."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal, cast
+
+from msgspec import Meta, Struct
+
+from remit.protocol.codec import did_you_mean, text_of
+from remit.protocol.envelope import ContextFilter, Json, Text
+from remit.protocol.errors import Problem
+from remit.protocol.remit import Count, Name
+
+# The workflow's own input, and what the user said, under names that no step may have.
+INPUT, REQUEST = "input", "request"
+
+# What a condition may ask of a step besides its result.
+_OF_A_STEP = ("ok", "failed", "skipped", "status", "confidence")
+
+# Names stand in references and conditions, so they are words.
+StepName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
+Share = Annotated[float, Meta(gt=0, le=1)]
+
+# More is a loop that somebody forgot to end; a callee that failed so often will not succeed by being asked again.
+MAX_ATTEMPTS = 10
+# A condition is a line.
+MAX_CONDITION = 500
+
+
+class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One delegation of a workflow: whom to ask for what, when, and what to do if that fails.
+
+    `{step}` and `{step.path.to.it}` in the objective and in the input stand for results of other steps, `{input}` for
+    the workflow's own input and `{request}` for what the user said. A text that is only a reference becomes the value.
+    """
+
+    name: StepName
+    agent: Name | None = None
+    capability: Name | None = None
+    objective: Text = ""
+    input: Json = None
+    after: tuple[StepName, ...] = ()
+    """Steps that must have ended before, besides those that it refers to."""
+    when: Annotated[str, Meta(max_length=MAX_CONDITION)] | None = None
+    """A condition, `npv.value > 0 and not audit.failed`: if it does not hold, the step is skipped."""
+    fallback: tuple[Name, ...] = ()
+    """Agents that are asked in turn if it fails."""
+    attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
+    """How often one agent is asked, where its fault says that asking again may help."""
+    time_ms: Count | None = None
+    tokens: Count | None = None
+    share: Share | None = None
+    """The part of the workflow's tokens that it may take."""
+    optional: bool = False
+    """Whether the workflow succeeds without it."""
+    title: str = ""
+    """What the user reads while it is at work."""
+    context: ContextFilter | None = None
+
+
+class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Steps, in the order in which their results are told."""
+
+    name: Name
+    description: str = ""
+    steps: tuple[Step, ...]
+    result: StepName | None = None
+    """The step whose result is the workflow's; without one, all results are put together."""
+    examples: tuple[str, ...] = ()
+
+
+class Ended(Struct, frozen=True, kw_only=True):
+    """How a step ended."""
+
+    state: Literal["done", "partial", "failed", "skipped"]
+    result: Json = None
+    confidence: float | None = None
+    why: str = ""
+    """Why it failed or was skipped, in words."""
+    wanted: bool = True
+    """Whether it was to be done: not so if it was skipped because its condition does not hold."""
+
+    @property
+    def usable(self) -> bool:
+        return self.state in ("done", "partial")
+
+
+class Next(Struct, frozen=True, kw_only=True):
+    """What is to be done next."""
+
+    begin: tuple[Step, ...] = ()
+    skip: tuple[tuple[Step, Ended], ...] = ()
+    """Steps that will not be done, and why."""
+
+
+# ── which steps are ready ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ready(workflow: Workflow, ended: Mapping[str, Ended], given: Json, running: Collection[str] = ()) -> Next:
+    """Return the steps that can begin, and those that never will, now that others have *ended*."""
+    begin: list[Step] = []
+    skip: list[tuple[Step, Ended]] = []
+    for step in workflow.steps:
+        if step.name in ended or step.name in running or not waits_for(step) <= ended.keys():
+            continue
+        why = _obstacle(workflow, step, ended)
+        if why is not None:
+            skip.append((step, Ended(state="skipped", why=why)))
+        elif step.when is not None and not holds(step.when, ended, given):
+            skip.append((step, Ended(state="skipped", why=f"its condition does not hold: {step.when}", wanted=False)))
+        else:
+            begin.append(step)
+    return Next(begin=tuple(begin), skip=tuple(skip))
+
+
+def waits_for(step: Step) -> frozenset[str]:
+    """Return the steps that must have ended before this one."""
+    return frozenset(step.after) | needs(step) | {name for name, _ in _asked(step)}
+
+
+def needs(step: Step) -> frozenset[str]:
+    """Return the steps without whose results this one cannot begin."""
+    said = {name for name, _ in references([step.objective, step.input])}
+    asked = {name for name, attribute in _asked(step) if attribute not in _OF_A_STEP}
+    return frozenset((said | asked) - {INPUT, REQUEST})
+
+
+def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, Ended]) -> str | None:
+    """Say why a step that waits for nothing any more cannot be done; None: it can."""
+    optional = {each.name for each in workflow.steps if each.optional}
+    for name in sorted(needs(step)):
+        if not ended[name].usable:
+            return f"it needs the result of `{name}`, which {_became(ended[name])}"
+    asked = {name for name, _ in _asked(step)}
+    for name in step.after:
+        if name not in asked and name not in optional and ended[name].state == "failed":
+            return f"`{name}`, after which it comes, failed"
+    return None
+
+
+def _became(ended: Ended) -> str:
+    return "failed" if ended.state == "failed" else "was skipped"
+
+
+# ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_REFERENCE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})((?:\.[A-Za-z0-9_-]{1,64})*)\}")
+
+
+def references(value: Json) -> Iterator[tuple[str, str]]:
+    """Return the step, and the path in its result, of every reference in a text or structure."""
+    match value:
+        case str():
+            yield from ((found[1], found[2][1:]) for found in _REFERENCE.finditer(value))
+        case dict():
+            for name, each in cast("dict[str, Json]", value).items():
+                yield from references(name)
+                yield from references(each)
+        case list() | tuple():
+            for each in cast("list[Json]", value):
+                yield from references(each)
+        case _:
+            pass
+
+
+def filled(value: Json, results: Mapping[str, Json]) -> Json:
+    """Return a text or structure with the values that its references stand for; what is not there is null."""
+    match value:
+        case str():
+            whole = _REFERENCE.fullmatch(value)
+            if whole is not None and whole[1] in results:
+                return _at(results[whole[1]], whole[2][1:])
+            return _REFERENCE.sub(lambda found: _told(found, results), value)
+        case dict():
+            return {
+                text_of(filled(name, results)): filled(each, results)
+                for name, each in cast("dict[str, Json]", value).items()
+            }
+        case list() | tuple():
+            return [filled(each, results) for each in cast("list[Json]", value)]
+        case _:
+            return value
+
+
+def _told(found: re.Match[str], results: Mapping[str, Json]) -> str:
+    if found[1] not in results:
+        return found[0]
+    value = _at(results[found[1]], found[2][1:])
+    return "" if value is None else text_of(value)
+
+
+def _at(value: Json, path: str) -> Json:
+    for part in path.split(".") if path else ():
+        match value:
+            case dict():
+                value = cast("dict[str, Json]", value).get(part)
+            case list() | tuple() if part.isdecimal() and int(part) < len(cast("list[Json]", value)):
+                value = cast("list[Json]", value)[int(part)]
+            case _:
+                return None
+    return value
+
+
+# ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda part, whole: part in whole,
+    ast.NotIn: lambda part, whole: part not in whole,
+}
+_CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
+
+
+def holds(condition: str, ended: Mapping[str, Ended], given: Json) -> bool:
+    """Say whether a condition that is well formed holds; what cannot be compared does not."""
+    return bool(_value(_parsed(condition), ended, given))
+
+
+def _parsed(condition: str) -> ast.expr:
+    """Return a condition as a tree of what conditions may consist of, or raise `ValueError`."""
+    try:
+        tree = ast.parse(condition.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise ValueError("it cannot be read") from error
+    for node in ast.walk(tree):
+        match node:
+            case ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Compare() | ast.Name() | ast.Attribute() | ast.List():
+                pass
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())) | ast.Tuple():
+                pass
+            case ast.Constant(value=str() | int() | float()):
+                pass
+            case ast.boolop() | ast.unaryop() | ast.expr_context():
+                pass
+            case ast.cmpop() if type(node) in _COMPARE:
+                pass
+            case _:
+                raise ValueError(f"a condition cannot have a {type(node).__name__}")
+    return tree
+
+
+def _value(node: ast.expr, ended: Mapping[str, Ended], given: Json) -> Any:
+    match node:
+        case ast.BoolOp(op=ast.And(), values=values):
+            return all(_value(each, ended, given) for each in values)
+        case ast.BoolOp(values=values):
+            return any(_value(each, ended, given) for each in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return not _value(operand, ended, given)
+        case ast.UnaryOp(operand=operand):
+            return -_value(operand, ended, given)
+        case ast.Compare(left=left, ops=ops, comparators=comparators):
+            values = [_value(each, ended, given) for each in (left, *comparators)]
+            return all(_compared(op, *pair) for op, pair in zip(ops, pairwise(values), strict=True))
+        case ast.Constant(value=value):
+            return value
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return [_value(each, ended, given) for each in parts]
+        case _:
+            return _looked_up(".".join(_path(node)), ended, given)
+
+
+def _compared(op: ast.cmpop, one: Any, other: Any) -> bool:
+    try:
+        return _COMPARE[type(op)](one, other)
+    except TypeError:
+        return False
+
+
+def _path(node: ast.expr) -> Iterator[str]:
+    match node:
+        case ast.Attribute(value=value, attr=attribute):
+            yield from _path(value)
+            yield attribute
+        case ast.Name(id=name):
+            yield name
+        case _:
+            raise ValueError("only a step, or what is in its result, can be named")
+
+
+def _looked_up(path: str, ended: Mapping[str, Ended], given: Json) -> Any:
+    name, _, rest = path.partition(".")
+    if not rest and name in _CONSTANTS:
+        return _CONSTANTS[name]
+    if name == INPUT:
+        return _at(given, rest)
+    step = ended[name]
+    match rest:
+        case "ok":
+            return step.usable
+        case "failed":
+            return step.state == "failed"
+        case "skipped":
+            return step.state == "skipped"
+        case "status":
+            return step.state
+        case "confidence":
+            return step.confidence
+        case _:
+            return _at(step.result, rest)
+
+
+def _asked(step: Step) -> Iterator[tuple[str, str]]:
+    """Return the steps that a step's condition asks about, and what of each."""
+    if step.when is None:
+        return
+    for node in _names(_parsed(step.when)):
+        name, _, rest = ".".join(_path(node)).partition(".")
+        if name != INPUT and (rest or name not in _CONSTANTS):
+            yield name, rest
+
+
+def _names(node: ast.AST) -> Iterator[ast.expr]:
+    """Return the whole paths of a condition, and not their beginnings."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        yield node
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _names(child)
+
+
+# ── what is wrong with it ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def problems(
+    workflow: Workflow, *, agents: Collection[str] | None = None, capabilities: Collection[str] | None = None
+) -> tuple[Problem, ...]:
+    """Return everything that is wrong with a workflow, each with its place; nothing: it can be run."""
+    return tuple(_problems(workflow, agents, capabilities))
+
+
+def _problems(
+    workflow: Workflow, agents: Collection[str] | None, capabilities: Collection[str] | None
+) -> Iterator[Problem]:
+    names = [step.name for step in workflow.steps]
+    if not names:
+        yield Problem("steps", "a workflow needs at least one step")
+    for name in dict.fromkeys(each for each in names if names.count(each) > 1):
+        yield Problem(f"steps.{name}", "there are two steps of this name")
+    for name in sorted({INPUT, REQUEST, *_CONSTANTS}.intersection(names)):
+        yield Problem(f"steps.{name}", f"no step may be called `{name}`, which has a meaning of its own")
+    if workflow.result is not None and workflow.result not in names:
+        yield Problem("result", f"there is no step `{workflow.result}`{did_you_mean(workflow.result, names)}")
+    if sum(step.share or 0 for step in workflow.steps) > 1.0 + 1e-9:
+        yield Problem("steps", "the shares of all steps together are more than the whole")
+    sound = True
+    for step in workflow.steps:
+        for problem in _of_step(step, names, agents, capabilities):
+            sound = False
+            yield problem
+    if sound:
+        yield from _circles(workflow.steps)
+
+
+def _of_step(
+    step: Step, names: Collection[str], agents: Collection[str] | None, capabilities: Collection[str] | None
+) -> Iterator[Problem]:
+    place = f"steps.{step.name}"
+    if step.agent is None and step.capability is None:
+        yield Problem(place, "say who does it (`agent`) or what is to be done (`capability`)")
+    yield from _unknown(f"{place}.agent", "agent", [step.agent] if step.agent else [], agents)
+    yield from _unknown(f"{place}.fallback", "agent", step.fallback, agents)
+    yield from _unknown(f"{place}.capability", "capability", [step.capability] if step.capability else [], capabilities)
+    if step.share is not None and step.tokens is not None:
+        yield Problem(f"{place}.share", "give either a share or a number of tokens")
+    others = [name for name in names if name != step.name]
+    yield from _unknown(f"{place}.after", "step", step.after, others)
+    for field in ("objective", "input"):
+        said = [name for name, _ in references(getattr(step, field))]
+        yield from _unknown(f"{place}.{field}", "step", said, [*others, INPUT, REQUEST])
+    try:
+        yield from _unknown(f"{place}.when", "step", [name for name, _ in _asked(step)], others)
+    except ValueError as error:
+        yield Problem(f"{place}.when", str(error))
+
+
+def _unknown(place: str, kind: str, named: Iterable[str], known: Collection[str] | None) -> Iterator[Problem]:
+    for name in dict.fromkeys(named):
+        if known is not None and name not in known:
+            yield Problem(place, f"there is no {kind} `{name}`{did_you_mean(name, known)}")
+
+
+def _circles(steps: Iterable[Step]) -> Iterator[Problem]:
+    """Name the steps that wait for themselves, by way of others."""
+    left = {step.name: waits_for(step) for step in steps}
+    while free := [name for name, others in left.items() if not others & left.keys()]:
+        for name in free:
+            del left[name]
+    if left:
+        yield Problem("steps", f"these steps wait for each other: {', '.join(sorted(left))}")

@@ -1,0 +1,189 @@
+"""Who of several is asked first: by how well it went lately, then by how long it takes, its load and its cost."""
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.protocol.errors import TABLE, Blame, Code, Fault
+
+# What went before counts half after two minutes without news: long enough to tell one agent from another where calls
+# are rare, short enough that one that was bad is tried again.
+HALF_LIFE_S = 120.0
+# Each outcome makes those before it count that much less, so that some fifty are remembered and a long good past does
+# not hide that it is over.
+DISCOUNT = 0.98
+# Qualities that differ by less than this are alike: with fifty outcomes, two draws for one agent differ by that much.
+MARGIN = 0.1
+# Between two that are alike, one that takes a thousand tokens more has to be a second faster.
+SECONDS_PER_TOKEN = 0.001
+# As Envoy does it: five failures in a row, and 30 s for each ejection so far, ten times that at most.
+EJECTED_AFTER = 5
+EJECTED_S = 30.0
+MOST_EJECTIONS = 10
+
+Draw = Callable[[float, float], float]
+"""A quality between 0 and 1, out of the beta distribution with these two parameters (`random.betavariate`)."""
+
+# The callee could not take it on, and nothing was begun.
+UNAVAILABLE = frozenset({Code.DELEGATION_UNAVAILABLE, Code.OVERLOADED, Code.RATE_LIMITED})
+
+
+class Track(Struct, frozen=True, kw_only=True):
+    """What is remembered of one agent at one capability: the older, the less it counts."""
+
+    successes: float = 0.0
+    failures: float = 0.0
+    latency_s: float = 0.0
+    """As it was at its worst lately; 0: not known, so worth a try."""
+    tokens: float = 0.0
+    at: float = 0.0
+    """When it was brought up to date."""
+    in_flight: int = 0
+    in_a_row: int = 0
+    ejections: int = 0
+    ejected_until: float = float("-inf")
+
+    @property
+    def quality(self) -> float:
+        """How probable a success is; one half if nothing is known."""
+        return mean(self.successes + 1, self.failures + 1)
+
+
+class Candidate(Struct, frozen=True, kw_only=True):
+    """An agent that could be asked, as things stand."""
+
+    name: str
+    track: Track = Track()
+    wait_ms: int = 0
+    """How long it is left alone, because its breaker is open or its rate used up."""
+    probe: bool = False
+    """Whether it is time to see whether it has recovered, at a call that another can answer if it has not."""
+
+
+class Ranked(Struct, frozen=True, kw_only=True):
+    """A candidate's place and the reasons for it, for people to read."""
+
+    name: str
+    quality: float
+    latency_ms: int
+    tokens: int
+    in_flight: int
+    why: str
+
+
+def mean(successes: float, failures: float) -> float:
+    """What is drawn on average: the draw for who wants no chance in it."""
+    return successes / (successes + failures)
+
+
+def aged(track: Track, now: float) -> Track:
+    """Return the track as it counts now."""
+    weight = 0.5 ** (max(0.0, now - track.at) / HALF_LIFE_S)
+    return replace(
+        track,
+        successes=track.successes * weight,
+        failures=track.failures * weight,
+        latency_s=track.latency_s * weight,
+        at=now,
+    )
+
+
+def begun(track: Track) -> Track:
+    """Return the track with one more call in flight."""
+    return replace(track, in_flight=track.in_flight + 1)
+
+
+def ended(track: Track, failed: bool | None, seconds: float, tokens: int, now: float) -> Track:
+    """Return the track once a call ended; *failed* is None where the end says nothing about the callee."""
+    if failed is None:
+        return replace(track, in_flight=track.in_flight - 1)
+    known = aged(track, now)
+    counted = replace(
+        known,
+        successes=known.successes * DISCOUNT + (not failed),
+        failures=known.failures * DISCOUNT + failed,
+        in_flight=known.in_flight - 1,
+    )
+    if failed:
+        # A failure that came fast says nothing good; one that took long is as slow as it was.
+        return _ejected_if_often(replace(counted, latency_s=max(known.latency_s, seconds)), now)
+    return replace(
+        counted,
+        # Up at once and down slowly (peak EWMA), so that one slow answer is enough to be careful.
+        latency_s=max(seconds, (known.latency_s + seconds) / 2),
+        tokens=tokens if not known.tokens else (known.tokens + tokens) / 2,
+        in_a_row=0,
+        ejections=max(0, known.ejections - 1),
+    )
+
+
+def rank(candidates: Sequence[Candidate], now: float, draw: Draw) -> tuple[Candidate, ...]:
+    """Return who is to be asked, in order: the first is chosen, the others are who to fall back on.
+
+    Who is left alone is not among them, unless that is everyone. By chance (`draw`) those of which little is known come
+    first now and then: so it is found out who has become better.
+    """
+    ready = [each for each in candidates if not each.wait_ms]
+    if not ready:
+        return tuple(sorted(candidates, key=lambda each: each.wait_ms))
+    tracks = [aged(each.track, now) for each in ready]
+    drawn = [draw(track.successes + 1, track.failures + 1) for track in tracks]
+    best = max(drawn)
+
+    def place(index: int) -> tuple[bool, bool, int, float]:
+        track = tracks[index]
+        tier = int((best - drawn[index]) / MARGIN)
+        return not ready[index].probe, track.ejected_until > now, tier, _cost(track)
+
+    return tuple(ready[index] for index in sorted(range(len(ready)), key=place))
+
+
+def explain(candidates: Sequence[Candidate], now: float) -> tuple[Ranked, ...]:
+    """Return everyone in the order in which they stand on average, those who are left alone last, each with reasons."""
+    waiting = sorted((each for each in candidates if each.wait_ms), key=lambda each: each.wait_ms)
+    ready = rank([each for each in candidates if not each.wait_ms], now, mean)
+    return tuple(_explained(each, now) for each in (*ready, *waiting))
+
+
+def may_try_another(why: Fault, *, begun: bool, read_only: bool) -> bool:
+    """Say whether another may be asked instead: nothing was begun here, or it may be done twice and may go better."""
+    if why.code in UNAVAILABLE and not begun:
+        return True
+    return read_only and why.recoverable and (TABLE[why.code].blame is Blame.PEER or why.code in UNAVAILABLE)
+
+
+def _cost(track: Track) -> float:
+    return track.latency_s * (track.in_flight + 1) + track.tokens * SECONDS_PER_TOKEN
+
+
+def _ejected_if_often(track: Track, now: float) -> Track:
+    if track.in_a_row + 1 < EJECTED_AFTER:
+        return replace(track, in_a_row=track.in_a_row + 1)
+    ejections = min(track.ejections + 1, MOST_EJECTIONS)
+    return replace(track, in_a_row=0, ejections=ejections, ejected_until=now + EJECTED_S * ejections)
+
+
+def _explained(candidate: Candidate, now: float) -> Ranked:
+    track = aged(candidate.track, now)
+    if candidate.wait_ms:
+        why = f"left alone for {candidate.wait_ms} ms: it failed too often, or was asked too often"
+    elif candidate.probe:
+        why = "asked next, to see whether it has recovered"
+    elif track.ejected_until > now:
+        why = (
+            f"asked last for {round((track.ejected_until - now) * 1_000)} ms: it failed {EJECTED_AFTER} times in a row"
+        )
+    elif track.successes + track.failures < 1:
+        why = "little is known of it, so it is tried now and then"
+    else:
+        why = f"{track.quality:.0%} good, {track.latency_s * 1_000:.0f} ms, {track.in_flight} in flight"
+        why += f", {track.tokens:.0f} tokens" if track.tokens else ""
+    return Ranked(
+        name=candidate.name,
+        quality=track.quality,
+        latency_ms=round(track.latency_s * 1_000),
+        tokens=round(track.tokens),
+        in_flight=track.in_flight,
+        why=why,
+    )

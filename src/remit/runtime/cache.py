@@ -1,0 +1,168 @@
+"""Answers that may be given again, and requests that are equal and under way: each is carried out once."""
+
+import asyncio
+from collections import OrderedDict
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.policy.breaker import is_failure
+from remit.policy.redaction import restore
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import encode
+from remit.protocol.envelope import VERSION, Request, Response, Usage
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.lifecycle import Status
+from remit.runtime.keys import Keys
+
+# Answers are kept in memory: a thousand of the usual few kilobytes are less than a hub takes by itself.
+MOST_ANSWERS = 1_000
+MOST_BYTES = 16 * 2**20
+
+
+class Lookup:
+    """What an answer is known by, for how long it holds, and what part a delegation has in it."""
+
+    __slots__ = ("follows", "key", "leads", "public", "scoped", "ttl_ms")
+
+    def __init__(self, key: bytes, ttl_ms: int, *, public: bool, scoped: bool) -> None:
+        self.key = key
+        self.ttl_ms = ttl_ms
+        self.public = public
+        self.scoped = scoped
+        """Whether only the run itself can use the answer, because the request held what was redacted."""
+        self.leads = False
+        """Whether others wait for what it finds."""
+        self.follows = False
+        """Whether another was asked in its place, so that its end says nothing about the callee."""
+
+
+class Kept(NamedTuple):
+    """An answer as it is kept: redacted."""
+
+    response: Response
+    until: float
+    size: int
+
+
+Landing = Response | Code | None
+"""What becomes of a request that others wait for: an answer for all, a failure for all, or nothing for anyone else."""
+
+
+def lookup(
+    request: Request, clean: Request, card: AgentCard, *, known: dict[str, str | int], generation: int, keys: Keys
+) -> Lookup | None:
+    """Return what the answer to a request is known by; None if it may not be kept.
+
+    *request* is what was asked, *clean* what the callee is to be given, *known* the tokens of its run. A request that
+    continues a conversation, or shows part of one, is not equal to any other.
+    """
+    capability = card.capability(request.capability) if request.capability is not None else None
+    if capability is None or not capability.read_only or not capability.cache_ms or request.session != request.id:
+        return None
+    if request.context or clean.view or request.handoff or request.hints:
+        return None
+    remit = clean.remit
+    said = [clean.objective, clean.input]
+    scoped = bool(known) and restore(said, known) != said
+    content = (
+        generation,
+        card.name,
+        card.version,
+        capability.code,
+        capability.version,
+        (request.objective, request.input),
+        said,
+        None if capability.public else remit.user,
+        None if remit.tools is None else sorted(remit.tools),
+        None if remit.targets is None else sorted(remit.targets),
+        remit.may_delegate,
+        request.run if scoped else None,
+    )
+    return Lookup(keys.digest(encode(content)), capability.cache_ms, public=capability.public, scoped=scoped)
+
+
+def landing(wanted: Lookup, response: Response, known: dict[str, str | int]) -> Landing:
+    """Return what others get of a response, redacted as it is; *known* are the tokens of its run."""
+    if response.status is not Status.SUCCESS:
+        why = response.fault
+        # Running out of time, or being cancelled, is the asker's own affair; another may have more time.
+        return why.code if why is not None and is_failure(response) and why.code is not Code.TIMEOUT else None
+    if wanted.public and (response.new_facts or response.sources):
+        return None  # these are one user's
+    # A token means nothing in another run.
+    return response if wanted.scoped or not known or restore(response, known) is response else None
+
+
+def answered_before(request: Request, response: Response) -> Response:
+    """Return a kept answer as the answer to this request; it costs nothing."""
+    return replace(
+        response,
+        id=request.id,
+        run=request.run,
+        session=request.session,
+        usage=Usage(),
+        duration_ms=0,
+        queued_ms=0,
+        tool_calls=(),
+        cache="hit",
+    )
+
+
+def failed_beside(request: Request, code: Code) -> Response:
+    """Return the failure of an equal request as the one of this; in words that tell nothing of the other."""
+    why: Fault = fault(code, f"{request.target} failed at an equal request, which was carried out for this one too")
+    return Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=Status.FAILED,
+        run=request.run,
+        session=request.session,
+        fault=why,
+    )
+
+
+class Cache:
+    """What was answered lately, the oldest use forgotten first, and what is being found out."""
+
+    def __init__(self, most: int = MOST_ANSWERS, most_bytes: int = MOST_BYTES) -> None:
+        self._most = most
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self.generation = 0
+        """How often all was forgotten: what was asked before that is not known by the same key after it."""
+        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self.flights: dict[bytes, asyncio.Future[Landing]] = {}
+
+    def get(self, key: bytes, now: float) -> Response | None:
+        """Return the answer, if there is one that still holds."""
+        kept = self._kept.get(key)
+        if kept is None:
+            return None
+        if now >= kept.until:
+            self._forget(key)
+            return None
+        self._kept.move_to_end(key)
+        return kept.response
+
+    def put(self, key: bytes, response: Response, until: float) -> None:
+        """Keep an answer; what is too much by itself is not kept, and for what is too much together the oldest go."""
+        size = len(encode(response))
+        self._forget(key)
+        if size > self._most_bytes:
+            return
+        self._kept[key] = Kept(response, until, size)
+        self._bytes += size
+        while len(self._kept) > self._most or self._bytes > self._most_bytes:
+            self._forget(next(iter(self._kept)))
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self.generation += 1
+        self._kept.clear()
+        self._bytes = 0
+
+    def _forget(self, key: bytes) -> None:
+        if (kept := self._kept.pop(key, None)) is not None:
+            self._bytes -= kept.size

@@ -1,0 +1,360 @@
+"""Answers that are given again, and equal requests that are carried out once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from remit import Brief, Capability, Code, Hub, Response, Status
+from remit.protocol.envelope import VERSION
+from remit.runtime.cache import Cache
+from remit.testing.clock import TurnedClock
+from remit.testing.memory import MemoryStore
+
+SOON = 10.0
+LOOK = Capability(code="LOOK", read_only=True, cache_ms=60_000)
+
+Behaviour = Callable[[Brief], Awaitable[Any]]
+
+
+class Scene:
+    """A hub whose time stands still, an agent that looks things up, and a caller that keeps what it was answered."""
+
+    def __init__(self, capability: Capability = LOOK, does: Behaviour | None = None, **options: Any) -> None:
+        self.clock = TurnedClock()
+        self.hub = Hub(store=MemoryStore(), clock=self.clock, **options)
+        self.ran: list[object] = []
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
+
+        @self.hub.agent("expert", capabilities=[capability], tools=["tool"])
+        async def expert(brief: Brief) -> Any:
+            self.ran.append(brief.input)
+            brief.spend(prompt=100)
+            self.begun.set()
+            await self.go.wait()
+            return {"found": brief.input} if does is None else await does(brief)
+
+        @self.hub.tool("tool")
+        async def tool() -> None: ...
+
+        def caller(name: str) -> None:
+            @self.hub.agent(name, may_call=["*"])
+            async def ask(brief: Brief) -> Any:
+                said: dict[str, Any] = {"input": brief.input, **self.options}
+                self.responses.append(response := await brief.delegate(capability=capability.code, **said))
+                return response.result
+
+        caller("caller")
+        caller("other caller".replace(" ", "-"))
+        self.options: dict[str, Any] = {}
+        self.responses: list[Response] = []
+
+    async def ask(self, given: object = "x", user: str = "u", agent: str = "caller", **options: Any) -> Response:
+        async with asyncio.timeout(SOON):
+            return await self.hub.ask(agent, user=user, input=given, **options)
+
+    @property
+    def caches(self) -> list[str]:
+        return [response.cache for response in self.responses]
+
+
+async def test_an_answer_is_given_again_while_it_holds_and_costs_nothing() -> None:
+    """C10: time to live per capability, and the cache's status with the answer."""
+    scene = Scene()
+    async with scene.hub:
+        first = await scene.ask()
+        scene.clock.turn(59)
+        second = await scene.ask()
+        tree = await scene.hub.delegations(second.run)
+        scene.clock.turn(2)
+        await scene.ask()
+    assert scene.caches == ["miss", "hit", "miss"]
+    assert (first.result, second.result) == ({"found": "x"}, {"found": "x"})
+    assert (first.usage.total, second.usage.total, scene.ran) == (100, 0, ["x", "x"])
+    assert [(each.id, each.target, each.status) for each in tree] == [
+        (second.run, "caller", Status.SUCCESS),
+        (f"{second.run}.1", "expert", Status.SUCCESS),
+    ]
+    assert scene.responses[1] == replace(
+        scene.responses[0], id=f"{second.run}.1", run=second.run, session=f"{second.run}.1", cache="hit",
+        usage=scene.responses[1].usage,
+    )  # fmt: skip
+
+
+async def test_no_user_is_given_anothers_answer_unless_all_may_have_it() -> None:
+    """C10: never across users unless the capability says public."""
+    for capability, expected in ((LOOK, ["miss", "miss"]), (replace(LOOK, public=True), ["miss", "hit"])):
+        scene = Scene(capability)
+        async with scene.hub:
+            await scene.ask(user="one")
+            await scene.ask(user="two")
+        assert scene.caches == expected
+
+
+@pytest.mark.parametrize(
+    "capability", [Capability(code="LOOK", cache_ms=60_000), Capability(code="LOOK", read_only=True)]
+)
+async def test_what_changes_something_or_has_no_time_to_live_is_done_each_time(capability: Capability) -> None:
+    scene = Scene(capability)
+    async with scene.hub:
+        await scene.ask()
+        await scene.ask()
+    assert (scene.caches, scene.ran) == (["none", "none"], ["x", "x"])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"input": "y"},
+        {"objective": "another"},
+        {"tools": ["tool"]},
+        {"targets": ["expert"]},
+        {"may_delegate": False},
+        {"session": "of-its-own"},
+        {"hints": ["a hint"]},
+    ],
+)
+async def test_only_what_is_equal_in_all_that_matters_is_equal(other: dict[str, Any]) -> None:
+    """C10: equal in user, tools, targets and inputs."""
+    scene = Scene()
+    async with scene.hub:
+        await scene.ask()
+        scene.options = other
+        await scene.ask()
+    assert len(scene.ran) == 2
+    assert scene.caches[1] != "hit"
+
+
+async def test_failures_are_not_kept() -> None:
+    async def fail(brief: Brief) -> None:
+        raise ZeroDivisionError
+
+    scene = Scene(does=fail)
+    async with scene.hub:
+        await scene.ask()
+        await scene.ask()
+    assert len(scene.ran) == 2
+
+
+async def test_what_a_caller_does_to_an_answer_changes_nobody_elses() -> None:
+    scene = Scene()
+    async with scene.hub:
+        for _ in range(3):
+            await scene.ask()
+            scene.responses[-1].result["found"] = "spoiled"
+        assert (await scene.ask()).result == {"found": "x"}
+    assert len(scene.ran) == 1
+
+
+async def test_a_new_configuration_forgets_what_was_answered_under_the_old() -> None:
+    scene = Scene()
+    async with scene.hub:
+        await scene.ask()
+        scene.hub.reconfigure()
+        await scene.ask()
+    assert scene.caches == ["miss", "miss"]
+
+
+# ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_answer_with_something_personal_in_it_stays_in_its_run() -> None:
+    """Decision 13: a token means nothing elsewhere, and caches hold no raw value."""
+
+    async def tell(brief: Brief) -> str:
+        return "write to anna@example.org"
+
+    scene = Scene(does=tell)
+    async with scene.hub:
+        answers = [(await scene.ask()).result for _ in range(2)]
+    assert answers == ["write to anna@example.org"] * 2
+    assert (scene.caches, len(scene.ran)) == (["miss", "miss"], 2)
+
+
+async def test_a_request_with_something_personal_in_it_is_known_in_its_run_alone() -> None:
+    """Decision 13: cache keys are keyed hashes of the unredacted inputs."""
+    scene = Scene()
+
+    @scene.hub.agent("both", may_call=["*"])
+    async def both(brief: Brief) -> list[Any]:
+        callers = ("caller", "other-caller")
+        return [(await brief.delegate(name, input=brief.input)).result for name in callers]
+
+    mail = {"to": "anna@example.org"}
+    async with scene.hub:
+        first = await scene.ask(mail, agent="both")
+        second = await scene.ask(mail)
+    assert first.result == [{"found": mail}] * 2
+    assert second.result == {"found": mail}
+    assert scene.caches == ["miss", "hit", "miss"]
+    assert "anna" not in str(scene.ran)
+
+
+# ── equal requests at once ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def turns(scene: Scene) -> None:
+    """Let everyone come as far as they can without being let go."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+    await scene.hub.store.flush()
+
+
+async def test_equal_requests_at_once_are_carried_out_once() -> None:
+    """C10: single-flight; followers pay nothing."""
+    scene = Scene()
+    scene.go.clear()
+    async with scene.hub, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(scene.ask()) for _ in range(5)]
+        await scene.begun.wait()
+        await turns(scene)
+        scene.go.set()
+    assert [task.result().result for task in tasks] == [{"found": "x"}] * 5
+    assert sorted(task.result().usage.total for task in tasks) == [0, 0, 0, 0, 100]
+    assert (scene.ran, sorted(scene.caches)) == (["x"], ["hit"] * 4 + ["miss"])
+
+
+async def test_each_that_waits_keeps_its_own_deadline() -> None:
+    scene = Scene()
+    scene.go.clear()
+    async with scene.hub, asyncio.timeout(SOON):
+        leader = asyncio.create_task(scene.ask())
+        await scene.begun.wait()
+        scene.options = {"deadline_ms": 1_000}
+        follower = asyncio.create_task(scene.ask())
+        await turns(scene)
+        scene.clock.turn(1.1)
+        await follower
+        assert [response.status for response in scene.responses] == [Status.TIMEOUT]
+        scene.go.set()
+        assert (await leader).result == {"found": "x"}
+        assert scene.hub.ranking("LOOK")[0].quality > 0.5  # waiting in vain says nothing about the callee
+    assert scene.ran == ["x"]
+
+
+async def test_if_the_one_that_runs_is_cancelled_another_takes_over() -> None:
+    scene = Scene()
+    scene.go.clear()
+    async with scene.hub, asyncio.timeout(SOON):
+        leader = asyncio.create_task(scene.ask())
+        await scene.begun.wait()
+        followers = [asyncio.create_task(scene.ask()) for _ in range(2)]
+        await turns(scene)
+        leader.cancel()
+        await asyncio.wait({leader})
+        scene.go.set()
+        assert [(await task).result for task in followers] == [{"found": "x"}] * 2
+    assert scene.ran == ["x", "x"]
+
+
+async def test_a_failure_is_one_failure_for_all_who_waited_and_counts_once() -> None:
+    async def fail(brief: Brief) -> None:
+        raise ZeroDivisionError
+
+    scene = Scene(does=fail)
+    scene.go.clear()
+    async with scene.hub:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(6):
+                group.create_task(scene.ask())
+            await scene.begun.wait()
+            await turns(scene)
+            scene.go.set()
+        assert len(scene.ran) == 1
+        codes = [response.fault and response.fault.code for response in scene.responses]
+        assert codes == [Code.DELEGATION_FAILED] * 6
+        await scene.ask("y")
+    assert scene.ran == ["x", "y"]  # six failures would have opened the breaker
+
+
+async def test_two_that_need_each_other_do_not_wait_for_each_other() -> None:
+    """Each works for a request that others may wait for, and so waits for none."""
+    hub = Hub(store=MemoryStore())
+    both = asyncio.Barrier(2)
+    ran: list[str] = []
+
+    def add(name: str, other: str) -> None:
+        @hub.agent(name, capabilities=[replace(LOOK, code=name.upper())], may_call=["*"])
+        async def work(brief: Brief) -> str:
+            ran.append(name)
+            if len(ran) <= 2:
+                await both.wait()
+            response = await brief.delegate(capability=other.upper(), input=1)
+            return f"{name} and {response.fault.code if response.fault else response.result}"
+
+        @hub.agent(f"ask-{name}", may_call=["*"])
+        async def ask(brief: Brief) -> object:
+            return (await brief.delegate(capability=name.upper(), input=1)).result
+
+    add("ping", "pong")
+    add("pong", "ping")
+    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+        tasks = [group.create_task(hub.ask(f"ask-{name}", user="u")) for name in ("ping", "pong")]
+    assert [task.result().result for task in tasks] == [
+        "ping and pong and LOOP_DETECTED",
+        "pong and ping and LOOP_DETECTED",
+    ]
+
+
+async def test_a_run_that_is_taken_up_again_is_given_what_it_was_given(tmp_path: Path) -> None:
+    """Decision 4: an answer that came from the cache is a finished step like any other."""
+    ran: list[str] = []
+    reached, over = asyncio.Event(), asyncio.Event()
+
+    def make() -> Hub:
+        hub = Hub(store=tmp_path / "hub.db", durability="process")
+
+        @hub.agent("expert", capabilities=[LOOK])
+        async def expert(brief: Brief) -> int:
+            ran.append("expert")
+            return len(ran)
+
+        @hub.agent("once", may_call=["*"])
+        async def once(brief: Brief) -> int:
+            return (await brief.delegate(capability="LOOK")).result
+
+        @hub.agent("root", resumable=True, may_call=["*"])
+        async def root(brief: Brief) -> list[Any]:
+            response = await brief.delegate(capability="LOOK")
+            reached.set()
+            await over.wait()
+            return [response.result, response.cache]
+
+        return hub
+
+    async with asyncio.timeout(SOON):
+        async with make() as hub:
+            await hub.ask("once", user="u")
+            task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))
+            await reached.wait()
+        await asyncio.wait({task})
+        over.set()
+        async with make() as hub:
+            response = await hub.ask("root", user="u", request_id="1")
+    assert (response.result, ran) == ([1, "hit"], ["expert"])
+
+
+# ── how much is kept ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def response_of(size: int) -> Response:
+    return Response(version=VERSION, id="r", target="a", status=Status.SUCCESS, result="x" * size)
+
+
+def test_no_more_is_kept_than_there_is_room_for_and_what_was_not_used_longest_goes_first() -> None:
+    cache = Cache(most=2, most_bytes=1_000)
+    for key in (b"1", b"2"):
+        cache.put(key, response_of(10), 9.0)
+    assert cache.get(b"1", 0.0) is not None
+    cache.put(b"3", response_of(10), 9.0)
+    assert [cache.get(key, 0.0) is not None for key in (b"1", b"2", b"3")] == [True, False, True]
+    cache.put(b"4", response_of(800), 9.0)
+    assert [cache.get(key, 0.0) is not None for key in (b"1", b"3", b"4")] == [False, True, True]
+    cache.put(b"5", response_of(2_000), 9.0)
+    assert [cache.get(key, 0.0) is not None for key in (b"3", b"4", b"5")] == [True, True, False]
+    assert [cache.get(key, 9.0) for key in (b"3", b"4")] == [None, None]

@@ -1,0 +1,217 @@
+"""Which steps of a workflow can begin (K8, X15): pure, from how the others ended."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remit.policy.plan import Ended, Next, Step, Workflow, filled, holds, needs, problems, ready, waits_for
+from remit.protocol.errors import Problem
+
+DONE, FAILED, SKIPPED = Ended(state="done"), Ended(state="failed"), Ended(state="skipped")
+
+
+def a_step(name: str, **fields: Any) -> Step:
+    said: dict[str, Any] = {"agent": "x"} | fields
+    return Step(name=name, **said)
+
+
+def flow(*steps: Step, **fields: Any) -> Workflow:
+    return Workflow(name="w", steps=steps, **fields)
+
+
+def names(next_: Next) -> tuple[list[str], list[str]]:
+    return [step.name for step in next_.begin], [step.name for step, _ in next_.skip]
+
+
+# ── ready ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_steps_that_wait_for_nothing_begin_at_once_and_side_by_side() -> None:
+    """K8: parallel."""
+    both = flow(a_step("a"), a_step("b"), a_step("c", after=("a", "b")))
+    assert names(ready(both, {}, None)) == (["a", "b"], [])
+    assert names(ready(both, {}, None, running=["a", "b"])) == ([], [])
+    assert names(ready(both, {"a": DONE}, None, running=["b"])) == ([], [])
+    assert names(ready(both, {"a": DONE, "b": DONE}, None)) == (["c"], [])
+
+
+def test_a_step_waits_for_what_it_refers_to() -> None:
+    """K8: sequential, each step with what came before."""
+    step = a_step("c", objective="use {a}", input={"v": ["{b.x}"], "{d}": 1, "n": 2}, when="e.n > 1 and not f.failed")
+    assert waits_for(step) == {"a", "b", "d", "e", "f"}
+    assert needs(step) == {"a", "b", "d", "e"}
+
+
+def test_input_and_request_are_no_steps() -> None:
+    step = a_step("a", objective="{request}", input="{input.x}", when="input.x == 1 or true")
+    assert waits_for(step) == frozenset()
+
+
+@pytest.mark.parametrize(("ended", "why"), [(FAILED, "which failed"), (SKIPPED, "which was skipped")])
+def test_a_step_whose_input_is_missing_is_skipped_and_says_why(ended: Ended, why: str) -> None:
+    """K10: partial failure."""
+    (_, skip) = (found := ready(flow(a_step("a"), a_step("b", input="{a}")), {"a": ended}, None)).begin, found.skip
+    assert [(step.name, each.why, each.wanted) for step, each in skip] == [
+        ("b", f"it needs the result of `a`, {why}", True)
+    ]
+
+
+def test_a_step_after_one_that_failed_is_skipped_unless_that_was_optional_or_it_asks_about_it() -> None:
+    after = a_step("b", after=("a",))
+    assert names(ready(flow(a_step("a"), after), {"a": FAILED}, None)) == ([], ["b"])
+    assert names(ready(flow(a_step("a", optional=True), after), {"a": FAILED}, None)) == (["b"], [])
+    asking = a_step("b", after=("a",), when="a.failed")
+    assert names(ready(flow(a_step("a"), asking), {"a": FAILED}, None)) == (["b"], [])
+    assert names(ready(flow(a_step("a"), after), {"a": SKIPPED}, None)) == (["b"], [])
+
+
+def test_a_condition_decides_whether_a_step_is_done() -> None:
+    """X15: conditional delegation."""
+    both = flow(a_step("a"), a_step("b", when="a.n > 1"))
+    assert names(ready(both, {"a": Ended(state="done", result={"n": 2})}, None)) == (["b"], [])
+    skipped = ready(both, {"a": Ended(state="done", result={"n": 1})}, None).skip
+    assert (skipped[0][1].why, skipped[0][1].wanted) == ("its condition does not hold: a.n > 1", False)
+
+
+@given(st.integers(1, 8), st.randoms())
+def test_whatever_ends_how_every_step_is_begun_or_skipped_once_and_none_before_its_needs(
+    size: int, chance: Any
+) -> None:
+    steps = [
+        a_step(
+            f"s{place}", after=tuple(f"s{n}" for n in range(place) if chance.random() < 0.4), optional=place % 2 == 0
+        )
+        for place in range(size)
+    ]
+    chance.shuffle(steps)
+    whole = flow(*steps)
+    ended: dict[str, Ended] = {}
+    while len(ended) < size:
+        found = ready(whole, ended, None)
+        assert found.begin or found.skip
+        for step in found.begin:
+            assert waits_for(step) <= ended.keys()
+            ended[step.name] = chance.choice([DONE, FAILED])
+        ended |= {step.name: each for step, each in found.skip}
+    assert ready(whole, ended, None) == Next()
+
+
+# ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{a}", {"n": [1, {"x": "y"}], "t": "text"}),
+        ("{a.n}", [1, {"x": "y"}]),
+        ("{a.n.1.x}", "y"),
+        ("{a.n.7}", None),
+        ("{a.t.u}", None),
+        ("{a.missing}", None),
+        ("n is {a.n.0}, not {a.missing}.", "n is 1, not ."),
+        ({"k": ["{a.t}"], "{a.t}": 1}, {"k": ["text"], "text": 1}),
+        (("{a.t}", 2), ["text", 2]),
+        ("{other} and {", "{other} and {"),
+        ("{other}", "{other}"),
+        (7, 7),
+    ],
+)
+def test_references_become_what_they_stand_for(value: Any, expected: Any) -> None:
+    assert filled(value, {"a": {"n": [1, {"x": "y"}], "t": "text"}}) == expected
+
+
+# ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+ENDED = {
+    "a": Ended(state="done", result={"n": 2, "tags": ["x"], "word": "yes", "none": None}, confidence=0.9),
+    "b": FAILED,
+    "c": SKIPPED,
+    "d": Ended(state="partial", result=5),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("a.n == 2", True),
+        ("1 < a.n <= 2", True),
+        ("a.n > 2 or a.word == 'yes'", True),
+        ("a.n > 2 and a.word == 'yes'", False),
+        ("not a.ok", False),
+        ("b.failed and c.skipped and d.ok", True),
+        ("a.confidence >= 0.8", True),
+        ("b.status == 'failed'", True),
+        ("d == 5", True),
+        ("d > -1", True),
+        ("'x' in a.tags", True),
+        ("a.word not in ['no', 'never']", True),
+        ("a.word in ('no', 'yes')", True),
+        ("a.none == null and true and not false", True),
+        ("a.missing == null", True),
+        ("a.word > 3", False),
+        ("3 in a.n", False),
+        ("input.x == 1", True),
+        ("input.y", False),
+    ],
+)
+def test_a_condition_is_read_as_it_looks(condition: str, expected: bool) -> None:
+    assert holds(condition, ENDED, {"x": 1}) is expected
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["", "a.n >", "a.f()", "a['x']", "lambda: 1", "a.n + 1 > 2", "__import__('os')", "(a := 1)", "-a.n > 0", "b'x'",
+     "f'{a}'", "a.n if a.ok else 1", "~a.n", "'x'.y == 1", "a is b", "1 .real", "(" * 300, "\0"],
+)  # fmt: skip
+def test_what_is_no_condition_is_refused_before_anything_runs(condition: str) -> None:
+    (problem,) = problems(flow(a_step("a"), a_step("z", when=condition)))
+    assert problem.path == "steps.z.when"
+
+
+# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_sound_workflow_has_no_problems() -> None:
+    sound = flow(
+        a_step("a", fallback=("y",), share=0.5),
+        a_step("b", agent=None, capability="C", input="{a}", share=0.5),
+        a_step("c", after=("b",), when="b.ok", tokens=10),
+        result="c",
+    )
+    assert problems(sound, agents=["x", "y"], capabilities=["C"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("workflow", "path", "said"),
+    [
+        (flow(), "steps", "at least one"),
+        (flow(a_step("a"), a_step("a")), "steps.a", "two steps"),
+        (flow(a_step("input")), "steps.input", "a meaning of its own"),
+        (flow(a_step("abcd"), result="abce"), "result", "did you mean"),
+        (flow(a_step("a", share=0.6), a_step("b", share=0.6)), "steps", "more than the whole"),
+        (flow(a_step("a", agent=None)), "steps.a", "say who does it"),
+        (flow(a_step("a", agent="q")), "steps.a.agent", "there is no agent `q`"),
+        (flow(a_step("a", fallback=("q",))), "steps.a.fallback", "there is no agent `q`"),
+        (flow(a_step("a", capability="D")), "steps.a.capability", "there is no capability `D`"),
+        (flow(a_step("a", share=0.5, tokens=5)), "steps.a.share", "either"),
+        (flow(a_step("a", after=("b",))), "steps.a.after", "there is no step `b`"),
+        (flow(a_step("a", after=("a",))), "steps.a.after", "there is no step `a`"),
+        (flow(a_step("a", objective="{b}")), "steps.a.objective", "there is no step `b`"),
+        (flow(a_step("a", input=["{b.x}"])), "steps.a.input", "there is no step `b`"),
+        (flow(a_step("a", when="b.ok")), "steps.a.when", "there is no step `b`"),
+        (flow(a_step("a", after=("b",)), a_step("b", input="{a}"), a_step("c")), "steps", "wait for each other: a, b"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(workflow: Workflow, path: str, said: str) -> None:
+    (problem,) = problems(workflow, agents=["x", "y"], capabilities=["C"])
+    assert problem.path == path
+    assert said in problem.message
+
+
+def test_everything_that_is_wrong_is_said_at_once() -> None:
+    wrong = flow(a_step("a", agent="q", after=("n",)), a_step("b", when="("))
+    found = problems(wrong, agents=["x"])
+    assert [problem.path for problem in found] == ["steps.a.agent", "steps.a.after", "steps.b.when"]
+    assert all(isinstance(problem, Problem) for problem in found)
