@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.ready ## Watch a few agents delegate to each other
+demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 	@$(BIN)/python examples/demo.py
 
 # Those that start processes and wait for them run beside all others: together they take half the time.

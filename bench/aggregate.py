@@ -120,7 +120,7 @@ def measure() -> list[Figure]:
     )
     best = best_of_each(ROUNDS, runs)
     # Decoding a text is copying it, so what is said in sentences can have no goal.
-    goals = {"fields and text": at_most(150), "fields": at_most(80), "text": None, "texts that share nothing": None}
+    goals = {"fields and text": at_most(60), "fields": at_most(25), "text": None, "texts that share nothing": None}
     figures = [
         Figure(
             name=f"conflicts of {RESULTS} results of {SIZE // 1000} KB: {kind}",

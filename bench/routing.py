@@ -1,16 +1,28 @@
 """Four agents offer one capability, and the best of them breaks half-way: routed with one fallback, against chance.
 
 A simulation of the policy alone, with a clock of its own: calls come at random moments and overlap. Chance has the same
-fallback. The last figure is what a decision costs.
+fallback. The last figures are what a decision costs, and what a hub that starts pays once to remember the past.
 """
 
+import asyncio
 import heapq
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from harness import Figure, at_least, at_most, best_of, main
 from remit.policy.routing import Candidate, Track, begun, ended, rank
+from remit.protocol.records import Kind
+from remit.runtime.routes import RECALL_S
+from remit.runtime.standing import NEWEST, tracks
+from remit.stores.connection import connect_reader
+from remit.stores.reader import recent
+from remit.stores.sqlite import SqliteStore
+from remit.testing.samples import a_request, a_response
 
 CALLS = 10_000
 PER_SECOND = 5.0
@@ -91,6 +103,30 @@ def decide() -> None:
         routed(tracks, 1.0, random)
 
 
+async def fill(path: Path) -> None:
+    """Write twice as many calls as are remembered, with inputs and results of the usual size."""
+    store = SqliteStore(path, durability="process")
+    await store.open()
+    for number in range(NEWEST):
+        name = str(number)
+        request = replace(a_request(name), target=f"agent-{number % 5}", capability="LOOK", input="x" * 2_000)
+        store.append(Kind.DELEGATION, number, request.run, request.run, request)
+        store.append(Kind.RESULT, number, request.run, request.run, a_response(request, "x" * 2_000))
+    await store.close()
+
+
+def remember() -> float:
+    """Return how many seconds it takes to know how agents did before."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hub.db"
+        asyncio.run(fill(path))
+        connection = connect_reader(path, 1)
+        try:
+            return best_of(5, lambda: tracks(recent(NEWEST)(connection), float))
+        finally:
+            connection.close()
+
+
 def measure() -> list[Figure]:
     ours, chance = simulate(routed), simulate(by_chance)
     return [
@@ -104,6 +140,9 @@ def measure() -> list[Figure]:
             bound=at_most(0.5),
         ),
         Figure(name="routing: a decision among four", value=best_of(5, decide) / DECISIONS * 1e6, unit="µs"),
+        Figure(
+            name="routing: the past remembered", value=1_000 * remember(), unit="ms", bound=at_most(1_000 * RECALL_S)
+        ),
     ]
 
 

@@ -1,6 +1,6 @@
-"""Draws docs/images: what `remit run` shows of the team in examples/receipts. Run it with `make screenshots`.
+"""Draws docs/images: what `remit` shows of the team in examples/receipts. Run it with `make screenshots`.
 
-The runs are real ones. Only their clock is not: each record comes a fixed time after the one before it, and the run has
+The runs are real ones. Only their clock is not: each record comes a fixed time after the one before it, and a run has
 a fixed id, so that the pictures differ only if what they show does.
 """
 
@@ -30,10 +30,10 @@ ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"
 IMAGES = ROOT / "docs" / "images"
 WIDTH, HEIGHT = 108, 20
-STEP_MS = 40
+STEP_MS = 30
 RUN = "0198f2a41c30b7d25e9a6c14"
-MONTH = "2026-03"
-TASKS = {"RECONCILE": "Compare every receipt with the bank", "DEDUCT": "What can I deduct?"}
+TASK = "Look closely at every receipt"
+QUESTION = "Do the receipts agree with the bank?"
 
 # No font is fetched from elsewhere: a picture in the docs must not tell anyone who reads them.
 SVG = re.sub(
@@ -41,17 +41,10 @@ SVG = re.sub(
 )
 
 
-def typed(capability: str) -> str:
-    """Return the command that starts a run."""
-    return f'remit run orchestrator "{TASKS[capability]}" --capability {capability} --input \'"{MONTH}"\''
-
-
-async def recorded(capability: str, folder: Path) -> list[Record]:
+async def recorded(task: str, folder: Path) -> list[Record]:
     """Return the records of one run."""
-    hub = hub_of(load_team(TEAM), store=folder / f"{capability}.db")
-    async with hub:
-        stream = hub.stream("orchestrator", TASKS[capability], user="ana", capability=capability, input=MONTH)
-        return retimed([record async for record in stream])
+    async with hub_of(load_team(TEAM), store=folder / "hub.db") as hub:
+        return retimed([record async for record in hub.stream("orchestrator", task, user="ada")])
 
 
 def retimed(records: Sequence[Record]) -> list[Record]:
@@ -89,9 +82,11 @@ def save(console: Console, name: str, title: str) -> None:
 
 
 def draw_live(records: Sequence[Record]) -> None:
-    """Draw a run at its fourth report of progress."""
-    console, tree = screen(typed("RECONCILE")), Tree()
-    _, _, _, fourth, *_ = (record for record in records if isinstance(record.body, Progress))
+    """Draw a run when four receipts have been compared with the bank."""
+    console, tree = screen(f'remit run orchestrator "{TASK}"'), Tree()
+    _, _, _, fourth, *_ = (
+        record for record in records if isinstance(record.body, Progress) and record.body.agent == "analyst"
+    )
     for record in records[: records.index(fourth) + 1]:
         tree.feed(record)
     console.print(LiveTree(tree, lambda: fourth.at_ms, console).drawn(HEIGHT))
@@ -99,24 +94,40 @@ def draw_live(records: Sequence[Record]) -> None:
 
 
 def draw_end(records: Sequence[Record]) -> None:
-    """Draw a run that has ended, with one call in it that was refused."""
-    console, tree = screen(typed("DEDUCT")), Tree()
+    """Draw the run when it has ended: one call was refused, one failed, one ran out of time."""
+    console, tree = screen(f'remit run orchestrator "{TASK}" > answer.md'), Tree()
     for record in records:
         tree.feed(record)
     assert tree.response is not None
     console.print(LiveTree(tree, lambda: 0, console).drawn(HEIGHT))
     for line in ("", *summary(tree, tree.response), f"→ remit runs show {short(RUN)}"):
         console.print(Text(line))
-    console.print(Text(text_of(tree.response.result)))
     save(console, "run-end", "a run that has ended")
 
 
+def draw_asked(records: Sequence[Record]) -> None:
+    """Draw what a user reads: what is being done, the answer, and what they are asked."""
+    console, tree, speakers = screen(f'remit ask "{QUESTION}"'), Tree(), {"orchestrator", *load_team(TEAM).workflows}
+    for record in records:
+        node = tree.feed(record)
+        if isinstance(record.body, Progress) and node.agent in speakers:
+            console.print(Text(record.body.text))
+    assert tree.response is not None
+    reply = f'It asks you something. Reply with: remit ask --session {RUN} "…"'
+    for line in ("", text_of(tree.response.result), "", *summary(tree, tree.response, plainly=True), reply):
+        console.print(Text(line))
+    console.print(Text(f"→ remit runs show {short(RUN)}"))
+    save(console, "ask", "what a user reads")
+
+
 async def main() -> None:
-    """Run the team twice and draw what was seen."""
+    """Run the team and draw what was seen."""
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        draw_live(await recorded("RECONCILE", Path(folder)))
-        draw_end(await recorded("DEDUCT", Path(folder)))
+        records, asked = [await recorded(task, Path(folder)) for task in (TASK, QUESTION)]
+    draw_live(records)
+    draw_end(records)
+    draw_asked(asked)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
-"""Five agents go through a month of receipts, and Remit keeps them within their remits. Run it with `make demo`."""
+"""Ada goes through a month of receipts with a team of agents, and Remit keeps them within their remits: `make demo`."""
 
 import asyncio
 import os
 import shutil
+import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from remit import Delegation, Hub, Record, Request, Response, Status
+from remit import Delegation, Hub, Progress, Record, Request, Response, Status
+from remit.faces.cli.show.tree_lines import plain_ascii
 from remit.faces.composition import hub_of
 from remit.faces.team.file import load_team
 from remit.protocol.records import Approval
@@ -18,156 +21,172 @@ from remit.stores.sqlite import verify_file
 
 TEAM = Path(__file__).parent / "receipts" / "remit.toml"
 STORE = Path(".remit") / "demo.db"
-MONTH = "2026-03"
-ACCOUNT = "DE89 3704 0044 0532 0130 00"
+# Where the agents note what they really did, and find the tax office closed as long as there is a file that says so.
+DESK = Path(".remit") / "demo-desk"
+DONE, CLOSED = DESK / "done.txt", DESK / "tax-office-is-closed"
+CLAIM = "Claim the tax back, to DE89 3704 0044 0532 0130 00. I am at ada.weber@example.org, +49 30 901820."
+# Far more than anything takes, so that only a demo that would hang ever sees it.
+LIMIT_S = 60
 WIDTH = min(shutil.get_terminal_size((100, 24)).columns, 100)
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 FANCY = (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 class Run(NamedTuple):
-    """What became of one wish of the user."""
+    """What became of one thing that Ada said."""
 
     response: Response
     delegations: list[Delegation]
     records: list[Record]
 
 
-class Scene(NamedTuple):
-    """One thing that the user asks for, and why it is worth watching."""
-
-    title: str
-    capability: str
-    asked: str
-    matters: str
-    input: str = MONTH
-    look: Callable[[Run], None] = lambda _: None
-    """What is shown of it besides."""
-
-
 async def main() -> int:
-    """Show every scene, then the tree, the totals and the audit verdict; return the exit code."""
-    say(bold("Remit: five agents go through a month of receipts"))
+    """Tell the story, then show the tree, the totals and the audit verdict; return the exit code."""
+    say(bold("Remit: Ada goes through a month of receipts with a team of agents"))
     paragraph(
         "Agents that call each other can loop, overspend, outlive their caller and pass on what they should not. Here"
-        " each call carries a remit: for which user it acts, whom it may ask, and the time and tokens that it may"
-        " spend. Below, five agents keep to theirs, and try not to."
+        " each call carries a remit: for whom it acts, whom it may ask, the time and tokens that it may spend. Ada"
+        " talks to one of them and reads plain words. What stands behind them is in brackets."
     )
-    say()
-    hub = hub_of(load_team(TEAM), store=STORE)
-    async with hub:
-        field("agents", ", ".join(hub.cards))
-        field("team", shown(TEAM))
-        field("record", shown(STORE))
-        runs = [await play(hub, number, scene) for number, scene in enumerate(SCENES, start=1)]
-    delegations = [each for run in runs for each in run.delegations]
-    show_tree(delegations)
-    show_totals([run.response for run in runs], delegations)
+    DESK.mkdir(parents=True, exist_ok=True)
+    CLOSED.unlink(missing_ok=True)
+    os.environ["RECEIPTS_DESK"] = str(DESK.absolute())
+    team, session = load_team(TEAM), f"march-{os.urandom(4).hex()}"
+    speakers = frozenset({"orchestrator", *team.workflows})
+    async with hub_of(team, store=STORE) as hub:
+        talk = Talk(hub, session, speakers)
+        runs = [*await a_chain(talk), *await a_conflict(talk)]
+    answer = a_kill(session)
+    async with hub_of(team, store=STORE) as hub:
+        talk = Talk(hub, session, speakers)
+        runs += [await what_came_of_it(talk, answer), *await trouble(talk)]
+    show_tree(runs)
+    show_totals(runs)
     return show_verdict()
 
 
-async def play(hub: Hub, number: int, scene: Scene) -> Run:
-    """Let the user ask, and tell what happened."""
-    response = await hub.ask("orchestrator", scene.asked, user="u-1", capability=scene.capability, input=scene.input)
-    run = Run(response, await hub.delegations(response.run), await hub.store.records(run=response.run))
-    say()
-    say(bold(f"{number}. {scene.title}"))
-    field("asked", scene.asked)
-    field("calls", calls(run.delegations))
-    for each in run.delegations:
-        if each.fault is not None and each.status is not None:
-            fault = f"{each.fault.code}: {each.fault.message}"
-            field(each.status, f"{each.origin} > {each.target}, {fault}", COLOURS[each.status])
-    scene.look(run)
-    field("answer", str(response.result))
-    field("matters", scene.matters)
-    return run
+class Talk(NamedTuple):
+    """Ada's conversation with the orchestrator."""
+
+    hub: Hub
+    session: str
+    speakers: frozenset[str]
+    """Those who say what she reads while others are at work."""
+
+    async def say(self, text: str) -> Run:
+        """Let Ada say something, and print what she reads."""
+        field("Ada", text, BOLD)
+        response = await self.hub.ask("orchestrator", text, user="ada", session=self.session)
+        run = await self.run(response)
+        read(" ".join(doing(run.records, self.speakers)), str(response.result))
+        return run
+
+    async def run(self, response: Response) -> Run:
+        """Return what is recorded of a run."""
+        run = response.run
+        return Run(response, await self.hub.delegations(run), await self.hub.store.records(run=run))
 
 
-def show_what_was_seen(run: Run) -> None:
-    """Print what reached the specialist, which is what stands in the record."""
-    for record in run.records:
+def doing(records: Sequence[Record], speakers: frozenset[str]) -> Iterator[str]:
+    """Yield what a user reads while others are at work."""
+    for record in records:
         match record.body:
-            case Request(target="tax-specialist", input=said):
-                field("it saw", str(said), YELLOW)
+            case Progress(agent=agent, text=text) if agent in speakers:
+                yield text
             case _:
                 pass
 
 
-def show_approval(run: Run) -> None:
-    """Print who was asked, and what was said."""
+# ── the story ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def a_chain(talk: Talk) -> list[Run]:
+    heading("1. A wish, and a chain of agents")
+    run = await talk.say("What did I spend in March?")
+    behind(f"one after another, each given the result before: {callees(run)}")
+    return [run]
+
+
+async def a_conflict(talk: Talk) -> list[Run]:
+    heading("2. An unclear wish, three agents at once, and what they disagree on")
+    unclear = await talk.say("Is everything all right with my receipts?")
+    chosen = await talk.say("The second one.")
+    behind(f"all at once, and one answer from what they say: {callees(chosen)}")
+    decided = await talk.say("The bank is right.")
+    behind("whoever is asked later in this conversation knows it, and counts 45.00 EUR")
+    return [unclear, chosen, decided]
+
+
+def a_kill(session: str) -> str:
+    """Kill the process that works for Ada in the middle of its last step, and return what another one answers."""
+    heading("3. A process is killed, and another goes on; personal data; an approval")
+    DONE.unlink(missing_ok=True)
+    CLOSED.touch()
+    field("Ada", CLAIM, BOLD)
+    asking = remit("ask", CLAIM, "--user", "ada", "--session", session, "--set", f"store.path={STORE.absolute()}")
+    with subprocess.Popen(asking, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8") as doomed:
+        give_up = time.monotonic() + LIMIT_S
+        while "asked the tax office" not in (DONE.read_text(encoding="utf-8") if DONE.exists() else ""):
+            assert doomed.poll() is None, "it ended before it could be killed"
+            assert time.monotonic() < give_up, "it did not come to its last step"
+            time.sleep(0.02)
+        doomed.kill()
+        assert doomed.stderr is not None
+        read(" ".join(doomed.stderr.read().split("\n")))
+    CLOSED.unlink()
+    behind(f"kill -9 {doomed.pid}: the process that works for her is gone, in the middle of its fifth step")
+    behind("remit runs resume: another one goes on, once the first was silent for five seconds …")
+    resuming = remit("runs", "resume", "--store", str(STORE))
+    return subprocess.run(resuming, capture_output=True, check=True, timeout=LIMIT_S, encoding="utf-8").stdout
+
+
+async def what_came_of_it(talk: Talk, answer: str) -> Run:
+    """Show the answer, and by what the agents noted that nothing was done twice."""
+    read("", answer)
+    (newest,) = await talk.hub.store.runs(limit=1)
+    assert newest.response is not None, "the run was not resumed"
+    run = await talk.run(newest.response)
+    counted = Counter(DONE.read_text(encoding="utf-8").splitlines())
+    behind("counted by who did it: " + ", ".join(f"{what} {times(count)}" for what, count in counted.items()))
+    saw = ""
     for record in run.records:
         match record.body:
             case Approval(question=question, agreed=bool(agreed), by=by, reason=reason):
-                field("question", question, YELLOW)
-                field("by", f"{by}, who said {'yes' if agreed else 'no'}: {reason}")
+                behind(f"a rule wants a person: “{question}” {by} said {'yes' if agreed else 'no'}: {reason}")
+            case Request(target=target, capability="TAX_CONFIRM", input={"contact": str(said)}):
+                saw = f"{target} saw: “{said}”"
             case _:
                 pass
+    behind(saw)
+    return run
 
 
-SCENES = (
-    Scene(
-        "A chain",
-        "REPORT",
-        "Add up my receipts by category.",
-        "Each step is given the result before it; a step without a result ends the chain.",
-    ),
-    Scene(
-        "Two at once, one answer",
-        "REVIEW",
-        "What did I spend, and how much tax do I get back?",
-        "Both are paid for beforehand from what the orchestrator has left, so together they cannot be granted more.",
-    ),
-    Scene(
-        "Personal data that never reaches the specialist",
-        "CONTACT",
-        f"Write to me at ada.weber@example.org or call +49 30 901820; my account is {ACCOUNT}.",
-        "No agent was shown the address, the number or the account, and the record does not hold them. The user"
-        " gets them back.",
-        look=show_what_was_seen,
-    ),
-    Scene(
-        "An approval",
-        "FILE_CLAIM",
-        "Claim it back, to my account.",
-        "The team's rule wants a person to agree. Here its allow-list does; all else would wait for `remit pending`."
-        " This capability may see the account, and only that.",
-        input=f"{MONTH} {ACCOUNT}",
-        look=show_approval,
-    ),
-    Scene(
-        "A loop, refused",
-        "DEDUCT",
-        "What can I deduct, by category?",
-        "The analyst is told no and goes on with what it has; nobody waits for themselves.",
-    ),
-    Scene(
-        "A blown budget",
-        "EXPLAIN",
-        "Explain every receipt to me.",
-        "The agent that spends more than its grant is stopped, and so is every later call of that run.",
-    ),
-    Scene(
-        "A time-out with a partial answer",
-        "RECONCILE",
-        "Compare every receipt with the bank.",
-        "The work is cancelled at its deadline, and what was finished by then is in the response.",
-    ),
-)
+async def trouble(talk: Talk) -> list[Run]:
+    heading("4. A loop, a blown budget, a time-out, and still one answer")
+    run = await talk.say("Now look closely at every receipt.")
+    for each in run.delegations:
+        if each.fault is not None:
+            why = f"{each.origin} > {each.target}, {each.fault.code}: {each.fault.message}"
+            behind(f"{each.status}: {textwrap.shorten(why, WIDTH - 2 * INDENT, placeholder=' …')}")
+    return [run]
 
 
 # ── the tree, the totals, the verdict ─────────────────────────────────────────────────────────────────────────────────
 
 
-def show_tree(delegations: Sequence[Delegation]) -> None:
+def show_tree(runs: Sequence[Run]) -> None:
     """Print who asked whom, how it ended, and what it took."""
     say()
     say(bold(f"{'Who asked whom':31}{'status':9}{'ms':>6}{'tokens':>8}  code"))
-    for number, root in enumerate((each for each in delegations if each.parent is None), start=1):
-        show_line(f"{number}. user > {root.target}", root)
-        for indent, each in below(root, delegations):
-            show_line(f"   {indent}{each.target}", each)
-    say(painted("Tokens are those of the agent and of all below it.", DIM))
+    for run in runs:
+        root, *others = run.delegations
+        if others:
+            show_line(f"ada > {root.target}", root)
+        for indent, each in below(root, others):
+            show_line(f"  {indent}{each.target}", each)
+    say(
+        painted("Tokens are those of the agent and of all below it. Runs in which nobody was called are left out.", DIM)
+    )
 
 
 def show_line(name: str, each: Delegation) -> None:
@@ -188,39 +207,45 @@ def below(parent: Delegation, delegations: Sequence[Delegation], indent: str = "
         yield from below(each, delegations, indent + ("   " if last else bar))
 
 
-def show_totals(responses: Sequence[Response], delegations: Sequence[Delegation]) -> None:
+def show_totals(runs: Sequence[Run]) -> None:
     """Print what all runs came to."""
+    delegations = [each for run in runs for each in run.delegations]
     ends = ", ".join(
         f"{count} {status}" for status in Status if (count := sum(each.status is status for each in delegations))
     )
+    tokens = sum(run.response.usage.total for run in runs)
     say()
-    say(bold("Totals"))
-    field("runs", f"{len(responses)} of one user")
-    field("calls", f"{len(delegations)}: {ends}")
-    field("tokens", f"{sum(response.usage.total for response in responses)} (estimated: no model was called)")
-    field("time", f"{sum(response.duration_ms for response in responses)} ms")
+    field("runs", f"{len(runs)} of one user, with {len(delegations)} calls: {ends}")
+    field("tokens", f"{tokens}, estimated: no model was called")
 
 
 def show_verdict() -> int:
     """Print whether the record is as it was written, and return the exit code for it."""
     verdict = verify_file(STORE)
-    say()
-    say(bold("Audit"))
-    said, *details = str(verdict).splitlines()
-    field("verdict", said, GREEN if verdict.ok else RED)
-    for detail in details:
-        field("", detail.strip())
-    remit = "remit" if shutil.which("remit") else shown(Path(sys.executable).with_name("remit"))
-    field("look", f"{remit} runs list --store {STORE}")
-    field("", f"{remit} runs tree last --store {STORE}")
-    field("", f"{remit} audit verify {STORE}")
+    said, *_ = str(verdict).splitlines()
+    program = "remit" if shutil.which("remit") else shown(Path(sys.executable).with_name("remit"))
+    field("audit", said, GREEN if verdict.ok else RED)
+    field("look", f"{program} runs list --store {STORE}; {program} runs replay last --store {STORE}")
+    field("ask", f'{program} ask "How much were the meals?" --team {shown(TEAM)}')
     return 0 if verdict.ok else 1
 
 
-def calls(delegations: Sequence[Delegation]) -> str:
-    """Return who asked whom, in order, those that one agent asked together."""
-    asked = groupby(delegations[1:], key=lambda each: each.origin)
-    return "; ".join(f"{origin} > {', '.join(each.target for each in group)}" for origin, group in asked)
+def callees(run: Run) -> str:
+    """Return who did the work: all but those who only asked others."""
+    callers = {each.parent for each in run.delegations}
+    return ", ".join(each.target for each in run.delegations if each.id not in callers)
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
+
+
+# ── other processes ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def remit(*arguments: str) -> list[str]:
+    """Return the command line of `remit`, with the team."""
+    return [sys.executable, "-X", "utf8", "-m", "remit.faces.cli", *arguments, "--team", str(TEAM)]
 
 
 # ── plain text ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -234,22 +259,62 @@ COLOURS = {
     Status.FAILED: RED,
     Status.REFUSED: RED,
 }
+INDENT = 10
 
 
 def say(line: str = "") -> None:
-    print(line, flush=True)
+    print(line if FANCY else plain_ascii(line), flush=True)
+
+
+def heading(text: str) -> None:
+    say()
+    say(bold(text))
 
 
 def paragraph(text: str) -> None:
     say(textwrap.fill(text, WIDTH))
 
 
+def read(doing: str, answer: str = "") -> None:
+    """Print what a user reads: while others are at work, and in the end."""
+    if doing.strip():
+        wrapped(" ".join(doing.split()), DIM)
+    for line in compact(answer):
+        wrapped(line)
+
+
+def compact(answer: str) -> Iterator[str]:
+    """Yield an answer in fewer lines: what is short stands in one, each sentence of a list in its own."""
+    for section in f"\n{answer.strip()}".split("\n## "):
+        title, _, text = section.partition("\n")
+        lines = [line for line in text.splitlines() if line]
+        listed = [line for line in lines if line.startswith("- ")]
+        if any(line.endswith((".", "?")) for line in listed):
+            yield from (bold(title), *lines)
+        elif listed:
+            short = "; ".join(line[2:] for line in listed)
+            rest = " ".join(line for line in lines if line not in listed)
+            yield f"{bold(title)}: {short}. {rest}" if title else f"{short}. {rest}"
+        else:
+            yield from lines
+
+
+def behind(text: str) -> None:
+    """Print what a user does not see."""
+    wrapped(f"[{text}]", YELLOW)
+
+
 def field(name: str, text: str, colour: str = DIM) -> None:
     """Print a name, and beside it what belongs to it."""
-    first, *rest = textwrap.wrap(text, WIDTH - 12) or [""]
-    say(f"   {painted(f'{name:9}', colour)}{first}")
+    first, *rest = textwrap.wrap(text, WIDTH - INDENT) or [""]
+    say(f"   {painted(f'{name:{INDENT - 3}}', colour)}{first}")
     for line in rest:
-        say(" " * 12 + line)
+        say(" " * INDENT + line)
+
+
+def wrapped(text: str, colour: str = "") -> None:
+    for line in textwrap.wrap(text, WIDTH - INDENT):
+        say(" " * INDENT + (painted(line, colour) if colour else line))
 
 
 def shown(path: Path) -> str:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+from remit.policy.aggregate import Blend
 from remit.protocol.envelope import Answer, Call, ContextFilter, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
@@ -43,11 +44,16 @@ async def speak(brief: Brief) -> dict[str, Json]:
     brief.used("grep", {"for": "x"}, duration_ms=12)
     brief.used("odd", object(), error="no")
     history = await brief.history(ContextFilter(last_messages=3), max_tokens=500)
+
+    async def find() -> str:
+        return "found"
+
     return {
         "delegates": [[each.name, each.description, each.capabilities] for each in brief.delegates],
         "tools": [card.name for card in brief.tool_cards],
         "history": [[message.seq, message.text] for message in history],
         "state": [await brief.state(), await brief.change(m=[2])],
+        "once": [await brief.once("known", find), await brief.once("new", find)],
         "sure": await brief.confirm("Sure?"),
     }
 
@@ -97,7 +103,37 @@ async def delegate_and_tell_pid(brief: Brief) -> int:
 async def delegate_several(brief: Brief) -> Json:
     fan = await brief.fan_out([Call(target="one"), Call(target="two")])
     chain = await brief.chain([Call(target="three"), Call(target="four")])
-    return [response.result for response in (*fan, *chain)]
+    combined = await brief.combine([Call(target="five")], strategy="first-success")
+    return [response.result for response in (*fan, *chain, *combined.used)]
+
+
+async def combine(brief: Brief) -> Json:
+    names = ("slow", "quick"), ("blog", "timetable")
+    racing, telling = ([Call(target=name, objective="look") for name in several] for several in names)
+
+    async def blend(_: Blend) -> str:
+        return "It leaves at 9:40."
+
+    first = await brief.combine(racing, strategy="first-success")
+    left = brief.tokens_left()
+    told = await brief.combine(telling, strategy="ai-blend", blend=blend)
+    (conflict,) = told.conflicts
+    unsayable = await brief.combine([Call(target="tag", input=object())])
+    assert first.answer is not None
+    assert told.answer is not None
+    assert unsayable.fault is not None
+    try:
+        await brief.combine(telling, strategy="majority")
+        unknown = ""
+    except RemitError as error:
+        unknown = error.fault.code
+    return {
+        "first": [first.answer.result, [each.status for each in first.responses], left],
+        "conflict": [conflict.path, conflict.preferred, conflict.values],
+        "blended": told.answer.result,
+        "unsayable": [unsayable.fault.code, unsayable.answer],
+        "unknown": unknown,
+    }
 
 
 async def delegate_nonsense(brief: Brief) -> Json:

@@ -223,6 +223,7 @@ responses = st.builds(
     usage=usages,
     duration_ms=counts,
     queued_ms=counts,
+    waited_ms=counts,
     requires_followup=st.booleans(),
     fault=optional(faults),
     tool_calls=several(texts),
@@ -232,7 +233,7 @@ responses = st.builds(
     path=several(names),
     agent_version=texts,
     capability_version=optional(texts),
-    cache=st.sampled_from(["none", "hit", "miss"]),
+    cache=st.sampled_from(["none", "miss", "hit", "similar"]),
     metadata=json_objects,
 )
 
@@ -246,6 +247,10 @@ capabilities = st.builds(
     time_ms=optional(counts),
     tokens=optional(counts),
     read_only=st.booleans(),
+    cache_ms=optional(counts),
+    cache_similar=st.booleans(),
+    public=st.booleans(),
+    hedge_ms=optional(counts),
     examples=several(texts),
 )
 

@@ -14,9 +14,12 @@ _HOMES = {
     "remit.faces.composition": ("hub_of",),
     "remit.faces.embedded": ("Hub",),
     "remit.faces.team.file": ("load_team",),
+    "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
+    "remit.policy.components": ("Component", "Conflict", "Said"),
     "remit.policy.limits": ("Limits",),
     "remit.policy.plan": ("Step", "Workflow"),
+    "remit.policy.routing": ("Ranked",),
     "remit.policy.rules": ("Rule", "guard_of"),
     "remit.policy.verdict": (
         "ALLOW", "Allow", "Ask", "Detector", "Facts", "Finding", "Guard", "Refuse", "Rewrite", "Verdict",
@@ -24,7 +27,7 @@ _HOMES = {
     "remit.protocol.card": ("AgentCard", "Capability", "Rate", "ToolCard"),
     "remit.protocol.envelope": (
         "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Message", "Note", "Request", "Response", "Source",
-        "Usage", "View",
+        "Strategy", "Usage", "View",
     ),
     "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
     "remit.protocol.lifecycle": ("Status",),

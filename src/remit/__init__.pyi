@@ -4,10 +4,16 @@ from remit.detectors.pipeline import pipeline as pipeline
 from remit.faces.composition import hub_of as hub_of
 from remit.faces.embedded import Hub as Hub
 from remit.faces.team.file import load_team as load_team
+from remit.policy.aggregate import Blend as Blend
+from remit.policy.aggregate import Combined as Combined
 from remit.policy.breaker import BreakerSettings as BreakerSettings
+from remit.policy.components import Component as Component
+from remit.policy.components import Conflict as Conflict
+from remit.policy.components import Said as Said
 from remit.policy.limits import Limits as Limits
 from remit.policy.plan import Step as Step
 from remit.policy.plan import Workflow as Workflow
+from remit.policy.routing import Ranked as Ranked
 from remit.policy.rules import Rule as Rule
 from remit.policy.rules import guard_of as guard_of
 from remit.policy.verdict import ALLOW as ALLOW
@@ -34,6 +40,7 @@ from remit.protocol.envelope import Note as Note
 from remit.protocol.envelope import Request as Request
 from remit.protocol.envelope import Response as Response
 from remit.protocol.envelope import Source as Source
+from remit.protocol.envelope import Strategy as Strategy
 from remit.protocol.envelope import Usage as Usage
 from remit.protocol.envelope import View as View
 from remit.protocol.errors import Code as Code

@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from remit import (
     Brief,
     Call,
     Code,
+    Combined,
     ContextFilter,
     Fault,
     Handoff,
@@ -30,6 +31,7 @@ from remit import (
     Record,
     RemitError,
     Response,
+    Strategy,
     ToolCard,
     Usage,
     fault,
@@ -37,7 +39,7 @@ from remit import (
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
 from remit.protocol.envelope import Json
-from remit.runtime.brief import Delegate
+from remit.runtime.brief import Delegate, Work
 from samples import a_request, a_response
 
 T = TypeVar("T")
@@ -61,6 +63,8 @@ class Desk:
         self.said: asyncio.Queue[str] = asyncio.Queue()
         self.delegated = asyncio.Event()
         self.left = 1_000
+        self.found: dict[str, Json] = {}
+        """What was found out once."""
         self.together = asyncio.Barrier(1)
 
     async def delegate(self, call: Call) -> Response:
@@ -79,6 +83,10 @@ class Desk:
     async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
         return [await self.delegate(call) for call in calls]
 
+    async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
+        responses = await self.fan_out(calls)
+        return Combined(answer=Answer(f"by {strategy}"), responses=tuple(responses), places=(0,))
+
     async def chain(self, calls: Sequence[Call]) -> list[Response]:
         return [await self.delegate(call) for call in calls]
 
@@ -92,9 +100,9 @@ class Desk:
             return None
         raise RemitError(fault(Code.TOOL_NOT_ALLOWED, f"{tool} is not for you"))
 
-    def progress(self, text: str, partial: Answer | None) -> None:
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         self.said.put_nowait(text)
-        self.partials.append(partial)
+        self.partials.append(partial() if callable(partial) else partial)
 
     def spend(self, usage: Usage) -> int:
         self.spent.append(usage)
@@ -130,6 +138,11 @@ class Desk:
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         return {"n": 1, **changes}
+
+    async def once(self, name: str, work: Work) -> Json:
+        if name not in self.found:
+            self.found[name] = await work()
+        return self.found[name]
 
     def result_schema(self) -> dict[str, Any] | None:
         return None
@@ -267,6 +280,7 @@ async def test_the_brief_says_in_the_process_what_it_says_in_the_hub() -> None:
 
 async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_other() -> None:
     desk = Desk()
+    desk.found["known"] = "kept"
     async with process_of(agents.speak) as agent:
         told = (await agent(a_brief(desk))).result
     assert told == {
@@ -274,10 +288,12 @@ async def test_an_agent_in_a_process_speaks_remembers_and_reads_back_like_any_ot
         "tools": ["look"],
         "history": [[7, "3 in 500"]],
         "state": [{"n": 1}, {"n": 1, "m": [2]}],
+        "once": ["kept", "found"],
         "sure": True,
     }
     assert (desk.said.get_nowait(), desk.notes) == ("It is", [Note("decision", "tea")])
     assert desk.uses == [("grep", {"for": "x"}, 12, None), ("odd", None, 0, "no")]
+    assert desk.found == {"known": "kept", "new": "found"}
 
 
 async def test_a_large_input_comes_back_unchanged() -> None:
@@ -316,7 +332,8 @@ async def test_calls_made_at_once_are_under_way_at_once() -> None:
 
 
 async def test_an_agent_asks_several_from_its_process() -> None:
-    assert await result_of(agents.delegate_several) == ["one did", "two did", "three did", "four did"]
+    several = await result_of(agents.delegate_several)
+    assert several == ["one did", "two did", "three did", "four did", "five did"]
 
 
 async def test_a_call_that_cannot_be_said_is_refused_and_a_mistyped_one_left_to_the_hub() -> None:

@@ -38,6 +38,15 @@ def test_what_is_said_twice_is_told_once() -> None:
     assert task_of(brief_of(origin="user", objective="", input="Sort")) == "Sort"
 
 
+def test_what_is_known_in_the_conversation_is_not_told_again_where_it_is_handed_over_too() -> None:
+    """K5, K14."""
+    known = (Note("decision", "Use 2025"), Note("constraint", "currency: EUR", "prime"))
+    handoff = Handoff(decisions=("Use 2025", "Sort by date"), constraints={"currency": "EUR"})
+    brief = brief_of(objective="Deduct", handoff=handoff, view=View(known=known))
+    assert task_of(brief).splitlines()[2:] == ["Decided:", "- Sort by date"]
+    assert background(brief) == "Decided:\n- Use 2025\n\nMust hold:\n- currency: EUR (according to prime)"
+
+
 def test_what_is_handed_over_is_told() -> None:
     """K5: original request, position, prior outputs, decisions, findings, assumptions, constraints, data."""
     handoff = Handoff(

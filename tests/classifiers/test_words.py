@@ -2,52 +2,25 @@
 
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intent import TEAM, calibration_error
 from remit.classifiers import learn
 from remit.classifiers.learn import Examples, Sureness, gather
 from remit.classifiers.words import Words
-from remit.policy.intent import Classifier, Scored, Thresholds
+from remit.policy.intent import Scored, Scorer, Thresholds
 from remit.protocol.card import Capability
-
-TEAM = (
-    Capability(
-        code="FORECAST",
-        description="Project revenue and costs over the coming years",
-        examples=("forecast our sales for next year", "how will costs develop until 2030"),
-    ),
-    Capability(
-        code="VALUE",
-        description="Calculate the net present value of an investment",
-        examples=("what is the npv of these cash flows", "is this investment worth it at 8 percent"),
-    ),
-    Capability(
-        code="REPORT",
-        description="Write a report or a presentation",
-        examples=("write this up as a document", "make slides of the findings", "draft a business case"),
-    ),
-    Capability(
-        code="AUDIENCE",
-        description="Describe the audience of a campaign",
-        examples=("who buys our running shoes", "which age groups should we address"),
-    ),
-    Capability(
-        code="CHANNELS",
-        description="Recommend the channels for a campaign",
-        examples=("where should we advertise", "how much money should go to television"),
-    ),
-)
 
 
 def a_capability(code: str, *examples: str, description: str = "") -> Capability:
     return Capability(code=code, description=description, examples=examples)
 
 
-def best(classifier: Classifier, text: str) -> Scored:
+def best(classifier: Scorer, text: str) -> Scored:
     return classifier.scores(text)[0]
 
 
@@ -200,19 +173,10 @@ def test_confidence_means_what_it_says_on_made_up_topics() -> None:
     answers = [(best(classifier, text), code) for text, code in asked]
     answers += [(found[0], "") for text in beside if (found := classifier.scores(text))]
     assert sum(found.code == code for found, code in answers) / len(asked) > 0.85
-    assert calibration_error((found.confidence, found.code == code) for found, code in answers) < 0.08
+    assert calibration_error(((found.confidence, found.code == code) for found, code in answers), bins=5) < 0.08
     confidences = sorted(found.confidence for found, _ in answers[: len(asked)])
     strangers = sorted(found.confidence for found, _ in answers[len(asked) :])
     assert confidences[len(confidences) // 4] > 2 * strangers[len(strangers) // 2]
-
-
-def calibration_error(answers: Iterable[tuple[float, bool]]) -> float:
-    bins: dict[int, list[float]] = {}
-    count = 0
-    for confidence, right in answers:
-        bins.setdefault(min(int(confidence * 5), 4), []).append(confidence - right)
-        count += 1
-    return sum(abs(sum(those)) for those in bins.values()) / count
 
 
 def test_examples_are_taken_once_and_without_blanks() -> None:

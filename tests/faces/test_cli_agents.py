@@ -55,3 +55,101 @@ def test_a_description_cannot_steer_the_terminal(tmp_path: Path) -> None:
     for command in (["list"], ["show", "evil"], ["list", "--json"]):
         printed = remit("agents", *command, folder=tmp_path).stdout
         assert not any(letter in printed for letter in "\x1b\x07\u202e"), command
+
+
+RIVALS = """
+[agents.shaky]
+run = "rivals:shaky"
+capabilities = ["LOOK"]
+
+[agents.sound]
+run = "rivals:sound"
+capabilities = ["LOOK"]
+
+[agents.asker]
+run = "rivals:asker"
+may_call = ["*"]
+
+[capabilities.LOOK]
+read_only = true
+cache = "1m"
+cache_similar = true
+hedge = "90s"
+"""
+
+CODE = """
+async def shaky(brief):
+    raise ZeroDivisionError
+
+async def sound(brief):
+    brief.spend(prompt=120)
+    return "seen"
+
+async def asker(brief):
+    for place, name in enumerate(("shaky", "sound", "shaky", "sound", "shaky")):
+        await brief.delegate(name, capability="LOOK", input=f"{place} {brief.input}")
+    return "asked"
+"""
+
+
+def make_rivals(folder: Path) -> None:
+    make_team(folder, more=RIVALS)
+    (folder / "rivals.py").write_text(CODE, encoding="utf-8")
+
+
+def test_who_is_asked_first_is_shown_from_the_record_of_another_process(tmp_path: Path) -> None:
+    """C12: the ranking can be seen, with its reasons."""
+    make_rivals(tmp_path)
+    before = document("agents", "show", "--capability", "LOOK", folder=tmp_path)
+    assert remit("run", "asker", "look", folder=tmp_path).returncode == 0
+    found = document("agents", "show", "--capability", "LOOK", folder=tmp_path)
+    assert [(each["agent"], each["last_seen_ms"]) for each in before["agents"]] == [("shaky", None), ("sound", None)]
+    assert (found["schema"], found["capability"]) == ("remit.ranking/1", "LOOK")
+    assert found["store"] == ".remit/hub.db"
+    sound, shaky = found["agents"]
+    assert (sound["agent"], sound["tokens"], sound["in_flight"]) == ("sound", 120, 0)
+    assert (shaky["agent"], shaky["tokens"]) == ("shaky", 0)
+    assert shaky["quality"] < 0.5 < sound["quality"]
+    assert before["at_ms"] <= sound["last_seen_ms"] <= shaky["last_seen_ms"] <= found["at_ms"]
+    assert "good" in sound["why"]
+
+
+def test_people_read_the_ranking_as_a_table(tmp_path: Path) -> None:
+    make_rivals(tmp_path)
+    empty = remit("agents", "show", "--capability", "LOOK", folder=tmp_path).stdout
+    assert "never" in empty
+    assert not (tmp_path / ".remit").exists()
+    remit("run", "asker", "look", folder=tmp_path)
+    heading, first, second = remit("agents", "show", "--capability", "LOOK", folder=tmp_path).stdout.splitlines()
+    assert heading.split()[:5] == ["AGENT", "GOOD", "TIME", "TOKENS", "AT"]
+    assert [first.split()[0], second.split()[0]] == ["sound", "shaky"]
+    assert " ago " in first
+
+
+def test_a_capability_that_only_one_agent_has_leaves_no_choice(tmp_path: Path) -> None:
+    make_team(tmp_path, more=RIVALS.replace('capabilities = ["LOOK"]', "", 1))
+    (tmp_path / "rivals.py").write_text(CODE, encoding="utf-8")
+    done = remit("agents", "show", "--capability", "LOOK", folder=tmp_path)
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    assert "Nobody else offers LOOK" in done.stderr
+
+
+def test_a_capability_that_nobody_has_is_guessed(tmp_path: Path) -> None:
+    make_rivals(tmp_path)
+    done = remit("agents", "show", "--capability", "LOK", folder=tmp_path)
+    assert done.returncode == 2
+    assert "did you mean `LOOK`?" in done.stderr
+
+
+def test_one_agent_or_one_capability_is_shown_at_a_time(tmp_path: Path) -> None:
+    make_rivals(tmp_path)
+    for named in ([], ["sound", "--capability", "LOOK"]):
+        done = remit("agents", "show", *named, folder=tmp_path)
+        assert done.returncode == 2
+        assert "name an AGENT, or a capability with --capability" in done.stderr
+
+
+def test_an_agent_says_for_how_long_its_answers_are_kept_and_when_another_is_asked_too(tmp_path: Path) -> None:
+    make_rivals(tmp_path)
+    shown = remit("agents", "show", "sound", folder=tmp_path).stdout
+    assert "LOOK (kept 60 s for who asks again or asks for the same, another is asked too after 90 s)" in shown

@@ -1,11 +1,22 @@
 """`remit ask` (K7): what is wanted is found out, asked back about, and done."""
 
+import subprocess
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
-from command_line import remit
+from command_line import REMIT, remit
+from terminals import Terminal
+
+SLOWLY = """\
+    import asyncio
+    from pathlib import Path
+
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    return "Sunny."
+"""
 
 CODE = """
 async def weather(brief):
@@ -59,9 +70,55 @@ def test_what_is_asked_for_is_done(team: Path) -> None:
 def test_a_question_can_be_replied_to_in_its_session(team: Path) -> None:
     asked = remit("ask", "please order me a pizza", "--session", "s", folder=team)
     assert "- size" in asked.stdout
-    assert "Reply with: remit chat orchestrator --session s" in asked.stderr
+    assert 'Reply with: remit ask --session s "…"' in asked.stderr
     done = remit("ask", "size: large", "--session", "s", folder=team)
     assert "One large pizza is on its way." in done.stdout
+
+
+def test_a_user_reads_what_is_done_and_not_who_does_it(team: Path) -> None:
+    """K6: on stderr as in the answer; whoever wants to know can see it."""
+    asked = ("ask", "is it going to rain today?")
+    plain = remit(*asked, folder=team)
+    assert plain.stderr.splitlines()[0] == "Looking at the sky…"
+    assert not any(name in plain.stdout + plain.stderr for name in ("sky:", "WEATHER", "orchestrator"))
+    told = remit(*asked, "--verbose", folder=team)
+    assert "orchestrator asks sky" in told.stderr
+    failed = remit("ask", "please order me a pizza", "--input", '{"size": "huge"}', folder=team)
+    assert failed.returncode == 2
+    assert "This could not be done: the details for it were not complete or not right: size." in failed.stderr
+    assert "kitchen" not in failed.stderr
+
+
+def test_at_a_terminal_each_thing_that_is_done_has_a_line_with_how_long_it_takes(team: Path) -> None:
+    """K6."""
+    (team / "desk.py").write_text(dedent(CODE).replace('    return "Sunny."', SLOWLY), encoding="utf-8")
+    with Terminal([REMIT, "ask", "is it going to rain today?"], folder=team, width=60) as terminal:
+        terminal.wait_for("Looking at the sky… 1 s")
+        (team / "go").touch()
+        assert terminal.wait() == 0
+        lines = terminal.screen.splitlines()
+    assert lines[0].startswith("Looking at the sky… ")
+    assert "Sunny." in lines
+    assert not any("orchestrator" in line for line in lines)
+
+
+def test_what_waits_for_a_person_is_said_without_a_name(team: Path) -> None:
+    """K6."""
+    with (team / "remit.toml").open("a", encoding="utf-8") as file:
+        file.write('[[rules]]\nthen = "ask"\nto = "sky"\nsay = "May we look?"\n')
+    asking = subprocess.Popen(
+        [REMIT, "ask", "is it going to rain today?"],
+        cwd=team,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert asking.stderr is not None
+    said = [next(asking.stderr) for _ in range(3)]
+    assert said[1] == "This waits for a person: May we look?\n"
+    assert remit(*said[2].split()[2:], folder=team).returncode == 0
+    answer, _ = asking.communicate(timeout=20)
+    assert (asking.returncode, answer.startswith("Sunny.")) == (0, True)
 
 
 def test_without_an_orchestrator_it_is_said_what_to_add(team: Path) -> None:

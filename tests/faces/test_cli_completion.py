@@ -49,6 +49,13 @@ def test_agents_are_completed_from_the_team_file(tmp_path: Path) -> None:
     assert completed("chat", "re", folder=tmp_path) == ["reader"]
 
 
+def test_capabilities_are_completed_from_the_team_file(tmp_path: Path) -> None:
+    make_team(tmp_path, more="\n[capabilities.LOOK]\n[capabilities.LISTEN]\n[capabilities.PAY]\n")
+    assert completed("agents", "show", "--capability", "L", folder=tmp_path) == ["LOOK", "LISTEN"]
+    (tmp_path / "remit.toml").write_text("capabilities = 3", encoding="utf-8")
+    assert completed("agents", "show", "--capability", "L", folder=tmp_path) == []
+
+
 async def test_conversations_are_completed_from_the_store_those_with_the_agent_the_newest_first(tmp_path: Path) -> None:
     make_team(tmp_path)
     hub = Hub(store=tmp_path / ".remit" / "hub.db")

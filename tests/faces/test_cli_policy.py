@@ -98,11 +98,14 @@ def test_a_detector_that_fails_shows_nothing_of_what_it_looked_at(tmp_path: Path
     assert "private" not in done.stdout + done.stderr
 
 
-def test_an_input_that_does_not_fit_its_capability_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "code"), [('[{"gross_cents": 1}]', "DATA_MISSING_REQUIRED_INPUT"), ("[1]", "INPUT_VALIDATION_FAILED")]
+)
+def test_an_input_that_does_not_fit_its_capability_is_refused(tmp_path: Path, given: str, code: str) -> None:
     make_team(tmp_path, "receipts")
     command = ["policy", "explain", "orchestrator", "tax", "", "--capability", "CLAIM", "--input"]
-    found = document(*command, '[{"gross_cents": 1}]', folder=tmp_path)
-    assert (found["by"], found["fault"]["code"]) == ("input_schema", "INPUT_VALIDATION_FAILED")
+    found = document(*command, given, folder=tmp_path)
+    assert (found["by"], found["fault"]["code"]) == ("input_schema", code)
     right = '[{"gross_cents": 1, "vat_percent": 7, "category": "travel"}]'
     assert document(*command, right, folder=tmp_path)["outcome"] == "allowed"
 
@@ -128,3 +131,110 @@ def test_the_guards_are_listed_with_a_sentence_each_also_without_a_team(tmp_path
     printed = remit("policy", "guards", folder=tmp_path).stdout
     assert "loop" in printed
     assert "…" not in printed
+
+
+# ── hand it on, or handle it ──────────────────────────────────────────────────────────────────────────────────────────
+
+CREW = """
+[agents.front]
+run = "crew:front"
+capabilities = ["TRANSLATE"]
+may_call = ["expert", "crowd"]
+
+[agents.expert]
+run = "crew:expert"
+capabilities = ["TRANSLATE", "PROVE"]
+
+[agents.crowd]
+run = "crew:expert"
+capabilities = ["TRANSLATE"]
+
+[capabilities.TRANSLATE]
+description = "Translate a text into another language"
+examples = ["translate this letter", "what does it say in French"]
+
+[capabilities.PROVE]
+description = "Prove a theorem"
+examples = ["prove this lemma", "is this theorem true"]
+"""
+
+CREW_CODE = """
+import asyncio
+
+from remit import Brief
+
+
+async def front(brief: Brief) -> str:
+    if brief.text != "well":
+        raise ValueError("not today")
+    return "done"
+
+
+async def expert(brief: Brief) -> str:
+    await asyncio.sleep(0.06 if brief.text == "slowly" else 0)
+    return "done"
+"""
+
+
+def make_crew(folder: Path) -> None:
+    (folder / "remit.toml").write_text(CREW, encoding="utf-8")
+    (folder / "crew.py").write_text(CREW_CODE, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "decision", "reason"),
+    [
+        (("front", "expert", "Go on", "--capability", "PROVE"), "route", "capability"),
+        (("front", "expert", "Is this theorem true?"), "route", "intent"),
+        (("front", "expert", "Go on", "--capability", "TRANSLATE", "--lacks-data"), "route", "data"),
+        (("front", "expert", "Go on", "--capability", "TRANSLATE", "--simple"), "local", "simplicity"),
+        (("front", "expert", "Go on", "--capability", "TRANSLATE"), "local", "scope"),
+        (("front", "crowd", "Is this theorem true?"), "local", "equivalence"),
+        (("user", "front", "Is this theorem true?"), "route", "intent"),
+        (("user", "expert", "Is this theorem true?"), "local", "scope"),
+    ],
+)
+def test_a_request_says_whether_it_should_be_handed_on_and_why(
+    tmp_path: Path, arguments: tuple[str, ...], decision: str, reason: str
+) -> None:
+    """K4: the document's reasons decide, visibly."""
+    make_crew(tmp_path)
+    found = document("policy", "explain", *arguments, folder=tmp_path)["place"]
+    assert (found["decision"], found["reason"]) == (decision, reason)
+    assert (found["confidence"] is None) is ("--capability" in arguments)
+    assert found["agent"] == (arguments[1] if arguments[0] == "user" else arguments[0])
+    said = remit("policy", "explain", *arguments, folder=tmp_path).stdout
+    assert f"({reason}): {found['why']}" in said
+
+
+def test_how_each_has_done_so_far_counts(tmp_path: Path) -> None:
+    """K4: expertise, equivalence and latency, by what is on record."""
+    make_crew(tmp_path)
+
+    def reason(*more: str) -> str:
+        command = ("policy", "explain", "front", "expert", "Go on", "--capability", "TRANSLATE", *more)
+        return document(*command, folder=tmp_path)["place"]["reason"]
+
+    for agent, text in (("front", "well"), ("expert", "well")):
+        assert remit("run", agent, text, "--capability", "TRANSLATE", folder=tmp_path).returncode == 0
+    assert reason() == "equivalence"
+    for text in ("badly", "worse"):
+        assert remit("run", "front", text, "--capability", "TRANSLATE", folder=tmp_path).returncode == 1
+    assert reason() == "expertise"
+    assert remit("run", "expert", "slowly", "--capability", "TRANSLATE", folder=tmp_path).returncode == 0
+    assert reason("--deadline", "40ms") == "latency"
+
+
+def test_nothing_is_said_of_handing_on_where_it_is_not_known_what_is_asked_for(tmp_path: Path) -> None:
+    make_crew(tmp_path)
+    for arguments in (("front", "expert", "Xyzzy"), ("front", "expert", "Go on", "--capability", "COOK")):
+        assert document("policy", "explain", *arguments, folder=tmp_path)["place"] is None
+        assert "hand" not in remit("policy", "explain", *arguments, folder=tmp_path).stdout
+
+
+def test_a_damaged_record_keeps_nobody_from_hearing_the_guards(tmp_path: Path) -> None:
+    make_crew(tmp_path)
+    (tmp_path / ".remit").mkdir()
+    (tmp_path / ".remit" / "hub.db").write_bytes(b"no database" * 1_000)
+    found = document("policy", "explain", "front", "expert", "Go on", "--capability", "TRANSLATE", folder=tmp_path)
+    assert (found["outcome"], found["place"]["reason"]) == ("allowed", "scope")

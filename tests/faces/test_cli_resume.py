@@ -29,6 +29,8 @@ run = "flow_code:work"
 
 [capabilities.SAFE]
 read_only = true
+description = "Look something up"
+examples = ["lookup", "do a lookup for me"]
 
 [capabilities.ONCE]
 
@@ -127,6 +129,31 @@ def test_a_killed_workflow_goes_on_and_no_finished_step_is_repeated(crew: Path) 
     assert marks(crew) == ["a", "b", "b", "c"]
 
 
+def test_only_the_run_that_is_named_goes_on(crew: Path) -> None:
+    """K8: what else was left behind is left alone."""
+    first = killed_at(crew, "b", *TRIP)
+    (crew / "done.txt").unlink()
+    second = killed_at(crew, "b", *TRIP)
+    third = killed_at(crew, "x", "plain", "x")
+    (crew / "done.txt").unlink()
+    done = remit(crew, "runs", "resume", second)
+    assert (done.returncode, done.stdout, marks(crew)) == (0, "did c c\n", ["b", "c"]), done.stderr
+    assert {run: shown(crew, run).status for run in (first, third)} == {first: None, third: None}
+    assert remit(crew, "runs", "resume").returncode == 1, "the one that cannot go on has no known end"
+    assert marks(crew) == ["b", "c", "b", "c"]
+
+
+def test_a_run_of_the_orchestrator_goes_on_as_any_other(crew: Path) -> None:
+    """K8."""
+    with (crew / "remit.toml").open("a", encoding="utf-8") as file:
+        file.write("\n[orchestrator]\n")
+    run = killed_at(crew, "lookup", "orchestrator", "lookup")
+    done = remit(crew, "runs", "resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "did lookup" in done.stdout
+    assert marks(crew) == ["lookup", "lookup"]
+
+
 def test_a_step_that_may_have_been_done_waits_for_a_person_and_goes_on_after_their_answer(crew: Path) -> None:
     """K8: nothing is held in memory meanwhile."""
     run = killed_at(crew, "c", *TRIP)
@@ -219,6 +246,57 @@ def test_a_run_that_is_not_there_is_not_resumed(crew: Path) -> None:
     done = remit(crew, "runs", "resume", "nothing")
     assert done.returncode == 2
     assert "no run begins with `nothing`" in done.stderr
+
+
+# ── retry ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_run_that_timed_out_is_tried_again_with_more_time_and_no_finished_step_is_repeated(crew: Path) -> None:
+    """K10: the caller retries with a longer time-out; K8: what was done is not done twice."""
+    (crew / "hang").write_text("b", encoding="utf-8")
+    first = remit(crew, "run", *TRIP, "--user", "ana", "--deadline", "3s")
+    assert "not finished" in first.stderr, first.stderr
+    run = json.loads(remit(crew, "runs", "list", "--jsonl").stdout.splitlines()[0])["run"]
+    assert f"→ remit runs retry {run[:16]} --deadline TIME" in first.stderr
+    (crew / "hang").unlink()
+    again = remit(crew, "runs", "retry", "last", "--deadline", "1m", "--json")
+    found = msgspec.json.decode(again.stdout, type=RunDetails)
+    assert (again.returncode, found.status, found.result) == (0, "success", "did c c"), again.stderr
+    assert (found.user, found.run != run) == ("ana", True)
+    assert found.delegations[0].time_ms == 60_000
+    assert marks(crew) == ["a", "b", "b", "c"]
+    over = remit(crew, "runs", "retry", "last")
+    assert over.returncode == 2
+    assert "succeeded" in over.stderr
+
+
+def test_what_is_tried_again_is_asked_as_it_was_asked(crew: Path) -> None:
+    """X12: the agent gets what the user wrote, not what was recorded of it."""
+    with (crew / "flow_code.py").open("a", encoding="utf-8") as code:
+        code.write("""
+
+async def echo(brief):
+    if not (HERE / "open").exists():
+        raise ValueError("closed")
+    return [brief.objective, brief.input]
+""")
+    with (crew / "remit.toml").open("a", encoding="utf-8") as file:
+        file.write('\n[agents.echo]\nrun = "flow_code:echo"\n')
+    text, given = "Write to ann@example.org", {"iban": "DE89370400440532013000", "n": 5}
+    first = remit(crew, "run", "echo", text, "--input", json.dumps(given), "--session", "s-1")
+    assert first.returncode == 1
+    (crew / "open").touch()
+    again = remit(crew, "runs", "retry", "last")
+    assert json.loads(again.stdout) == [text, given], again.stderr
+    assert shown(crew, "last").session == "s-1"
+
+
+def test_a_run_that_has_not_ended_is_resumed_and_not_retried(crew: Path) -> None:
+    run = killed_at(crew, "b", *TRIP)
+    done = remit(crew, "runs", "retry", run)
+    assert done.returncode == 2
+    assert f"→ Go on with it: remit runs resume {run[:16]}" in done.stderr
+    assert "no run begins with" in remit(crew, "runs", "retry", "nothing").stderr
 
 
 # ── replay ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -44,7 +44,17 @@ def test_names_keep_to_the_rule_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ms"), [("500ms", 500), ("30s", 30_000), ("1.5s", 1_500), ("5m", 300_000), ("2h", 7_200_000), ("0s", 0)]
+    ("text", "ms"),
+    [
+        ("500ms", 500),
+        ("30s", 30_000),
+        ("1.5s", 1_500),
+        ("5m", 300_000),
+        ("2h", 7_200_000),
+        ("3d", 259_200_000),
+        ("0s", 0),
+        ("999999999d", 3_153_600_000_000),
+    ],
 )
 def test_a_duration_is_a_number_with_a_unit(text: str, ms: int) -> None:
     assert duration_ms(text) == ms

@@ -174,7 +174,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
         (45, "redaction.patterns.STAFF"),
     ]
     said = {key: message for _, key, message in lines}
-    duration = 'expected a duration in text, such as "500ms", "30s", "5m" or "2h"'
+    duration = 'expected a duration in text, such as "500ms", "30s", "5m", "2h" or "3d"'
     agents = "there are: idle, none, prime, tag-ai, user"
     expected = {
         "nam": "unknown key; did you mean `name`?",
@@ -291,6 +291,18 @@ def test_a_file_that_is_not_text_is_refused_at_its_line(folder: Path) -> None:
             "there is no capability `TAG`; describe it in `[capabilities.TAG]`, which may be empty",
         ),
         (
+            '[capabilities.PAY]\nhedge = "500ms"',
+            "remit.toml:2 capabilities.PAY.hedge",
+            "only what changes nothing may be asked of two agents at once: "
+            "say that it is `read_only`, or leave this out",
+        ),
+        (
+            '[capabilities.PAY]\nread_only = true\ncache_similar = true',
+            "remit.toml:3 capabilities.PAY.cache_similar",
+            "only answers that are kept can be given to others, and only those of what changes nothing are: "
+            "say that it is `read_only` and for how long its answers are kept, or leave this out",
+        ),
+        (
             '[redaction.patterns]\nlower = "x"',
             "remit.toml:2 redaction.patterns.lower",
             "expected a kind of data in capitals, such as IBAN: letters and `_`, and digits at the end",
@@ -301,6 +313,12 @@ def test_a_file_that_is_not_text_is_refused_at_its_line(folder: Path) -> None:
 )  # fmt: skip
 def test_a_wrong_value_is_said_with_what_was_expected(folder: Path, text: str, path: str, message: str) -> None:
     assert wrong_in(folder, text) == [(path, message)]
+
+
+def test_what_a_capability_says_of_its_answers_reaches_its_card(folder: Path) -> None:
+    team = load(folder, '[capabilities.LOOK]\nread_only = true\ncache = "1m"\ncache_similar = true\nhedge = "500ms"')
+    found = team.capabilities["LOOK"].capability("LOOK")
+    assert (found.cache_ms, found.cache_similar, found.hedge_ms) == (60_000, True, 500)
 
 
 # ── code ──────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ import pytest
 from command_line import remit
 from openai_server import OpenAIServer, call, say
 from remit import RemitError
+from remit.classifiers import embeddings
 from remit.faces.cli.places import cards_of
 from remit.faces.composition import hub_of, reload
 from remit.faces.team.file import load_team
@@ -251,3 +252,126 @@ async def test_a_summary_is_made_by_the_model_that_is_named_for_it(folder: Path)
     assert shown["summary"] == "Tea is wanted."
     assert "shown.py" in shown["workspace"]
     assert "I want tea, please." in server.requests[-1].said
+
+
+# ── the orchestrator ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+ORCHESTRATED = """\
+    [store]
+    path = "hub.db"
+    durability = "process"
+
+    [orchestrator]
+    classifier = "model"
+    narrate = "model"
+    model = "scripted"
+    base_url = "{url}"
+    api_key = "$MODEL_KEY"
+    settings = {{ temperature = 0.0 }}
+    cache = "1m"
+
+    [agents.SKY]
+    run = "sky:sky"
+    capabilities = ["WEATHER", "PIZZA"]
+
+    [capabilities.WEATHER]
+    description = "Say what the weather will be like"
+
+    [capabilities.PIZZA]
+    description = "Order something to eat"
+
+    [workflows.both]
+    description = "Do both"
+    narrate = "model"
+
+    [[workflows.both.steps]]
+    name = "one"
+    capability = "WEATHER"
+
+    [[workflows.both.steps]]
+    name = "two"
+    capability = "PIZZA"
+    """
+
+
+def wanted(*codes: str) -> Any:
+    primary, *others = ({"code": code, "confidence": 0.9} for code in codes)
+    return call("final_result", primary=primary, secondary=others, alternatives=[])
+
+
+async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_came_of_it(folder: Path) -> None:
+    """K7, K9."""
+    (folder / "sky.py").write_text("async def sky(brief):\n    return f'{brief.capability.lower()} at 9:40'\n")
+    environ = {"MODEL_KEY": "k-9"}
+    with OpenAIServer([wanted("WEATHER", "PIZZA"), say("Both are there at 9:40.")]) as server:
+        team = load(folder, ORCHESTRATED.format(url=server.base_url), environ=environ)
+        async with hub_of(team, environ=environ) as hub:
+            first = await hub.ask("orchestrator", "umbrella and cheese", user="u")
+            again = await hub.ask("orchestrator", "umbrella and cheese", user="u")
+            flow = await hub.ask("both", "both", user="u")
+    assert first.result.startswith("Both are there at 9:40.")
+    assert [each.metadata["narrated"] for each in (first, again, flow)] == ["model"] * 3
+    assert [each.metadata["cache_status"] for each in (first, again)] == ["miss", "hit"]
+    assert len(server.requests) == 4
+    assert {request.headers["authorization"] for request in server.requests} == {"Bearer k-9"}
+    assert {request.body["temperature"] for request in server.requests} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("said", "place", "message"),
+    [
+        ('[orchestrator]\nclassifier = "model"', "remit.toml:2 orchestrator.classifier", "needs a `model`, as in"),
+        ('[orchestrator]\nnarrate = "model"', "remit.toml:2 orchestrator.narrate", "needs a `model`, as in"),
+        ("[orchestrator]\nsettings = {}", "remit.toml:2 orchestrator.settings", "is for an orchestrator that has a"),
+        ('[orchestrator]\nmodel = "x:y"', "remit.toml:2 orchestrator.model", "nothing uses it: say `classifier ="),
+        ('[orchestrator]\nclassifier = "tarot"', "remit.toml:2 orchestrator.classifier", "none of"),
+        (
+            '[orchestrator]\nnarrate = "model"\nmodel = "gpt-5"',
+            "remit.toml:3 orchestrator.model",
+            "Write the provider before the name",
+        ),
+        (
+            '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "hush"',
+            "remit.toml:4 orchestrator.api_key",
+            "a secret does not stand",
+        ),
+        (
+            '[orchestrator]\nnarrate = "model"\nmodel = "x"\napi_key = "$NO"',
+            "remit.toml:4 orchestrator.api_key",
+            "variable NO is not set",
+        ),
+        ('[orchestrator]\ncache = "long"', "remit.toml:2 orchestrator.cache", "expected a duration"),
+        ('[workflows.w]\nnarrate = "model"', "remit.toml:2 workflows.w.narrate", "needs a `model` in `[orchestrator]`"),
+        ("orchestrator = 3", "remit.toml:1 orchestrator", "expected a table"),
+        ("context = 3", "remit.toml:1 context", "expected a table"),
+    ],
+)
+def test_what_is_wrong_with_an_orchestrators_model_is_said_in_its_line(
+    folder: Path, said: str, place: str, message: str
+) -> None:
+    assert any(path == place and message in why for path, why in wrong_in(folder, said))
+
+
+def test_without_the_key_of_its_model_no_hub_with_an_orchestrator_is_made(folder: Path) -> None:
+    said = '[orchestrator]\nclassifier = "model"\nmodel = "openai:gpt-5-mini"\napi_key = "$NO"'
+    with pytest.raises(RemitError, match="the environment variable NO is not set"):
+        hub_of(load(folder, said, secrets=False), environ={})
+
+
+def test_a_wrong_name_of_a_model_is_all_that_is_said_of_it(folder: Path) -> None:
+    said = '[orchestrator]\nclassifier = "model"\nmodel = "two words"'
+    assert [path for path, _ in wrong_in(folder, said)] == ["remit.toml:3 orchestrator.model"]
+
+
+def test_what_a_classifier_needs_is_looked_for_before_anything_runs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nothing(package: str) -> None:
+        assert package
+
+    said = '[orchestrator]\nclassifier = "embeddings"'
+    monkeypatch.setattr(embeddings, "find_spec", nothing)
+    [(path, message)] = wrong_in(folder, said)
+    assert path == "remit.toml:2 orchestrator.classifier"
+    assert "pip install 'remit[intent]'" in message
+    assert load(folder, said, secrets=False).orchestrator is not None

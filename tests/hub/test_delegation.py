@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from remit import Answer, Brief, Call, Code, Handoff, Hub, Limits, Response, Source, Status, Usage
+from remit.protocol.records import Notice
 
 
 def says(text: str) -> Callable[[Brief], object]:
@@ -291,11 +292,11 @@ async def test_an_answer_can_be_several_delegations_that_become_one(hub: Hub) ->
 
     @hub.agent("one")
     async def one(brief: Brief) -> Answer:
-        return Answer("first", confidence=0.4, sources=(Source(owner_scope="public", source_id="s"),))
+        return Answer({"price": 5}, confidence=0.4, sources=(Source(owner_scope="public", source_id="s"),))
 
     @hub.agent("two")
     async def two(brief: Brief) -> Answer:
-        return Answer("second", confidence=0.8, sources=(Source(owner_scope="public", source_id="s"),))
+        return Answer({"price": 5.0}, confidence=0.8, sources=(Source(owner_scope="public", source_id="s"),))
 
     @hub.agent("three")
     async def three(brief: Brief) -> Answer:
@@ -307,11 +308,14 @@ async def test_an_answer_can_be_several_delegations_that_become_one(hub: Hub) ->
 
     async with hub:
         response = await hub.ask("a", "query", user="u-1")
-    assert (response.status, response.result) == (Status.PARTIAL, "first\n\nsecond")
+    assert (response.status, response.result) == (Status.PARTIAL, '{"price":5}\n\n{"price":5.0}')
     assert response.confidence == pytest.approx(0.6)  # pyright: ignore[reportUnknownMemberType]
     assert (response.finished, response.unfinished) == (("one", "two"), ("three",))
     assert response.sources == (Source(owner_scope="public", source_id="s"),)
-    assert response.metadata == {"aggregated": True, "responseCount": 2, "strategy": "merge-all"}
+    assert response.metadata == {
+        **{"aggregated": True, "responseCount": 2, "strategy": "merge-all"},
+        **{"agreement": 1.0, "conflicts": []},
+    }
     assert response.path[0] == response.target
     assert len(response.path) == 3, "and those through whom the parts came"
 
@@ -477,6 +481,68 @@ async def test_a_time_out_brings_what_was_finished_and_names_what_was_not(hub: H
             response = await hub.ask("prime", user="u-1")
     assert (response.status, response.result) == (Status.PARTIAL, "as far as it came: one, two")
     assert (response.finished, response.unfinished) == (("1", "2"), ("3",))
+
+
+async def test_a_part_that_takes_work_is_made_only_if_it_comes_to_that(hub: Hub) -> None:
+    """K10: a function that makes it is called once the agent has ended without an answer, and not before."""
+    made: list[str] = []
+
+    def part(name: str) -> Callable[[], Answer]:
+        def make() -> Answer:
+            made.append(name)
+            return Answer(f"half of {name}", finished=("1",), unfinished=("2",))
+
+        return make
+
+    @hub.agent("works")
+    async def works(brief: Brief) -> str:
+        brief.progress("at it", partial=part("works"))
+        return "done"
+
+    @hub.agent("breaks")
+    async def breaks(brief: Brief) -> str:
+        brief.progress("at it", partial=part("breaks"))
+        brief.progress("still at it")
+        raise ValueError("page 6 is torn")
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> str:
+        brief.progress("at it", partial=Answer("nothing yet"))
+        brief.progress("at it", partial=part("slow"))
+        await asyncio.Event().wait()
+        return "never"
+
+    async with hub:
+        assert (await hub.ask("works", user="u-1")).result == "done"
+        assert made == []
+        failed = await hub.ask("breaks", user="u-1")
+        late = await hub.ask("slow", user="u-1", deadline_ms=50)
+    assert (failed.status, failed.result) == (Status.FAILED, "half of breaks")
+    assert (late.status, late.result) == (Status.TIMEOUT, "half of slow")
+    assert (late.finished, late.unfinished) == (("1",), ("2",))
+    assert made == ["breaks", "slow"]
+
+
+NO_PARTS: dict[str, Callable[[], object]] = {
+    "it raises": lambda: 1 // 0,
+    "it is no answer": lambda: "half",
+    "it is too large": lambda: Answer("x" * 5_000_000),
+}
+
+
+@pytest.mark.parametrize("make", NO_PARTS.values(), ids=NO_PARTS)
+async def test_a_part_that_cannot_be_made_is_noticed_and_left_out(hub: Hub, make: Callable[[], Answer]) -> None:
+    @hub.agent("breaks")
+    async def breaks(brief: Brief) -> str:
+        brief.progress("at it", partial=make)
+        raise ValueError("page 6 is torn")
+
+    async with hub:
+        response = await hub.ask("breaks", user="u-1")
+        notices = [each.body for each in await hub.store.records() if isinstance(each.body, Notice)]
+    assert response.fault is not None
+    assert (response.fault.message, response.result) == ("breaks raised ValueError: page 6 is torn", None)
+    assert [notice.code for notice in notices] == [Code.RESULT_VALIDATION_FAILED]
 
 
 def nested(levels: int) -> list[object]:

@@ -36,6 +36,7 @@ class Script:
         heard = {
             "value it": [Scored("ANL_NPV", 0.9)],
             "write it": [Scored("DOC_GENERATE", 0.9)],
+            "write {part1} of {nobody} to {{request}}": [Scored("DOC_GENERATE", 0.9)],
             "write it all down": [Scored("DOC_GENERATE", 0.9)],
             "value it now please": [Scored("ANL_NPV", 0.9)],
             "perhaps": [Scored("ANL_NPV", 0.45), Scored("DOC_GENERATE", 0.4)],
@@ -79,6 +80,14 @@ async def test_what_is_clear_is_done_by_who_can(hub: Hub) -> None:
     assert not any(name in response.result for name in ("DOC", "DOC_GENERATE"))
 
 
+async def test_braces_in_the_users_words_stand_for_themselves(hub: Hub) -> None:
+    """K5: the original request in the user's words."""
+    seen = team(hub)
+    async with hub:
+        await say(hub, "write {part1} of {nobody} to {{request}}")
+    assert seen["DOC"] == ["write {part1} of {nobody} to {{request}}"]
+
+
 async def test_a_field_that_nobody_has_said_is_asked_for_by_name(hub: Hub) -> None:
     """K7: a specific question; K14: what was said before is not asked again."""
     seen = team(hub)
@@ -86,7 +95,7 @@ async def test_a_field_that_nobody_has_said_is_asked_for_by_name(hub: Hub) -> No
         asked = await say(hub, "value it", input={"years": 5})
         done = await say(hub, "rate: 0.12")
     assert asked.requires_followup
-    assert asked.result.splitlines()[1:] == ["- rate: The discount rate"]
+    assert asked.result.splitlines()[1:] == ["- rate (a number): The discount rate"]
     assert seen["ANL"] == [{"years": 5, "rate": 0.12}]
     assert "24156.72" in done.result
 

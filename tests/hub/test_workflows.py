@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,10 +12,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from remit import Answer, Brief, Capability, Code, Hub, Progress, RemitError, Status, fault
+from remit import (
+    Answer,
+    Brief,
+    Capability,
+    Code,
+    Handoff,
+    Hub,
+    Progress,
+    RemitError,
+    Request,
+    Source,
+    Status,
+    fault,
+)
 from remit.policy.plan import Step, Workflow
 from remit.runtime import runs
+from remit.testing import MemoryStore
 
 MakeHub = Callable[..., Hub]
 
@@ -63,6 +79,53 @@ async def test_the_hand_off_says_what_came_before(hub: Hub) -> None:
     assert handoff.original_request == "Plan my trip"
     assert (handoff.history, handoff.position) == ("s", "Step 2 of 2 (Choosing a hotel)")
     assert (handoff.prior_agents, handoff.prior_outputs) == (("a",), {"first": {"a": "Looking at flights"}})
+
+
+async def test_what_was_decided_assumed_and_bound_before_holds_for_every_step_and_is_on_record(hub: Hub) -> None:
+    """K5: all that the document asks for; X12: recorded with tokens."""
+
+    @hub.agent("a")
+    async def a(brief: Brief) -> Answer:
+        return Answer({"share": 5}, summary="The market grows.", warnings=("Figures are from 2023.",))
+
+    asked = worker(hub, "b")
+    hub.workflow(Workflow(name="inner", steps=(Step(name="last", agent="b", input="{input}", title="Counting…"),)))
+    hub.workflow(flow(Step(name="first", agent="a"), Step(name="second", agent="inner", input="{first.share}")))
+    given = Handoff(
+        original_request="Is it worth it, ann@example.org asks?",
+        prior_agents=("ORC",),
+        prior_outputs={"framework": "entry"},
+        decisions=("in euros",),
+        constraints={"budget": [1, 5]},
+        findings=("Rivals are small.",),
+        data={"country": "AT"},
+        assumptions=("No war.",),
+        facts=("likes tea",),
+        references=(Source(owner_scope="u", source_id="doc-1"),),
+    )
+    async with hub:
+        response = await hub.ask("trip", "Go", user="u", session="s", handoff=given)
+        records = await hub.store.records(run=response.run)
+    (brief,) = asked
+    assert (brief.user, brief.request.parent_session) == ("u", brief.handoff.history)
+    expected = replace(
+        given,
+        history=brief.handoff.history,
+        position="Step 1 of 1 (Counting), within Step 2 of 2 (Second)",
+        prior_agents=("ORC", "a"),
+        prior_outputs={"framework": "entry", "first": {"share": 5}},
+        findings=("Rivals are small.", "The market grows."),
+        assumptions=("No war.", "Figures are from 2023."),
+    )
+    assert replace(brief.handoff, original_request=given.original_request) == expected
+    (recorded,) = [each.body for each in records if isinstance(each.body, Request) and each.body.target == "b"]
+    assert recorded.handoff is not None
+    assert recorded.handoff.original_request.startswith("Is it worth it, [EMAIL:")
+    assert replace(recorded.handoff, original_request=given.original_request) == expected
+    assert {(note.kind, note.text, note.by) for note in brief.known} >= {
+        ("decision", "in euros", ""),
+        ("constraint", "budget: [1,5]", ""),
+    }
 
 
 async def test_steps_that_wait_for_nothing_run_side_by_side_within_the_limit(hub: Hub) -> None:
@@ -221,16 +284,66 @@ async def test_a_time_out_keeps_what_was_finished(hub: Hub) -> None:
     assert "Third: not done; it took too long" in response.result
 
 
+async def test_a_workflow_that_is_cancelled_keeps_what_was_finished(hub: Hub) -> None:
+    """K10."""
+    worker(hub, "a")
+
+    @hub.agent("b")
+    async def b(brief: Brief) -> str:
+        hub.cancel(brief.request.run, "the user changed their mind")
+        await asyncio.Event().wait()
+        return "never"
+
+    steps = (
+        Step(name="one", agent="a", input=1, title="First"),
+        Step(name="two", agent="b", after=("one",), title="Second"),
+    )
+    hub.workflow(flow(*steps))
+    async with hub:
+        response = await hub.ask("trip", "go", user="u")
+    assert (response.status, response.finished) == (Status.CANCELLED, ("First",))
+    assert "A: 1" in response.result
+
+
+class CountingStore(MemoryStore):
+    flushes = 0
+
+    async def flush(self) -> None:
+        self.flushes += 1
+        await super().flush()
+
+
+async def test_only_a_step_that_may_not_be_done_twice_waits_for_the_store() -> None:
+    async def flushes(*, read_only: bool) -> int:
+        store = CountingStore()
+        hub = Hub(store=store)
+
+        @hub.agent("a", capabilities=[Capability(code="A", read_only=read_only)])
+        async def a(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
+            return "done"
+
+        hub.workflow(flow(*(Step(name=name, agent="a", capability="A", input=name) for name in "xyz")))
+        async with hub:
+            (await hub.ask("trip", "go", user="u")).unwrap()
+            return store.flushes
+
+    assert await flushes(read_only=False) - await flushes(read_only=True) == 3
+
+
 @pytest.mark.parametrize(
     ("step", "place"),
     [
         (Step(name="one", agent="nobody"), "workflows.trip.steps.one.agent"),
         (Step(name="one", capability="NOTHING"), "workflows.trip.steps.one.capability"),
+        (Step(name="one", agent="b", capability="A"), "workflows.trip.steps.one.agent"),
+        (Step(name="one", capability="A", fallback=("b",)), "workflows.trip.steps.one.fallback"),
     ],
 )
 async def test_a_workflow_that_names_what_is_not_there_is_refused_when_the_hub_opens(
     hub: Hub, step: Step, place: str
 ) -> None:
+    worker(hub, "a", "A")
+    worker(hub, "b")
     hub.workflow(flow(step))
     with pytest.raises(RemitError) as refused:
         async with hub:
@@ -270,11 +383,11 @@ def make_life(folder: Path) -> Hub:
         return f"did {brief.objective}"
 
     steps = (
-        Step(name="a", capability="ONCE", agent="worker", objective="a", input="a"),
-        Step(name="b", capability="ONCE", agent="worker", objective="b", input="b"),
-        Step(name="c", capability="SAFE", agent="worker", objective="c", input="c", after=("a", "b")),
-        Step(name="d", capability="ONCE", agent="worker", objective="d", input="d", after=("c",)),
-        Step(name="e", capability="ONCE", agent="worker", objective="e", input="e", after=("d",)),
+        Step(name="a", capability="ONCE", agent="worker", objective="a", title="a…", input="a"),
+        Step(name="b", capability="ONCE", agent="worker", objective="b", title="b…", input="b"),
+        Step(name="c", capability="SAFE", agent="worker", objective="c", title="c…", input="c", after=("a", "b")),
+        Step(name="d", capability="ONCE", agent="worker", objective="d", title="d…", input="d", after=("c",)),
+        Step(name="e", capability="ONCE", agent="worker", objective="e", title="e…", input="e", after=("d",)),
     )
     hub.workflow(Workflow(name="trip", steps=steps))
     return hub
@@ -307,7 +420,9 @@ async def test_after_a_kill_no_finished_step_is_done_again(tmp_path: Path, monke
     await asyncio.to_thread(kill_at, tmp_path, "c")
     async with make_life(tmp_path) as hub:
         response = await hub.ask("trip", "go", user="u", request_id="r")
+        told = [each.body.text for each in await hub.store.records() if isinstance(each.body, Progress)]
     assert response.status is Status.SUCCESS
+    assert told == ["a…", "b…", "c…", "d…", "e…"], "what the user has read before the restart is not told again"
     assert (tmp_path / "done.txt").read_text().split().count("c") == 2
     assert sorted((tmp_path / "done.txt").read_text().split()) == ["a", "b", "c", "c", "d", "e"]
 
@@ -329,6 +444,35 @@ async def test_a_step_that_may_have_been_done_is_done_again_only_if_a_person_say
     done = sorted((tmp_path / "done.txt").read_text().split())
     assert done == (["a", "b", "c", "d", "d", "e"] if again else ["a", "b", "c", "d"])
     assert response.status is (Status.SUCCESS if again else Status.PARTIAL)
+
+
+async def test_a_yes_is_to_one_restart_and_not_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K8: done a third time only if a person says so again."""
+    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    await asyncio.to_thread(kill_at, tmp_path, "d")
+    (tmp_path / "hang").write_text("d")
+    async with make_life(tmp_path) as hub:
+        asking = asyncio.create_task(hub.ask("trip", "go", user="u", request_id="r"))
+        await agree(hub, "d (step 4 of 5). Shall it be done again?")
+        while (tmp_path / "done.txt").read_text().split().count("d") < 2:
+            await asyncio.sleep(0.01)
+        # As if it had been killed: what it was at is not known to have ended.
+        await hub.store.flush()
+        shutil.copytree(tmp_path, tmp_path / "next", ignore=shutil.ignore_patterns("hang"))
+        (tmp_path / "hang").unlink()
+        await asking
+    async with make_life(tmp_path / "next") as hub:
+        asking = asyncio.create_task(hub.ask("trip", "go", user="u", request_id="r"))
+        await agree(hub, "d (step 4 of 5). It was begun 2 times so far. Shall it be done again?")
+        assert (await asking).status is Status.SUCCESS
+    assert (tmp_path / "next" / "done.txt").read_text().split().count("d") == 3
+
+
+async def agree(hub: Hub, end: str) -> None:
+    while not (pending := await hub.pending()):
+        await asyncio.sleep(0.01)
+    assert pending[0].text.endswith(end)
+    await hub.decide(pending[0].id, agreed=True, by="eve")
 
 
 if __name__ == "__main__":

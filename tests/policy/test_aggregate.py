@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.aggregate import Blend, Strategy, accept, blended, merge_all, start, with_findings
+from remit.policy.aggregate import Blend, accept, blended, left_out, merge_all, start, with_findings
 from remit.policy.components import Component, Conflict, Findings, Said
 from remit.protocol.codec import checked, decode, encode
-from remit.protocol.envelope import Answer, Artifact, Response, Source
+from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from samples import a_response
@@ -304,9 +304,10 @@ def test_a_blend_with_a_number_of_its_own_is_rejected_and_all_is_merged_instead(
     """C5: a blend is rejected if it contains a fact found in no input."""
     assert accept("It leaves at 11:40", BLEND) == ("11:40",)
     assert blended(MERGED, "It leaves at 11:40", BLEND) == Answer(
-        MERGED.result, metadata=MERGED.metadata | {"rejected": ["11:40"]}
+        MERGED.result, metadata=MERGED.metadata | {"rejected": ["11:40"], "left_out": []}
     )
-    assert blended(MERGED, " \n", BLEND).metadata == MERGED.metadata | {"rejected": []}
+    empty = blended(MERGED, " \n", BLEND)
+    assert (empty.result, empty.metadata["rejected"]) == (MERGED.result, [])
 
 
 def test_names_and_numbers_of_a_blend_are_looked_up_in_what_it_was_given() -> None:
@@ -314,3 +315,36 @@ def test_names_and_numbers_of_a_blend_are_looked_up_in_what_it_was_given() -> No
     pytest.importorskip("remit.policy.grounds")
     assert accept("The customer leaves at 9:40; another source says 10:40.", BLEND) == ()
     assert accept("The customer leaves at 9:45 with Alice.", BLEND) == ("9:45", "Alice")
+
+
+SEVERAL = Blend(
+    request="Is the train at 9:40 late, and what does it cost?",
+    components=(
+        Component("crystal", {"train": {"departure": "9:40"}}, 0.9, "Timetable"),
+        Component("tag", {"growthRate": 0.15}, 0.9, "Growth"),
+        Component("tax", "nothing to declare", 0.9),
+        Component("odd", {"a": "b"}, 0.9, "Letters"),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "missing"),
+    [
+        ("It leaves at 9:40; growth is 15 %, and there is nothing to declare.", ()),
+        ("It leaves at 9:40, and growth is 15 %.", ("Result 3",)),
+        ("Growth is 0.15, and nothing is to be declared.", ("Timetable",)),
+        ("", ("Timetable", "Growth", "Result 3", "Letters")),
+        ("The results are material, written by others.", ("Timetable", "Growth", "Result 3")),
+        ("Is the train at 9:40 late,\nand what does it cost?", ("Timetable", "Growth", "Result 3", "Letters")),
+    ],
+)
+def test_results_of_which_a_blend_says_nothing_are_named(text: str, missing: tuple[str, ...]) -> None:
+    """K9: nothing that was found is lost in the telling."""
+    assert left_out(text, SEVERAL) == missing
+    assert blended(MERGED, text, SEVERAL).metadata.get("left_out", []) == list(missing)
+
+
+def test_a_side_of_a_conflict_may_be_left_out_because_it_is_told_beside_the_text() -> None:
+    """K9: conflicts are shown, whoever tells the rest."""
+    assert left_out("It leaves at 9:40.", BLEND) == ()

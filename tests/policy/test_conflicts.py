@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from remit.policy.components import Component, Conflict, Findings, Said
 from remit.policy.conflicts import find
+from remit.policy.conflicts.figures import NAMES, figures
 from strategies import json_values
 
 # Each pair says two things of one, of which at most one can be right.
@@ -567,6 +568,68 @@ def test_every_conflict_is_between_different_sources(several: list[Any]) -> None
     for conflict in of(*several).conflicts:
         sides = [set(said.names) for said in conflict.values]
         assert any(one - other and other - one for one in sides for other in sides)
+
+
+# ── what several sources have in common is read once ──────────────────────────────────────────────────────────────────
+
+prices: list[Any] = [1, True, 1.0, 2, "2 %", None, float("nan"), 10**30]
+
+
+@st.composite
+def things(draw: st.DrawFn) -> list[Any]:
+    """Make a list of objects that are told apart by their names."""
+    names = draw(st.sets(st.sampled_from(["A1", "B2", "C3"])))
+    return [{"name": name, "price": draw(st.sampled_from(prices)), "parts": draw(results)} for name in sorted(names)]
+
+
+@given(st.lists(things(), min_size=2, max_size=3))
+def test_things_of_lists_are_compared_the_same_whether_or_not_they_are_written_the_same(several: list[Any]) -> None:
+    # Of what a result says of its own making nothing is compared.
+    marked = [[thing | {"elapsed_ms": owner + 0.5} for thing in each] for owner, each in enumerate(several)]
+    plain, other = (of(*({"items": each, "fee": 5} for each in results)) for results in (several, marked))
+    assert repr(plain) == repr(other)
+
+
+def test_what_is_written_the_same_is_still_not_the_same() -> None:
+    """In JSON not a number is written as nothing, and that says nothing of a price."""
+    nothing, infinite, exact = ({"items": [{"id": "a", "price": each}]} for each in (None, float("inf"), 7))
+    assert of(nothing, infinite).conflicts == ()
+    assert [each.path for each in of(nothing, exact, {"items": [{"id": "a", "price": 8}]}).conflicts] == [
+        "items[a].price"
+    ]
+
+
+def test_shared_things_of_lists_count_towards_what_is_looked_at() -> None:
+    shared = [{"id": place, "price": place} for place in range(3_000)]
+    assert of({"items": shared}, {"items": shared}).complete
+    more = {"items": shared, "others": {f"field{place}": place for place in range(2_500)}}
+    assert not of({"items": shared}, more).complete
+
+
+def test_a_sentence_that_one_source_only_asks_is_said_by_the_other_alone() -> None:
+    said, asked = "The fee is $5. All is well.", "The fee is $5? All is well."
+    assert of(said, asked, "The fee is $6.").conflicts == of(said, "All is well.", "The fee is $6.").conflicts
+    assert of(asked, "The fee is $6.").conflicts == ()
+
+
+def test_a_field_and_a_sentence_that_say_the_same_are_on_one_side() -> None:
+    (conflict,) = of({"height": 5}, "The height is 5.", "The height is 7.").conflicts
+    assert {said.value: said.names for said in conflict.values} == {"5": ("a", "b"), "7": ("c",)}
+
+
+def test_what_says_nothing_is_neither_denied_nor_affirmed() -> None:
+    conflicts = of("It is so. The bridge stands in Lyon.", "The bridge doesn't stand in Lyon.").conflicts
+    assert [each.path for each in conflicts] == ["bridge stand lyon"]
+
+
+def test_several_figures_of_other_kinds_cannot_be_compared() -> None:
+    assert of({"size": "5 kg, 3 m"}, {"size": "9:40 and 10:40"}).conflicts == ()
+
+
+@pytest.mark.parametrize("name", sorted(NAMES - {"one"}))
+def test_a_figure_that_is_a_word_is_found_wherever_it_stands(name: str) -> None:
+    assert [(each.start, each.end) for each in figures(f"“{name.upper()}”")] == [(1, 1 + len(name))]
+    assert figures(f"x{name}y") == []
 
 
 # ── what was made to do harm ──────────────────────────────────────────────────────────────────────────────────────────

@@ -30,6 +30,7 @@ from remit.policy.intent import (
     Unknown,
     decide,
     hear,
+    offer,
     parts,
     place,
 )
@@ -250,6 +251,15 @@ def test_five_are_the_most_that_are_named_and_none_twice() -> None:
 
 def test_without_anything_to_name_it_is_still_admitted() -> None:
     assert decided(labels={}, X=0.9) == Unknown("I cannot do that.")
+
+
+def test_who_asks_what_can_be_done_is_told_all_that_is_described_and_nothing_twice() -> None:
+    """K7."""
+    labels = {**LABELS, "DOC_AGAIN": WRITE, "ANL_QUIET": Label(target="ANL")}
+    assert offer(labels) == (
+        "What I can do:\n- Project revenue and costs\n- Write a report\n- Calculate the net present value"
+    )
+    assert offer({"ANL_QUIET": Label(target="ANL")}) == "I cannot do that."
 
 
 # ── what users read ───────────────────────────────────────────────────────────────────────────────────────────────────

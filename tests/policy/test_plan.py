@@ -6,7 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.policy.plan import Ended, Next, Step, Workflow, filled, holds, needs, problems, ready, waits_for
+from remit.policy.plan import (
+    Ended,
+    Next,
+    Step,
+    Workflow,
+    filled,
+    holds,
+    literal,
+    needs,
+    problems,
+    ready,
+    references,
+    waits_for,
+)
 from remit.protocol.errors import Problem
 
 DONE, FAILED, SKIPPED = Ended(state="done"), Ended(state="failed"), Ended(state="skipped")
@@ -115,11 +128,39 @@ def test_whatever_ends_how_every_step_is_begun_or_skipped_once_and_none_before_i
         (("{a.t}", 2), ["text", 2]),
         ("{other} and {", "{other} and {"),
         ("{other}", "{other}"),
+        ("{{a}}", "{a}"),
+        ("{{a.t}} is {a.t}, {{{a}}} is {{a}}", "{a.t} is text, {{a}} is {a}"),
+        ('{"t": {a.t}}', '{"t": text}'),
+        ("{{a.t}", "{text"),
+        ({"{{a}}": "{{other}}"}, {"{a}": "{other}"}),
         (7, 7),
     ],
 )
 def test_references_become_what_they_stand_for(value: Any, expected: Any) -> None:
     assert filled(value, {"a": {"n": [1, {"x": "y"}], "t": "text"}}) == expected
+
+
+def test_what_is_meant_as_it_stands_is_no_reference() -> None:
+    assert list(references("{{a}} and {{{b.c}}} and {d} and {{e}")) == [("d", ""), ("e", "")]
+
+
+TEXTS = st.text(st.sampled_from("{}ab.1 "))
+VALUES = st.recursive(
+    TEXTS | st.integers(), lambda some: st.lists(some, max_size=3) | st.dictionaries(TEXTS, some, max_size=3)
+)
+
+
+@given(VALUES)
+def test_what_somebody_else_wrote_comes_back_as_it_was(value: Any) -> None:
+    kept = literal(value)
+    assert list(references(kept)) == []
+    assert filled(kept, {"a": 1, "b": {"a": 2}}) == value
+
+
+def test_a_text_of_braces_takes_no_longer_than_another() -> None:
+    """Would take minutes, and so end by the time limit of tests, if each brace were tried against all that follow."""
+    braces = "{" * 200_000 + "a" + "{a" * 50_000
+    assert filled(braces, {"a": 1}) == literal(braces) == braces
 
 
 # ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -180,7 +221,7 @@ def test_a_sound_workflow_has_no_problems() -> None:
         a_step("c", after=("b",), when="b.ok", tokens=10),
         result="c",
     )
-    assert problems(sound, agents=["x", "y"], capabilities=["C"]) == ()
+    assert problems(sound, agents={"x": ["C"], "y": []}, capabilities=["C"]) == ()
 
 
 @pytest.mark.parametrize(
@@ -195,6 +236,9 @@ def test_a_sound_workflow_has_no_problems() -> None:
         (flow(a_step("a", agent="q")), "steps.a.agent", "there is no agent `q`"),
         (flow(a_step("a", fallback=("q",))), "steps.a.fallback", "there is no agent `q`"),
         (flow(a_step("a", capability="D")), "steps.a.capability", "there is no capability `D`"),
+        (flow(a_step("a", capability="E")), "steps.a.capability", "no agent has the capability `E`"),
+        (flow(a_step("a", agent="y", capability="C")), "steps.a.agent", "`y` does not have the capability `C`"),
+        (flow(a_step("a", capability="C", fallback=("y",))), "steps.a.fallback", "`y` does not have"),
         (flow(a_step("a", share=0.5, tokens=5)), "steps.a.share", "either"),
         (flow(a_step("a", after=("b",))), "steps.a.after", "there is no step `b`"),
         (flow(a_step("a", after=("a",))), "steps.a.after", "there is no step `a`"),
@@ -205,13 +249,19 @@ def test_a_sound_workflow_has_no_problems() -> None:
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(workflow: Workflow, path: str, said: str) -> None:
-    (problem,) = problems(workflow, agents=["x", "y"], capabilities=["C"])
+    (problem,) = problems(workflow, agents={"x": ["C"], "y": []}, capabilities=["C", "E"])
     assert problem.path == path
     assert said in problem.message
 
 
+def test_an_agent_of_which_nothing_is_known_may_have_a_capability() -> None:
+    step = a_step("a", capability="C", fallback=("y",))
+    assert problems(flow(step), agents={"x": None, "y": ["C"]}, capabilities=["C"]) == ()
+    assert problems(flow(step)) == ()
+
+
 def test_everything_that_is_wrong_is_said_at_once() -> None:
     wrong = flow(a_step("a", agent="q", after=("n",)), a_step("b", when="("))
-    found = problems(wrong, agents=["x"])
+    found = problems(wrong, agents={"x": None})
     assert [problem.path for problem in found] == ["steps.a.agent", "steps.a.after", "steps.b.when"]
     assert all(isinstance(problem, Problem) for problem in found)

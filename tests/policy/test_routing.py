@@ -18,6 +18,7 @@ from remit.policy.routing import (
     explain,
     may_try_another,
     mean,
+    overtaken,
     rank,
 )
 from remit.protocol.errors import TABLE, Blame, Code, fault
@@ -101,6 +102,26 @@ def test_tokens_are_those_of_successes() -> None:
 
 def test_an_end_that_says_nothing_about_the_callee_only_ends() -> None:
     assert ended(begun(GOOD), None, 30.0, 9_000, 50.0) == GOOD
+
+
+def test_who_was_overtaken_takes_at_least_as_long_and_has_not_failed() -> None:
+    track = Track(successes=4, failures=1, latency_s=2.0, at=10.0)
+    assert overtaken(begun(track), 5.0, 10.0) == Track(successes=4, failures=1, latency_s=5.0, at=10.0)
+    assert overtaken(begun(track), 0.5, 10.0) == track
+    assert order(slow=overtaken(begun(NEW), 0.5, 0.0), new=NEW) == ["new", "slow"]
+
+
+def test_a_ranking_says_when_each_was_last_heard_of() -> None:
+    found = explain(
+        [
+            Candidate(name="heard", track=after([False], now=100.0)),
+            Candidate(name="slow", track=overtaken(begun(NEW), 3.0, 90.0)),
+            Candidate(name="busy", track=begun(NEW)),
+            Candidate(name="ahead", track=after([True], now=200.0)),
+        ],
+        101.5,
+    )
+    assert {each.name: each.ago_ms for each in found} == {"heard": 1_500, "busy": None, "slow": 11_500, "ahead": 0}
 
 
 def test_five_failures_in_a_row_put_it_last_for_thirty_seconds_and_then_for_longer() -> None:

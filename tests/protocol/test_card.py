@@ -31,3 +31,21 @@ def test_a_capability_is_found_by_its_code() -> None:
     npv, projection = Capability(code="ANL_NPV"), Capability(code="ANL_PROJECTION", version="2.0")
     card = a_card(capabilities=(npv, projection))
     assert [card.capability(code) for code in ("ANL_PROJECTION", "ANL_NPV", "DOC_GENERATE")] == [projection, npv, None]
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({}, []),
+        ({"read_only": True, "hedge_ms": 0, "cache_ms": 0, "cache_similar": True}, []),
+        ({"hedge_ms": 500}, ["hedge_ms"]),
+        ({"cache_ms": 500}, []),
+        ({"cache_ms": 500, "cache_similar": True}, ["cache_similar"]),
+        ({"read_only": True, "cache_similar": True}, ["cache_similar"]),
+        ({"hedge_ms": 0, "cache_similar": True}, ["cache_similar", "hedge_ms"]),
+    ],
+)
+def test_only_what_changes_nothing_is_asked_of_two_or_answered_from_similar_requests(
+    said: dict[str, Any], wrong: list[str]
+) -> None:
+    assert list(Capability(code="LOOK", **said).contradictions()) == wrong

@@ -28,6 +28,7 @@ def test_the_codes_that_others_rely_on_are_there() -> None:
     promised = """
         MAX_DEPTH_EXCEEDED CHAIN_TOO_LONG LOOP_DETECTED CYCLE_DETECTED FAN_OUT_EXCEEDED TIMEOUT TOKEN_BUDGET_EXCEEDED
         PERMISSION_DENIED TOOL_NOT_ALLOWED USER_MISMATCH AGENT_NOT_FOUND CAPABILITY_NOT_FOUND INPUT_VALIDATION_FAILED
+        DATA_MISSING_REQUIRED_INPUT
         RESULT_VALIDATION_FAILED VERSION_UNSUPPORTED NESTED_CALLS_FORBIDDEN RATE_LIMITED DELEGATION_UNAVAILABLE
         DELEGATION_FAILED CANCELLED APPROVAL_DECLINED DUPLICATE_REQUEST OVERLOADED OUTCOME_UNKNOWN PATH_NOT_ALLOWED
     """
@@ -70,7 +71,7 @@ def test_a_fault_can_carry_better_advice_than_the_table_has() -> None:
         "the document could not be made",
         problems=problems,
         retry_after_ms=5,
-        foreign="DATA_MISSING_REQUIRED_INPUT",
+        foreign="TITLE_IS_MISSING",
         suggestion="Name a title.",
     ) == Fault(
         code=Code.DELEGATION_FAILED,
@@ -79,7 +80,7 @@ def test_a_fault_can_carry_better_advice_than_the_table_has() -> None:
         suggestion="Name a title.",
         problems=problems,
         retry_after_ms=5,
-        foreign="DATA_MISSING_REQUIRED_INPUT",
+        foreign="TITLE_IS_MISSING",
     )
 
 

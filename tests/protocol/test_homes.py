@@ -135,7 +135,7 @@ RESPONSE_FIELDS = [
         "K2",
         "error_code",
         "fault",
-        {"code": "DELEGATION_FAILED", "message": "no input", "foreign": "DATA_MISSING_REQUIRED_INPUT"},
+        {"code": "DATA_MISSING_REQUIRED_INPUT", "message": "the input of ANL_NPV lacks discount_rate"},
     ),
     Field("K2", "error_message", "fault", {"code": "INPUT_VALIDATION_FAILED", "message": "At least two values"}),
     Field("K2", "warnings", "warnings", ["Growth rate based on 2023 data"]),

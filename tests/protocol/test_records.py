@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from remit.protocol.codec import VERSIONS, Step, decode, encode
 from remit.protocol.envelope import Usage
@@ -21,6 +22,7 @@ from remit.protocol.records import (
     Refusal,
     ToolUse,
     delegations,
+    outline,
     read_body,
 )
 from samples import a_remit, a_request, a_response
@@ -144,3 +146,13 @@ def test_delegations_stand_in_the_order_in_which_they_were_asked_for() -> None:
 
 def test_a_response_to_a_request_that_is_not_there_tells_nothing() -> None:
     assert delegations(recorded(a_response())) == []
+
+
+def test_an_outline_tells_who_asked_whom_and_how_it_ended_and_nothing_that_was_said() -> None:
+    request, response = a_request(capability="SORT"), a_response(summary="said", usage=Usage(prompt=3))
+    assert outline(request) == replace(request, objective="", input=None, handoff=None, hints=())
+    assert outline(response) == a_response(result=None, summary="", usage=Usage(prompt=3))
+    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 6
+
+
+ENVELOPES = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)

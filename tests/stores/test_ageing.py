@@ -173,3 +173,15 @@ async def test_a_request_that_began_in_another_form_was_recorded_when_it_began(s
     date.now_ms += 5
     await store.begin("run-one", 1, a_request("one", id="edited"))
     assert [record.at_ms for record in await store.records()] == [1_000, NOW_MS + 5]
+
+
+async def test_a_cancellation_is_kept_as_long_as_its_run_may_be_taken_up(store: Store, date: Date) -> None:
+    """Cancelled on Friday, while no hub was there; one that comes on Monday must not go on with it."""
+    await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+    await store.control("run-one", "cancel", "ann", "")
+    date.now_ms += 3 * DAY_MS
+    await sweep(store)
+    assert [each.by for each in await store.controls(0, "run-one")] == ["ann"]
+    await store.finish("run-one", 1, a_response(a_request()), date.now_ms)
+    await sweep(store)
+    assert await store.controls(0, "run-one") == []

@@ -59,6 +59,7 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.load("run-one")
     await store.unseal("run-one")
     await store.records(run="run-one")
+    await store.recent(10)
     await store.control("run-one", "cancel", "ann", "")
     await store.controls(await store.last_control(), "run-one")
     await store.runs(run="run-o")

@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import encode
-from remit.protocol.envelope import ContextFilter, Json, Note, Request
+from remit.protocol.envelope import ContextFilter, Json, Note, Request, Strategy
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Count
 from remit.runtime.brief import Delegate as Delegated
@@ -96,6 +96,11 @@ class FanOut(Numbered, frozen=True, kw_only=True, tag="fan_out"):
     calls: tuple[Raw, ...]
 
 
+class Combine(Numbered, frozen=True, kw_only=True, tag="combine"):
+    calls: tuple[Raw, ...]
+    strategy: Strategy
+
+
 class Chain(Numbered, frozen=True, kw_only=True, tag="chain"):
     calls: tuple[Raw, ...]
 
@@ -123,6 +128,13 @@ class State(Numbered, frozen=True, kw_only=True, tag="state"):
 
 class Change(Numbered, frozen=True, kw_only=True, tag="change"):
     changes: dict[str, Json]
+
+
+class Once(Numbered, frozen=True, kw_only=True, tag="once"):
+    """Asks what was found out before a restart; or says what was found out now."""
+
+    name: str
+    found: tuple[Json, ...] = ()
 
 
 class History(Numbered, frozen=True, kw_only=True, tag="history"):
@@ -172,7 +184,7 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
 
 
-Wish = Delegate | FanOut | Chain | Use | Confirm | State | Change | Conversation | History | Facts
+Wish = Delegate | FanOut | Combine | Chain | Use | Confirm | State | Change | Once | Conversation | History | Facts
 ToHub = Ready | Wish | Withdraw | Progress | Say | Used | Known | Spend | Done | Failed
 
 

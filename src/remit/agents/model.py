@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from remit.agents.prompting import prompt_of
+from remit.agents.prompting import Prompt, prompt_of
 from remit.agents.toolbox import TOOL_ROUNDS
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Usage
@@ -91,6 +91,41 @@ class ModelAgent:
         )
         return await turn.take()
 
+    def patience_ms(self, usual: int) -> int:
+        """Return how long to wait for one answer of the model: as its setting `timeout` says, else as is *usual*."""
+        seconds = self.settings.get("timeout")
+        return round(seconds * 1_000) if isinstance(seconds, int | float) else usual
+
+    async def reply(
+        self, brief: Brief, prompt: Prompt, *, time_ms: int, max_tokens: int | None = None, schema: Schema | None = None
+    ) -> Answer:
+        """Return what the model says to a prompt at once: without tools, a second attempt, or anyone who reads along.
+
+        It raises a `RemitError` if the model does not answer in time, or fails in any other way. What it used is spent
+        within *brief*.
+        """
+        model = await self.opened()
+        from remit.agents.turn import Turn
+
+        most = min(filter(None, (max_tokens, self.max_output_tokens)), default=None)
+        turn = Turn(
+            model,
+            brief,
+            prompt,
+            name=self.name,
+            settings=self.settings,
+            rounds=0,
+            most=most,
+            schema=schema,
+            aloud=False,
+            corrections=0,
+        )
+        try:
+            async with asyncio.timeout(time_ms / 1_000):
+                return await turn.take()
+        except TimeoutError:
+            raise RemitError(fault(Code.TIMEOUT, f"{self.name} did not answer within {time_ms} ms")) from None
+
     async def aclose(self) -> None:
         """Close the connections to the model; they are opened again when it is next asked."""
         if self._model is not None:
@@ -103,6 +138,11 @@ class ModelAgent:
             await asyncio.to_thread(self.check)
         assert self._model is not None
         return self._model
+
+
+def model_agent(model: "str | Model | ModelAgent") -> ModelAgent:
+    """Return a model, however it is named, as what can be asked."""
+    return model if isinstance(model, ModelAgent) else ModelAgent(model)
 
 
 def summarizer(

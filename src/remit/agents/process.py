@@ -15,6 +15,7 @@ from remit.agents.channel import (
     Account,
     Chain,
     Change,
+    Combine,
     Confirm,
     Conversation,
     Delegate,
@@ -24,6 +25,7 @@ from remit.agents.channel import (
     FanOut,
     History,
     Known,
+    Once,
     Progress,
     Ready,
     Reply,
@@ -249,6 +251,8 @@ class Clerk:
                 return await brief.delegate(**msgspec.structs.asdict(_call(call)))
             case FanOut(calls=calls):
                 return await brief.fan_out([_call(call) for call in calls])
+            case Combine(calls=calls, strategy=strategy):
+                return await brief.combine([_call(call) for call in calls], strategy=strategy)
             case Chain(calls=calls):
                 return await brief.chain([_call(call) for call in calls])
             case Use(tool=tool, arguments=arguments):
@@ -259,6 +263,8 @@ class Clerk:
                 return await brief.state()
             case Change(changes=changes):
                 return await brief.change(**changes)
+            case Once(name=name, found=found):
+                return await _once(brief, name, found)
             case Conversation():
                 return await brief.conversation()
             case History(wanted=wanted, tokens=tokens):
@@ -283,6 +289,24 @@ class Clerk:
             message = f"{self._brief.request.target} gave an answer that is not valid"
             problem = Problem(place.rstrip("`") or "$", text)
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=(problem,))) from error
+
+
+class _NotKnownError(Exception):
+    """Nothing was found out before: it is for the agent to do so."""
+
+
+async def _once(brief: Brief, name: str, found: tuple[Json, ...]) -> list[Json]:
+    """Return what an agent has found out, or did before a restart; nothing, if it is to find it out now."""
+
+    async def known() -> Json:
+        if not found:
+            raise _NotKnownError
+        return found[0]
+
+    try:
+        return [await brief.once(name, known)]
+    except _NotKnownError:
+        return []
 
 
 def _call(given: Raw) -> Call:

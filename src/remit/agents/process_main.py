@@ -23,6 +23,7 @@ from remit.agents.channel import (
     Account,
     Chain,
     Change,
+    Combine,
     Confirm,
     Conversation,
     Delegate,
@@ -33,6 +34,7 @@ from remit.agents.channel import (
     Frame,
     History,
     Known,
+    Once,
     Progress,
     Ready,
     Reply,
@@ -53,12 +55,24 @@ from remit.agents.channel import (
 )
 from remit.agents.function import agent_from
 from remit.agents.threads import Threads
+from remit.policy.aggregate import Combined
 from remit.protocol.card import Schema, ToolCard
-from remit.protocol.envelope import VERSION, Answer, Call, ContextFilter, Json, Message, Note, Response, Usage
+from remit.protocol.envelope import (
+    VERSION,
+    Answer,
+    Call,
+    ContextFilter,
+    Json,
+    Message,
+    Note,
+    Response,
+    Strategy,
+    Usage,
+)
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, read_body
-from remit.runtime.brief import Brief
+from remit.runtime.brief import Brief, Work
 from remit.runtime.brief import Delegate as Delegated
 from remit.runtime.ports import Agent
 
@@ -194,6 +208,16 @@ class RemoteDesk:
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls]
 
+    async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
+        try:
+            said = tuple(raw(call) for call in calls)
+            combined = await self._wish(Combine(number=next(self._numbers), calls=said, strategy=strategy), Combined)
+        except NOT_SAYABLE as error:
+            return Combined(responses=tuple(self._refused(call, error) for call in calls))
+        for response in combined.responses:
+            self._count(response)
+        return combined
+
     async def chain(self, calls: Sequence[Call]) -> list[Response]:
         try:
             wish = Chain(number=next(self._numbers), calls=tuple(raw(call) for call in calls))
@@ -217,6 +241,17 @@ class RemoteDesk:
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         return await self._wish(Change(number=next(self._numbers), changes=changes), dict[str, Json])
 
+    async def once(self, name: str, work: Work) -> Json:
+        known = await self._wish(Once(number=next(self._numbers), name=name), list[Json])
+        if known:
+            return known[0]
+        found = await work()
+        try:
+            return (await self._wish(Once(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
+        except NOT_SAYABLE as error:
+            why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
+            raise RemitError(why) from error
+
     async def conversation(self) -> list[Record]:
         entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])
         return [entry.record() for entry in entries]
@@ -227,9 +262,10 @@ class RemoteDesk:
     async def facts(self) -> tuple[str, ...]:
         return await self._wish(Facts(number=next(self._numbers)), tuple[str, ...])
 
-    def progress(self, text: str, partial: Answer | None) -> None:
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         try:
-            self._say(Progress(text=text, partial=raw(partial)))
+            # Made at once: when the time has run out, this process may be gone.
+            self._say(Progress(text=text, partial=raw(partial() if callable(partial) else partial)))
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
             raise RemitError(why) from error

@@ -1,10 +1,13 @@
 """What a brief says, as a model is given it: instructions, earlier messages, and the task framed with who calls."""
 
+from collections.abc import Collection, Iterable
+
 from msgspec import Struct
 
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Message, Note
 from remit.runtime.brief import HISTORY_TOKENS, Brief
+from remit.runtime.sessions import NOTE_LENGTH
 
 _HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", "answer": "Already answered"}
 
@@ -66,8 +69,9 @@ def task_of(brief: Brief) -> str:
 
 
 def _handed_over(brief: Brief) -> list[str]:
-    handoff = brief.handoff
-    lines: list[str] = []
+    handoff, lines = brief.handoff, list[str]()
+    # What is known in the conversation stands above, and need not be read twice.
+    known = {note.text for note in brief.known}
     if handoff.original_request and handoff.original_request != brief.objective:
         lines.append(f"The user asked: {handoff.original_request}")
     if handoff.position:
@@ -81,10 +85,14 @@ def _handed_over(brief: Brief) -> list[str]:
         ("Assumed", handoff.assumptions),
         ("Known", handoff.facts),
     ):
-        if texts:
-            lines += [f"{heading}:", *(f"- {text}" for text in texts)]
-    if handoff.constraints:
-        lines += ["Must hold:", *(f"- {name}: {text_of(value)}" for name, value in handoff.constraints.items())]
+        lines += _listed(heading, texts, known)
+    bounds = [f"{name}: {text_of(value)}" for name, value in handoff.constraints.items()]
+    lines += _listed("Must hold", bounds, known)
     if handoff.data:
         lines.append(f"Data: {text_of(handoff.data)}")
     return lines
+
+
+def _listed(heading: str, texts: Iterable[str], known: Collection[str]) -> list[str]:
+    new = [f"- {text}" for text in texts if text[:NOTE_LENGTH] not in known]
+    return [f"{heading}:", *new] if new else []

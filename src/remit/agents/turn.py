@@ -61,6 +61,8 @@ class Turn:
         rounds: int,
         most: int | None,
         schema: Schema | None,
+        aloud: bool = True,
+        corrections: int = _CORRECTIONS,
     ) -> None:
         self._brief = brief
         self._prompt = prompt
@@ -71,6 +73,8 @@ class Turn:
         self._model = Metered(model, brief, rounds=rounds, most=most)
         # A text is a text already.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
+        self._aloud = aloud and self._schema is None
+        self._corrections = corrections
 
     async def take(self) -> Answer:
         """Return the model's answer, or raise a `RemitError`; whatever happens, what was used is spent."""
@@ -80,7 +84,7 @@ class Turn:
                 message_history=[_message(each) for each in self._prompt.messages],
                 model_settings=self._settings,
                 usage_limits=UsageLimits(request_limit=None),  # rounds and tokens are limited already
-                event_stream_handler=self._say if self._schema is None else None,
+                event_stream_handler=self._say if self._aloud else None,
                 infer_name=False,
             )
         except Exception as error:
@@ -96,7 +100,7 @@ class Turn:
             output_type=str if self._schema is None else StructuredDict(_object_of(self._schema), name="result"),
             instructions=self._prompt.instructions or None,
             tools=[_tool(offer) for offer in self._offers],
-            retries={"tools": max(self._rounds, 1), "output": _CORRECTIONS},
+            retries={"tools": max(self._rounds, 1), "output": self._corrections},
         )
         if self._schema is not None:
             agent.output_validator(self._fitting)
@@ -145,9 +149,10 @@ class Turn:
         value = self._unwrapped(output)
         if TOKEN.search(text_of(value)) or not (problems := misfits(self._schema, value)):
             return output
-        if context.retry < _CORRECTIONS:
+        if context.retry < self._corrections:
             raise ModelRetry("\n".join(f"{problem.path}: {problem.message}" for problem in problems[:10]))
-        why = f"{self._name} did not give an answer that fits its schema in {_CORRECTIONS + 1} attempts"
+        often = f" in {self._corrections + 1} attempts" if self._corrections else ""
+        why = f"{self._name} did not give an answer that fits its schema{often}"
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=problems))
 
 

@@ -5,15 +5,18 @@ Each step is asked for under its name, so after a restart the journal answers th
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping
-from itertools import count
-from typing import Any
+from itertools import chain, count
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.aggregate import with_findings
+from remit.agents.telling import Narrator
+from remit.policy.aggregate import Blend, with_findings
+from remit.policy.budget import split_tokens
+from remit.policy.components import capital
 from remit.policy.conflicts import find
-from remit.policy.narrate import Section, narrate, plain, progress_phrase, section_of
+from remit.policy.narrate import Section, narrate, plain, progress_phrase, section_of, unified
 from remit.policy.plan import INPUT, REQUEST, Ended, Step, Workflow, filled, ready, waits_for
 from remit.protocol.envelope import Answer, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
@@ -24,6 +27,8 @@ from remit.runtime.brief import Brief
 AT_ONCE = 3
 # Who says when to come back is believed up to here; a step has its own time, and the workflow too.
 MAX_WAIT_MS = 60_000
+# What users read while a model tells the results as one.
+_TELLING = "Putting the results together…"
 
 
 class Words(Struct, frozen=True, kw_only=True):
@@ -37,6 +42,10 @@ class Words(Struct, frozen=True, kw_only=True):
     """What capabilities are for, by their codes."""
     forbidden: Collection[str] = ()
     """Names of agents and codes of capabilities: users never read them."""
+
+    def clean(self, text: str) -> str:
+        """Return a text in the team's terms, and without names and codes."""
+        return plain(unified(text, self.glossary), self.forbidden)
 
     def title(self, code: str) -> str:
         """Return what a step for a capability is called where users read it."""
@@ -54,28 +63,53 @@ class WorkflowAgent:
     """Carries out a workflow within each brief; run it as a resumable agent, so that it survives a restart."""
 
     def __init__(
-        self, workflow: Workflow, *, words: Callable[[], Words] = Words, at_once: Callable[[], int] = lambda: AT_ONCE
+        self,
+        workflow: Workflow,
+        *,
+        words: Callable[[], Words] = Words,
+        at_once: Callable[[], int] = lambda: AT_ONCE,
+        narrator: Narrator | None = None,
     ) -> None:
         self.workflow = workflow
         self.description = workflow.description
         self._words = words
         self._at_once = at_once
+        self._narrator = narrator
 
     async def __call__(self, brief: Brief) -> Answer:
-        return await Course(self.workflow, brief, self._words(), self._at_once()).run()
+        return await Course(self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator).run()
+
+    async def aclose(self) -> None:
+        """Close the connections to the model that tells its results, if there is one."""
+        if self._narrator is not None:
+            await self._narrator.aclose()
 
 
 class Course:
     """One carrying out of a workflow."""
 
-    def __init__(self, workflow: Workflow, brief: Brief, words: Words, at_once: int) -> None:
+    def __init__(
+        self,
+        workflow: Workflow,
+        brief: Brief,
+        words: Words,
+        at_once: int,
+        *,
+        narrator: Narrator | None = None,
+        request: str | None = None,
+    ) -> None:
         self._workflow = workflow
+        self._waits = {step.name: waits_for(step) for step in workflow.steps}
         self._brief = brief
         self._words = words
+        self._narrator = narrator
+        self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
         self._ended: dict[str, Ended] = {}
         self._responses: dict[str, Response] = {}
+        self._beginning: dict[str, Step] = {}
+        """Those that have begun, and asked nobody yet."""
 
     async def run(self) -> Answer:
         """Do what can be done, and return what it came to; raises the first fault if nothing could be."""
@@ -84,15 +118,33 @@ class Course:
             for response in self._responses.values():
                 if response.fault is not None:
                     raise RemitError(response.fault)
-        return self._answer()
+        return await self._told()
+
+    async def _told(self) -> Answer:
+        """Return what it came to, as a model tells it if one is to; else, or where that cannot be, by the template."""
+        if self._narrator is None:
+            return self._answer()
+        blend = blend_of(self._workflow, self._ended, self._responses, self._words, self._request)
+        if blend is None:
+            return self._answer()
+        self._brief.progress(_TELLING, partial=self._so_far)
+        told = await self._narrator.tell(blend, self._brief)
+        answer = answer_of(self._workflow, self._ended, self._responses, self._words, blend=told.text)
+        return replace(answer, metadata=answer.metadata | told.metadata)
 
     async def _do_all(self) -> None:
         running: dict[asyncio.Task[Ended], Step] = {}
         try:
             while True:
-                found = ready(self._workflow, self._ended, self._given, [step.name for step in running.values()])
+                begun = [step.name for step in running.values()]
+                found = ready(self._workflow, self._ended, self._given, begun, waits=self._waits)
                 self._ended |= {step.name: ended for step, ended in found.skip}
+                if len(found.begin) == 1 and not found.skip and not running:
+                    [step] = found.begin
+                    self._ended[step.name] = await self._do(step)
+                    continue
                 for step in found.begin:
+                    self._beginning[step.name] = step
                     running[asyncio.get_running_loop().create_task(self._do(step))] = step
                 if found.skip:
                     continue  # others may wait for what is not going to be done
@@ -110,12 +162,13 @@ class Course:
     async def _do(self, step: Step) -> Ended:
         """Ask for a step, again and elsewhere if need be, until it is done or nobody is left to ask."""
         async with self._room:
-            self._brief.progress(self._words.progress(step), partial=self._so_far())
+            self._brief.progress(self._words.progress(step), partial=self._so_far)
             names = (step.name if attempt == 1 else f"{step.name}~{attempt}" for attempt in count(1))
+            unknown = count(1)
             for agent in (step.agent, *step.fallback):
                 for _ in range(step.attempts):
                     response = await self._ask(step, agent, next(names))
-                    while _is_unknown(response) and await self._brief.confirm(_again(step)):
+                    while _is_unknown(response) and await self._brief.confirm(self._again(step, next(unknown))):
                         response = await self._ask(step, agent, next(names))
                     self._responses[step.name] = response
                     if response.ok:
@@ -127,13 +180,20 @@ class Course:
                         break
             return self._failed(step)
 
+    def _again(self, step: Step, times: int) -> str:
+        """Return a question that is no other's: a yes to one step, or after one restart, is none to the next."""
+        place = 1 + [each.name for each in self._workflow.steps].index(step.name)
+        which = f"{_title(step)} (step {place} of {len(self._workflow.steps)})"
+        begun = "" if times == 1 else f" It was begun {times} times so far."
+        return f"It is not known whether this was done before the restart: {which}.{begun} Shall it be done again?"
+
     def _failed(self, step: Step) -> Ended:
         why = self._responses[step.name].fault
         return Ended(state="failed", why="" if why is None else why.message)
 
-    def _so_far(self) -> Answer | None:
+    def _so_far(self) -> Answer:
         """Return what is kept if the time runs out: what was done until now."""
-        return self._answer() if any(ended.usable for ended in self._ended.values()) else None
+        return self._answer() if any(ended.usable for ended in self._ended.values()) else Answer()
 
     def _answer(self) -> Answer:
         return answer_of(self._workflow, self._ended, self._responses, self._words)
@@ -157,20 +217,35 @@ class Course:
         return {**done, INPUT: self._given, REQUEST: self._brief.original_request}
 
     def _tokens(self, step: Step) -> int | None:
-        if step.share is None:
-            return step.tokens
-        return int(step.share * self._brief.remit.tokens)
+        """Return what a step may spend: what it says, or else an equal part of what is left for those beginning now."""
+        self._beginning.pop(step.name, None)
+        said = self._said_tokens(step)
+        if said is not None or not self._beginning:
+            return said
+        others = [self._said_tokens(each) for each in self._beginning.values()]
+        return split_tokens(self._brief.tokens_left() - sum(each or 0 for each in others), 1 + others.count(None))
+
+    def _said_tokens(self, step: Step) -> int | None:
+        return step.tokens if step.share is None else int(step.share * self._brief.remit.tokens)
 
     def _handoff(self, step: Step) -> Handoff:
         """Return what the callee of a step is told of the work so far (K5): of what came before, what it waits for."""
         order = [each.name for each in self._workflow.steps]
-        before = [name for name in order if name in waits_for(step) and self._ended[name].usable]
-        return Handoff(
+        before = [name for name in order if name in self._waits[step.name] and self._ended[name].usable]
+        came = [self._responses[name] for name in before]
+        position = f"Step {order.index(step.name) + 1} of {len(order)} ({_title(step)})"
+        # What whoever asked has handed over holds for all that is done for it.
+        given = self._brief.handoff
+        return replace(
+            given,
             original_request=self._brief.original_request,
             history=self._brief.request.session,
-            position=f"Step {order.index(step.name) + 1} of {len(order)} ({_title(step)})",
-            prior_agents=tuple(dict.fromkeys(self._responses[name].target for name in before)),
-            prior_outputs={name: self._ended[name].result for name in before},
+            position=f"{position}, within {given.position}" if given.position else position,
+            prior_agents=tuple(dict.fromkeys((*given.prior_agents, *(each.target for each in came)))),
+            prior_outputs={**given.prior_outputs, **{name: self._ended[name].result for name in before}},
+            findings=(*given.findings, *(each.summary for each in came if each.summary)),
+            # What limits a result is assumed by all who build on it.
+            assumptions=(*given.assumptions, *(warning for each in came for warning in each.warnings)),
         )
 
     async def _may_help(self, response: Response) -> bool:
@@ -190,47 +265,116 @@ def _is_unknown(response: Response) -> bool:
     return response.fault is not None and response.fault.code is Code.OUTCOME_UNKNOWN
 
 
-def _again(step: Step) -> str:
-    return f"It is not known whether this was done before the restart: {_title(step)}. Shall it be done again?"
-
-
 # ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _title(step: Step) -> str:
-    return step.title.rstrip("…. ") or step.name.replace("_", " ").capitalize()
+    """Return the heading of what came of a step: what users read while it is at work, without saying that it is."""
+    said = step.title.rstrip("…. ")
+    bare = said.removeprefix("Let me ").removeprefix("Working on ")
+    return (said if bare == said else capital(bare)) or step.name.replace("_", " ").capitalize()
+
+
+def blend_of(
+    workflow: Workflow, ended: Mapping[str, Ended], responses: Mapping[str, Response], words: Words, request: str
+) -> Blend | None:
+    """Return what a model is given to tell what a workflow came to; None if there are not several results to tell.
+
+    A result that is told as one already, and names conflicts or what is missing, is not told anew: that could be lost.
+    """
+    useful, told, _ = _tellable(workflow, ended)
+    sections = [each for step in told if (each := _section(step, ended, responses)).result not in (None, "")]
+    for section in sections:
+        response = responses[section.name]
+        if section.whole and (response.unfinished or response.requires_followup or _conflicts(response.metadata)):
+            return None
+    if len(sections) < 2:
+        return None
+    findings = find([_section(step, ended, responses) for step in useful])
+    return Blend(
+        request=request, components=tuple(sections), conflicts=findings.conflicts, glossary=dict(words.glossary)
+    )
+
+
+def _tellable(workflow: Workflow, ended: Mapping[str, Ended]) -> tuple[list[Step], list[Step], bool]:
+    """Return the steps with a result, those that users are told of, and whether all of that is the answer."""
+    steps = [step for step in workflow.steps if step.name in ended]
+    useful = [step for step in steps if ended[step.name].usable]
+    whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
+    # A step whose condition does not hold is not missing: it was not asked for.
+    told = [step for step in steps if ended[step.name].wanted]
+    if whole and workflow.result is not None:
+        # The others were means to an end that was not reached: what came of them is not what was asked for.
+        told = [step for step in told if step not in useful]
+    return useful, told, whole
 
 
 def answer_of(
-    workflow: Workflow, ended: Mapping[str, Ended], responses: Mapping[str, Response], words: Words
+    workflow: Workflow,
+    ended: Mapping[str, Ended],
+    responses: Mapping[str, Response],
+    words: Words,
+    *,
+    blend: str = "",
 ) -> Answer:
-    """Return what a workflow came to: what was done and how sure that is, where it differs, what was not, and why."""
-    steps = [step for step in workflow.steps if step.name in ended]
-    useful = [step for step in steps if ended[step.name].usable]
-    # A step whose condition does not hold is not missing: it was not asked for.
-    told = [step for step in steps if ended[step.name].wanted]
+    """Return what a workflow came to: what was done and how sure that is, where it differs, what was not, and why.
+
+    *blend* is a text that tells the results as one.
+    """
+    useful, told, whole = _tellable(workflow, ended)
+    answered = useful if whole else [step for step in useful if step.name == workflow.result]
+    came = [responses[step.name] for step in answered]
     findings = find([_section(step, ended, responses) for step in useful])
     narrative = narrate(
         [_section(step, ended, responses) for step in told],
         findings,
         glossary=words.glossary,
         forbidden=words.forbidden,
+        blend=blend,
     )
     rated = [each for step in useful if (each := ended[step.name].confidence) is not None]
-    whole = workflow.result is None or workflow.result not in ended
     answer = Answer(
         narrative.text if whole else ended[workflow.result or ""].result,
         summary="" if whole else narrative.text,
         confidence=sum(rated) / len(rated) if rated else None,
-        requires_followup=bool(narrative.questions),
-        finished=tuple(map(_title, useful)),
-        unfinished=tuple(_title(step) for step in told if not step.optional and not ended[step.name].usable),
+        finished=tuple(chain.from_iterable(_finished(step, responses[step.name]) for step in useful)),
+        unfinished=(
+            *(_title(step) for step in told if not step.optional and not ended[step.name].usable),
+            # What is missing in a part is missing in the whole.
+            *(missing for response in came for missing in response.unfinished),
+        ),
         metadata={
             "workflow": workflow.name,
             "steps": {name: {"state": each.state, "why": each.why} for name, each in ended.items()},
         },
     )
-    return with_findings(answer, findings)
+    answer = with_findings(answer, findings)
+    titles = {step.name: _title(step) for step in useful}
+    conflicts = [_read_by_users(each, titles, asked=whole) for each in _conflicts(answer.metadata)]
+    conflicts += [each for response in came for each in _conflicts(response.metadata)]
+    return replace(
+        answer,
+        requires_followup=(whole and bool(narrative.questions)) or any(each.requires_followup for each in came),
+        metadata=answer.metadata | {"conflicts": conflicts},
+    )
+
+
+def _finished(step: Step, response: Response) -> tuple[str, ...]:
+    """Return what was done of a step: of one that is a workflow itself, each of its own."""
+    return response.finished if "workflow" in response.metadata and response.finished else (_title(step),)
+
+
+def _conflicts(metadata: Mapping[str, Json]) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", metadata.get("conflicts", []))
+
+
+def _read_by_users(conflict: dict[str, Any], titles: Mapping[str, str], *, asked: bool) -> dict[str, Any]:
+    """Return a conflict with what its sources are called where users read it.
+
+    Where only one result is given, nobody is asked: the question would stand in nothing that the user reads.
+    """
+    values = [each | {"sources": [titles[name] for name in each["names"]]} for each in conflict["values"]]
+    return conflict | {"values": values, "question": conflict["question"] if asked else None}
 
 
 def _section(step: Step, ended: Mapping[str, Ended], responses: Mapping[str, Response]) -> Section:
@@ -238,4 +382,7 @@ def _section(step: Step, ended: Mapping[str, Ended], responses: Mapping[str, Res
     response = responses.get(step.name)
     if response is None:
         return Section(step.name, title=_title(step), skipped="what it builds on could not be done")
-    return replace(section_of(_title(step), response), name=step.name, result=ended[step.name].result)
+    # Of a step that ran out of time, what was finished by then is told as well.
+    result = ended[step.name].result if ended[step.name].usable else response.result
+    whole = "workflow" in response.metadata and not response.summary
+    return replace(section_of(_title(step), response), name=step.name, result=result, whole=whole)

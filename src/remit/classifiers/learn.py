@@ -187,9 +187,9 @@ def _folds(examples: Examples) -> Iterator[tuple[list[int], list[int], list[int]
         yield kept, held, others
 
 
-# How far from the usual each may stray before it takes evidence; about as far as they lay apart for 3 and 150
+# How far from the usual each may stray before it takes evidence; half as far as they lay apart for 3 and 150
 # capabilities. A handful of texts held out, all unlike the rest, must not make anything at all seem to be for someone.
-_SPREAD = Sureness(0.5, 3.0, 8.0)
+_SPREAD = Sureness(1.0, 6.0, 8.0)
 # Newton's method doubles the right digits each time, once it is near.
 _ROUNDS = 15
 

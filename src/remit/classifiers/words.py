@@ -18,7 +18,7 @@ LONGEST_TEXT = 2_000
 LONGEST_WORD = 40
 
 # How sure scores are for three to ten capabilities with two or three examples each, drawn from CLINC150.
-_USUAL = Sureness(-0.4, 10.8, 29.0)
+_USUAL = Sureness(-1.1, 25.0, 34.0)
 
 # Scripts that are written without spaces: there every letter counts as a word, and pairs of them are pairs of words.
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
@@ -60,41 +60,57 @@ class Words:
 
     def __init__(self, capabilities: Iterable[Capability]) -> None:
         examples = gather(capabilities)
-        counted = [_features(text) for text in examples.texts]
-        self._texts = len(counted) + _OTHER_TEXTS
-        self._seen = Counter(feature for each in counted for feature in each)
-        vectors = [self._weighed(each) for each in counted]
-        self._learned = learn(examples, _alike(vectors), _USUAL)
-        self._weights = _weights(vectors, self._learned)
+        vocabulary = Vocabulary(examples.texts)
+        vectors = [vocabulary.vector(text) for text in examples.texts]
+        self._learned = learn(examples, alike(vectors), _USUAL)
+        self._vocabulary = vocabulary
+        self._weights = weights(vectors, self._learned)
 
     def scores(self, text: str) -> Sequence[Scored]:
         """Return the likeliest capabilities, best first; none for a text that has nothing in common with any."""
         scores = [0.0] * len(self._learned.codes)
-        for feature, weight in self._weighed(_features(text)).items():
-            for place, counts in self._weights.get(feature, ()):
+        for feature, weight in self._vocabulary.vector(text).items():
+            for place, counts in self._weights[feature]:
                 scores[place] += weight * counts
         return self._learned.scored(scores)
 
-    def _weighed(self, counted: Mapping[str, int]) -> dict[str, float]:
-        """Return the features that were seen before, the rarer the weightier.
+
+class Vocabulary:
+    """What stands in some texts, the rarer the weightier."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = len(texts) + _OTHER_TEXTS
+        seen = Counter(feature for text in texts for counted in _features(text) for feature in counted)
+        self._seen = {feature: self._rarity(feature, count) for feature, count in seen.items()}
+
+    def vector(self, text: str) -> dict[str, float]:
+        """Return the features of a text that were seen before, with their weights.
 
         Words and pieces weigh the same altogether. What was never seen is left out but takes its share of the weight:
         a text that is mostly new is less like anything.
         """
         weighed: dict[str, float] = {}
-        for pieces in (False, True):
-            part = {
-                feature: count * log((self._texts + 1) / (self._seen[feature] + _elsewhere(feature) + 0.5))
-                for feature, count in counted.items()
-                if feature.startswith("#") is pieces
-            }
-            length = sqrt(2 * sum(weight * weight for weight in part.values()))
-            weighed.update((feature, weight / length) for feature, weight in part.items() if feature in self._seen)
+        for counted in _features(text):
+            known: list[tuple[str, float]] = []
+            total = 0.0
+            for feature, count in counted.items():
+                rarity = self._seen.get(feature)
+                if rarity is None:
+                    weight = count * self._rarity(feature, 0)
+                else:
+                    weight = count * rarity
+                    known.append((feature, weight))
+                total += weight * weight
+            length = sqrt(2 * total)
+            weighed.update((feature, weight / length) for feature, weight in known)
         return weighed
 
+    def _rarity(self, feature: str, seen: int) -> float:
+        return log((self._texts + 1) / (seen + _elsewhere(feature) + 0.5))
 
-def _alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
-    """How alike each is to each, by what they have in common."""
+
+def alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
+    """Return how alike each is to each, by what they have in common."""
     rows = [array("d", bytes(8 * len(vectors))) for _ in vectors]
     where: dict[str, list[tuple[int, float]]] = {}
     for one, vector in enumerate(vectors):
@@ -104,30 +120,27 @@ def _alike(vectors: Sequence[Mapping[str, float]]) -> list[Row]:
             others.append((one, weight))
             for other, counts in others:
                 row[other] += weight * counts
-        for other, alike in enumerate(row):
-            rows[one][other] = rows[other][one] = alike
+        for other, common in enumerate(row):
+            rows[one][other] = rows[other][one] = common
     return list(rows)
 
 
-def _weights(vectors: Sequence[Mapping[str, float]], learned: Learned) -> dict[str, tuple[tuple[int, float], ...]]:
-    """How much each feature speaks for each capability, by the votes of the examples that have it."""
-    weights: dict[str, dict[int, float]] = {}
+def weights(vectors: Sequence[Mapping[str, float]], learned: Learned) -> dict[str, tuple[tuple[int, float], ...]]:
+    """Return how much each feature speaks for each capability, by the votes of the examples that have it."""
+    found: dict[str, dict[int, float]] = {}
     for vector, votes in zip(vectors, learned.votes, strict=True):
         for feature, weight in vector.items():
-            places = weights.setdefault(feature, {})
+            places = found.setdefault(feature, {})
             for place, vote in votes:
                 places[place] = places.get(place, 0.0) + weight * vote
-    return {feature: tuple(places.items()) for feature, places in weights.items()}
+    return {feature: tuple(places.items()) for feature, places in found.items()}
 
 
-def _features(text: str) -> Counter[str]:
-    """Count words, pairs of them in their order, and pieces of three letters (which begin with #)."""
+def _features(text: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Count words with pairs of them in their order, and pieces of three letters (which begin with #)."""
     words = _words(text)
-    found = Counter(words)
-    found.update(f"{one} {other}" for one, other in zip(["", *words], [*words, ""], strict=True) if words)
-    for word in words:
-        found.update(_pieces(word))
-    return found
+    pairs = [f"{one} {other}" for one, other in zip(["", *words], [*words, ""], strict=True)] if words else []
+    return Counter(words + pairs), Counter(piece for word in words for piece in _pieces(word))
 
 
 def _words(text: str) -> list[str]:

@@ -10,13 +10,14 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.agents.model import ModelAgent
 from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
 from remit.faces.embedded import Hub
 from remit.faces.team.checks import key_of
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
-from remit.faces.team.models import model_agent, summarizer_of
+from remit.faces.team.models import model_agent, orchestrator_model, summarizer_of
 from remit.faces.team.sections import AgentSection, Section, Team, TeamFile, WorkflowSection
 from remit.faces.team.values import duration_ms
 from remit.faces.tokens import token_counter
@@ -64,12 +65,16 @@ def hub_of(
         add(_found(tool_at, tool.run, team))
     for name, agent in team.agents.items():
         _add_agent(hub, team, name, agent, environ)
+    model = orchestrator_model(team, environ)
     for name, workflow in team.workflows.items():
-        _add_workflow(hub, team, name, workflow)
+        _add_workflow(hub, team, name, workflow, model)
     if (section := team.orchestrator) is not None:
         hub.orchestrator(
             section.name,
             classifier=section.classifier,
+            model=model if "model" in (section.classifier, section.narrate) else None,
+            narrate=section.narrate,
+            cache_ms=duration_ms(section.cache),
             thresholds=section.thresholds(),
             phrases=_phrases(team),
             glossary=team.glossary,
@@ -103,9 +108,10 @@ def _phrases(team: Team) -> dict[str, str]:
     return {code: each.phrase for code, each in team.capabilities.items() if each.phrase}
 
 
-def _add_workflow(hub: Hub, team: Team, name: str, workflow: WorkflowSection) -> None:
+def _add_workflow(hub: Hub, team: Team, name: str, workflow: WorkflowSection, model: ModelAgent | None) -> None:
     hub.workflow(
         workflow.workflow(name),
+        model=model if workflow.narrate == "model" else None,
         phrases=_phrases(team),
         glossary=team.glossary,
         time_ms=None if workflow.time is None else duration_ms(workflow.time),

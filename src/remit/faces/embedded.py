@@ -3,16 +3,19 @@
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+
+from msgspec.structs import replace
 
 from remit.agents.function import AgentFunction, agent_from, closing, tool_from
+from remit.agents.model import ModelAgent
 from remit.agents.recognise import described, function_of
 from remit.agents.threads import Threads
 from remit.detectors.pipeline import pipeline
 from remit.faces.team.values import STORE_PATH
 from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
-from remit.policy.intent import THRESHOLDS, Classifier, Label, Thresholds
+from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow, problems
 from remit.policy.verdict import Detector, Guard
@@ -20,17 +23,23 @@ from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
-from remit.runtime.ports import Approver, Clock, Store, Summarizer, TokenCounter, Workspace
+from remit.runtime.ports import Approver, Classifier, Clock, Store, Summarizer, TokenCounter, Workspace
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
 from remit.stores.sqlite import SqliteStore
 from remit.transports.local import LocalTransport
+
+if TYPE_CHECKING:  # a foreign package that need not be there
+    from pydantic_ai.models import Model
 
 DEFAULT_STORE = Path(STORE_PATH)
 # A process takes some 20 MB, and more of them than this only share the processors.
 PROCESSES = 2 * (os.cpu_count() or 1)
 # More threads than this for one agent wait for the same thing, and each costs memory.
 MAX_THREADS = 32
+
+# How an orchestrator finds out what is wanted.
+Hearing = Literal["words", "embeddings", "model"]
 
 Function = TypeVar("Function", bound=AgentFunction)
 ToolFunction = TypeVar("ToolFunction", bound=Callable[..., object])
@@ -114,9 +123,9 @@ class Hub(hub.Hub):
             self._closers.append(aclose)
 
     async def __aenter__(self) -> Self:
-        capabilities = {each.code for card in self.cards.values() for each in card.capabilities}
+        offered = {name: {each.code for each in card.capabilities} for name, card in self.cards.items()}
         for workflow in self._workflows:
-            if found := problems(workflow, agents=self.cards, capabilities=capabilities):
+            if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
                 raise _unsound(workflow, found)
         await super().__aenter__()
         if self._ignored is not None:
@@ -192,13 +201,16 @@ class Hub(hub.Hub):
         *,
         phrases: Mapping[str, str] | None = None,
         glossary: Mapping[str, str] | None = None,
+        model: "str | Model | ModelAgent | None" = None,
         time_ms: int | None = None,
         tokens: int | None = None,
     ) -> None:
         """Add a workflow as an agent of its own name: asking it carries out its steps, and survives a restart.
 
         *phrases* are what users read while a capability is at work, *glossary* the one term for each variant of it.
+        A *model* tells several results as one, if it tells only what they say; else they are told in turn.
         """
+        from remit.agents.telling import narrator_of
         from remit.agents.workflow import WorkflowAgent  # most hubs have none
 
         if found := problems(workflow):
@@ -206,7 +218,12 @@ class Hub(hub.Hub):
         named = {agent for step in workflow.steps for agent in (step.agent, *step.fallback) if agent is not None}
         self._phrases |= phrases or {}
         self._glossary |= glossary or {}
-        agent = WorkflowAgent(workflow, words=self._words, at_once=lambda: self._parts.limits.max_fan_out)
+        agent = WorkflowAgent(
+            workflow,
+            words=self._words,
+            at_once=lambda: self._parts.limits.max_fan_out,
+            narrator=narrator_of(model),
+        )
         self.add(
             workflow.name,
             agent,
@@ -221,24 +238,49 @@ class Hub(hub.Hub):
         self,
         name: str = "orchestrator",
         *,
-        classifier: Literal["words", "embeddings"] | Callable[[Sequence[Capability]], Classifier] = "words",
-        thresholds: Thresholds | None = None,
+        classifier: Hearing | Callable[[Sequence[Capability]], Classifier | Scorer] = "words",
+        model: "str | Model | ModelAgent | None" = None,
+        narrate: Literal["template", "model"] = "template",
+        thresholds: Thresholds = THRESHOLDS,
         phrases: Mapping[str, str] | None = None,
         glossary: Mapping[str, str] | None = None,
+        cache_ms: int = DECISION_MS,
         time_ms: int | None = None,
         tokens: int | None = None,
     ) -> None:
-        """Add an agent that finds out what a user wants, among all capabilities and workflows, and has it done."""
-        from remit.agents.orchestrator import Orchestrator  # most hubs have none
+        """Add an agent that finds out what a user wants, among all capabilities and workflows, and has it done.
 
+        The *model* says what is wanted if it is the *classifier*, and tells several results as one if it is to
+        *narrate*. What was decided about a user's words counts for *cache_ms* when they say the same again.
+        """
+        from remit.agents.deciding import Decisions
+        from remit.agents.listening import hearing
+        from remit.agents.model import model_agent
+        from remit.agents.orchestrator import Orchestrator  # most hubs have none
+        from remit.agents.telling import narrator_of
+
+        uses = [f'{key}="model"' for key, said in (("classifier", classifier), ("narrate", narrate)) if said == "model"]
+        if uses and model is None:
+            raise team_invalid(f"orchestrator `{name}`: {uses[0]} needs a `model`")
+        if model is not None and not uses:
+            why = 'nothing uses its `model`: say classifier="model", narrate="model", or both'
+            raise team_invalid(f"orchestrator `{name}`: {why}")
         self._phrases |= phrases or {}
         self._glossary |= glossary or {}
+        asked = None if model is None else model_agent(model)
         agent = Orchestrator(
             lambda: self._offered(name),
-            classifier if callable(classifier) else _classifier(classifier),
-            thresholds=thresholds or THRESHOLDS,
+            hearing(
+                classifier if callable(classifier) else trainer(classifier),
+                asked if classifier == "model" else None,
+                thresholds.act,
+            ),
+            thresholds=thresholds,
             words=self._words,
             at_once=lambda: self._parts.limits.max_fan_out,
+            narrator=narrator_of(asked if narrate == "model" else None),
+            decisions=Decisions(self._parts.clock.now, cache_ms),
+            aclose=None if asked is None else asked.aclose,
         )
         self.add(name, agent, may_call={"*"}, time_ms=time_ms, tokens=tokens, resumable=True)
 
@@ -247,9 +289,12 @@ class Hub(hub.Hub):
         found: dict[str, tuple[Label, Capability]] = {}
         for card in self.cards.values():
             for each in card.capabilities if card.name != orchestrator else ():
-                found.setdefault(each.code, (Label(target=card.name, description=each.description), each))
+                found.setdefault(
+                    each.code, (Label(target=card.name, description=each.description), _within(each, card))
+                )
         for each in self._workflows:
             asked = Capability(code=each.name, description=each.description, examples=each.examples)
+            asked = _within(asked, self.cards[each.name])
             found[each.name] = (Label(target=each.name, description=each.description), asked)
         return found
 
@@ -279,14 +324,25 @@ class Hub(hub.Hub):
         return add
 
 
+def _within(capability: Capability, card: AgentCard) -> Capability:
+    """Return a capability with the time and tokens that a call for it gets where its caller says nothing."""
+    return replace(
+        capability,
+        time_ms=card.time_ms if capability.time_ms is None else capability.time_ms,
+        tokens=card.tokens if capability.tokens is None else capability.tokens,
+    )
+
+
 def _folder(path: str | Path) -> Workspace:
     from remit.stores.workspace import Folder  # most hubs have none
 
     return Folder(path)
 
 
-def _classifier(name: Literal["words", "embeddings"]) -> Callable[[Sequence[Capability]], Classifier]:
-    def train(capabilities: Sequence[Capability]) -> Classifier:
+def trainer(name: Hearing) -> Callable[[Sequence[Capability]], Scorer]:
+    """Return what makes of capabilities that which knows them by the text alone: by words, also in a model's place."""
+
+    def train(capabilities: Sequence[Capability]) -> Scorer:
         if name == "embeddings":
             from remit.classifiers.embeddings import Embeddings
 

@@ -405,6 +405,34 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]
 
 
+class RankedAgent(Struct, frozen=True, kw_only=True):
+    """How an agent stands at a capability."""
+
+    agent: Annotated[str, Meta(description="Its name.")]
+    quality: Annotated[
+        float, Meta(description="How probable a success is, from 0 to 1, by what happened lately; 0.5: not known.")
+    ]
+    latency_ms: Annotated[int, Meta(description="How long it takes, as it was at its worst lately; 0: not known.")]
+    tokens: Annotated[int, Meta(description="How many tokens a success takes; 0: none, or not known.")]
+    in_flight: Annotated[int, Meta(description="How many calls it is at work on.")]
+    last_seen_ms: Annotated[
+        int | None,
+        Meta(description="When it last answered or failed, in milliseconds since 1970; null: not in what was read."),
+    ]
+    why: Annotated[str, Meta(description="Why it stands where it does.")]
+
+
+class Ranking(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.ranking/1"):
+    """Who is asked first for a capability, and why. Printed by `remit agents show --capability CODE --json`."""
+
+    capability: Annotated[str, Meta(description="The capability.")]
+    at_ms: AtMs
+    agents: Annotated[
+        tuple[RankedAgent, ...], Meta(description="Those who offer it: who is asked first, then whom to fall back on.")
+    ]
+    store: Annotated[str, Meta(description="The file that holds the record from which this follows.")]
+
+
 class Reloading(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.reload/1"):
     """Running hubs have been told to take over the team file. Printed by `remit reload --json`."""
 
@@ -449,6 +477,22 @@ class Struck(Struct, frozen=True, kw_only=True):
     shown: Annotated[bool, Meta(description="Whether the team lets the callee see it as it is.")]
 
 
+class Placing(Struct, frozen=True, kw_only=True):
+    """Whether an agent should hand a request on, or handle it itself."""
+
+    agent: Annotated[str, Meta(description="The agent that decides: the one that would ask, or that the user asks.")]
+    decision: Annotated[Literal["route", "local"], Meta(description="Hand it on, or handle it where it is.")]
+    reason: Annotated[
+        Literal["capability", "intent", "expertise", "data", "scope", "latency", "simplicity", "equivalence"],
+        Meta(description="Which reason decides: the first four speak for handing it on, the others against."),
+    ]
+    why: Annotated[str, Meta(description="The same as a sentence.")]
+    capability: Annotated[str, Meta(description="The capability that is named, or that the text asks for.")]
+    confidence: Annotated[
+        float | None, Meta(description="How likely it is that the text asks for it; null: it is named.")
+    ] = None
+
+
 class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.explanation/1"):
     """What would become of a request, guard by guard. Printed by `remit policy explain --json`."""
 
@@ -464,6 +508,12 @@ class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     fault: Annotated[Fault | None, Meta(description="Why it would be refused.")] = None
     guards: Annotated[tuple[GuardVerdict, ...], Meta(description="What each guard says, in their order.")]
     struck: Annotated[tuple[Struck, ...], Meta(description="What redaction finds.")] = ()
+    place: Annotated[
+        Placing | None,
+        Meta(
+            description="Whether it should be handed on at all; null: it names no capability, and none is heard in it."
+        ),
+    ] = None
     request: Annotated[Request, Meta(description="The request as it would be recorded: with tokens for what is found.")]
     exit_code: Annotated[int, Meta(description="With what the command exits.")]
 

@@ -1,7 +1,8 @@
 """How several responses become one answer: a fold over them as they come, that says when it has heard enough."""
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import cast
 
@@ -20,28 +21,9 @@ from remit.policy.components import (
     said_shortly,
 )
 from remit.protocol.codec import encode, text_of
-from remit.protocol.envelope import Answer, Json, Response, Source
+from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
-
-
-class Strategy(StrEnum):
-    """Which of several responses make the answer."""
-
-    FIRST_SUCCESS = "first-success"
-    """The first that succeeds, in time: the others need not be waited for."""
-    BEST_CONFIDENCE = "best-confidence"
-    """The one that is surest of itself."""
-    MERGE_ALL = "merge-all"
-    """All that succeed, one after another."""
-    AI_BLEND = "ai-blend"
-    """All that succeed, told as one by a model, if it adds nothing; else as `merge-all`."""
-    DEFAULT = "default"
-    """All that succeed, but nothing twice.
-
-    Who asks several and does not say why wants to know what they know: to choose one would lose the rest, and to blend
-    them needs a model. What they all say is said once; and what only one says keeps the structure that it has.
-    """
-
 
 # ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -71,6 +53,23 @@ class Aggregation(Struct, frozen=True, kw_only=True):
             case Strategy.MERGE_ALL | Strategy.AI_BLEND | Strategy.DEFAULT:
                 return False
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The places of those on whose responses the answer rests: one if it was chosen, else all that are of use."""
+        useful = sorted(place for place, response in self.came if response.ok)
+        if not useful:
+            return ()
+        match self.strategy:
+            case Strategy.FIRST_SUCCESS:
+                whole = (place for place, response in self.came if response.status is Status.SUCCESS)
+                # What is whole is waited for; if nothing is, the first part that was asked for has to do.
+                return (next(whole, useful[0]),)
+            case Strategy.BEST_CONFIDENCE:
+                responses = dict(self.came)
+                return (max(useful, key=lambda place: _certainty(responses[place])),)
+            case Strategy.MERGE_ALL | Strategy.AI_BLEND | Strategy.DEFAULT:
+                return tuple(useful)
+
     def finish(self) -> Answer | Response | None:
         """Return the answer; the first error, in the order asked, if nothing succeeded; None if nothing came.
 
@@ -81,13 +80,8 @@ class Aggregation(Struct, frozen=True, kw_only=True):
         if not useful:
             return in_order[0] if in_order else None
         match self.strategy:
-            case Strategy.FIRST_SUCCESS:
-                came = [response for _, response in self.came]
-                whole = (response for response in came if response.status is Status.SUCCESS)
-                # What is whole is waited for; if nothing is, the first part that was asked for has to do.
-                return _chosen(next(whole, useful[0]), useful, self.strategy)
-            case Strategy.BEST_CONFIDENCE:
-                return _chosen(max(useful, key=_certainty), useful, self.strategy)
+            case Strategy.FIRST_SUCCESS | Strategy.BEST_CONFIDENCE:
+                return _chosen(dict(self.came)[self.places[0]], useful, self.strategy)
             case Strategy.MERGE_ALL | Strategy.AI_BLEND:
                 return merge_all(in_order)
             case Strategy.DEFAULT:
@@ -98,7 +92,17 @@ class Aggregation(Struct, frozen=True, kw_only=True):
 
 def start(strategy: Strategy | str, asked: int) -> Aggregation:
     """Return the aggregation of so many responses, of which none has come yet."""
-    return Aggregation(strategy=Strategy(strategy), asked=asked)
+    return Aggregation(strategy=strategy_named(strategy), asked=asked)
+
+
+def strategy_named(name: str) -> Strategy:
+    """Return the strategy of that name, or raise with the names of those that exist."""
+    try:
+        return Strategy(name)
+    except ValueError as error:
+        message = f"there is no strategy {name!r}; choose one of {', '.join(Strategy)}"
+        problems = (Problem("$.strategy", f"is none of {', '.join(Strategy)}"),)
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems)) from error
 
 
 def _certainty(response: Response) -> tuple[float, bool]:
@@ -182,6 +186,83 @@ def _metadata(useful: Sequence[Response], strategy: Strategy) -> dict[str, Json]
     return {"aggregated": True, "responseCount": len(useful), "strategy": strategy.value}
 
 
+# ── what whoever asked is given ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Combined(Struct, frozen=True, kw_only=True):
+    """What came of asking several for one answer."""
+
+    answer: Answer | None = None
+    """The one answer, fit to be given on; None if nothing succeeded."""
+    responses: tuple[Response, ...] = ()
+    """How each call ended, in the order asked."""
+    conflicts: tuple[Conflict, ...] = ()
+    """What those who answered contradict each other in, the gravest first."""
+    places: tuple[int, ...] = ()
+    """The places of those on whose responses the answer rests."""
+
+    @property
+    def used(self) -> tuple[Response, ...]:
+        """The responses on which the answer rests: one if it was chosen, all that succeeded if they were merged."""
+        return tuple(self.responses[place] for place in self.places)
+
+    @property
+    def fault(self) -> Fault | None:
+        """Why nothing succeeded: the first fault, in the order asked; None if something did, or nobody was asked."""
+        if self.answer is not None or not self.responses:
+            return None
+        first = self.responses[0]
+        return first.fault or fault(Code.DELEGATION_FAILED, f"{first.target} gave no reason")
+
+
+def components_of(responses: Sequence[Response], titles: Sequence[str] = ()) -> list[Component]:
+    """Return what each response that is of use contributes; of one agent that was asked twice, they are numbered."""
+    useful = [(place, response) for place, response in enumerate(responses) if response.ok]
+    often = Counter(response.target for _, response in useful)
+    seen: Counter[str] = Counter()
+    components: list[Component] = []
+    for place, response in useful:
+        name = response.target
+        seen[name] += 1
+        components.append(
+            Component(
+                name if often[name] == 1 else f"{name} {seen[name]}",
+                response.result,
+                response.confidence,
+                titles[place] if titles else "",
+            )
+        )
+    return components
+
+
+def comparable(components: Sequence[Component], calls: Sequence[Call]) -> list[Component]:
+    """Return components so that only what can contradict each other is compared; each answers the call in its place.
+
+    A bare value answers its own question and no other. What one capability says of two inputs it says of two things.
+    """
+    questions = [_question(call) for call in calls]
+    asked = list(dict.fromkeys(questions))
+    if len(asked) < 2:
+        return list(components)
+    often = Counter(text for text, _ in asked)
+    told: list[Component] = []
+    for component, (text, given) in zip(components, questions, strict=True):
+        label = text or "answer"
+        if often[text] > 1:
+            label = f"{label} {asked.index((text, given)) + 1}"
+        result: Json = component.result
+        apart = often[text] > 1 or not isinstance(result, dict | list | tuple)
+        told.append(replace(component, result={label: component.result}) if apart else component)
+    return told
+
+
+def _question(call: Call) -> tuple[str, bytes]:
+    """Return what is asked: the objective, or a capability with its input."""
+    if call.capability is None:
+        return call.objective, b""
+    return call.capability, encode(call.input)
+
+
 # ── told as one by a model ────────────────────────────────────────────────────────────────────────────────────────────
 
 _TASK = """\
@@ -207,7 +288,12 @@ class Blend(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt(self) -> str:
-        return f"{_TASK}\n\n{self.material}"
+        return f"{self.instructions}\n\n{self.material}"
+
+    @property
+    def instructions(self) -> str:
+        """What it is to do, for those who can tell it that apart from the material."""
+        return _TASK
 
     @property
     def material(self) -> str:
@@ -262,9 +348,43 @@ def accept(text: str, blend: Blend) -> tuple[str, ...]:
     return unfounded(text, blend.material)
 
 
+def left_out(text: str, blend: Blend) -> tuple[str, ...]:
+    """Return the titles of the results of which a model's text has no name or figure; or no word, if they have neither.
+
+    Whoever reads it would not know that they are there. Nothing is looked for of results that contradict others: that
+    they do is told beside the text. A text that only repeats what the model was asked says nothing of any.
+    """
+    echo = _squeezed(text) in _squeezed(f"{_TASK} {blend.request}")
+    disputed = {name for conflict in blend.conflicts for said in conflict.values for name in said.names}
+    return tuple(
+        component.title or f"Result {place}"
+        for place, component in enumerate(blend.components, 1)
+        if echo or (component.name not in disputed and not _is_told(text, component))
+    )
+
+
+def _is_told(text: str, component: Component) -> bool:
+    from remit.policy.grounds import unfounded
+
+    said = "\n".join((laid_out(component.result), *islice(_restated(component.result), _RESTATED)))
+    if things := unfounded(said, ""):
+        return len(unfounded(said, text)) < len(things)
+    words = _WORD.findall(said.casefold())
+    return not words or not set(words).isdisjoint(_WORD.findall(text.casefold()))
+
+
+# Shorter ones stand in every text.
+_WORD = re.compile(r"[^\W\d_]{4,}")
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 def blended(merged: Answer, text: str, blend: Blend) -> Answer:
-    """Return the model's text as the answer; *merged* itself, if the text is empty or says what nobody said."""
-    made_up = accept(text, blend)
-    if made_up or not text.strip():
-        return replace(merged, metadata=merged.metadata | {"rejected": list(made_up[:_KEPT])})
+    """Return the model's text as the answer; *merged* itself, if it says what nobody said, or nothing of a result."""
+    made_up, missing = accept(text, blend), left_out(text, blend)
+    if made_up or missing or not text.strip():
+        rejected = {"rejected": list(made_up[:_KEPT]), "left_out": list(missing)}
+        return replace(merged, metadata=merged.metadata | rejected)
     return replace(merged, result=text.strip(), metadata=merged.metadata | {"strategy": Strategy.AI_BLEND.value})

@@ -108,6 +108,7 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+@lru_cache(maxsize=4096)
 def word_as_written(word: str) -> str:
     """Return one word of a name: apart where its case parts it, and in small letters unless it is an abbreviation."""
     return " ".join(part if part.isupper() and len(part) > 1 else part.lower() for part in _SPACED.split(word))

@@ -17,8 +17,8 @@ class Scored(NamedTuple):
     confidence: float
 
 
-class Classifier(Protocol):
-    """Says which capabilities a text may ask for."""
+class Scorer(Protocol):
+    """Says which capabilities a text may ask for, by the text alone."""
 
     def scores(self, text: str) -> Sequence[Scored]:
         """Return the likeliest, best first.
@@ -33,12 +33,14 @@ class Heard(NamedTuple):
 
     whole: Sequence[Scored]
     parts: Sequence[Sequence[Scored]] = ()
+    notice: str = ""
+    """Why it was found out in another way than it should have been."""
 
 
-def hear(text: str, classifier: Classifier) -> Heard:
-    """Ask *classifier* about a text and its parts."""
+def hear(text: str, scorer: Scorer) -> Heard:
+    """Ask *scorer* about a text and its parts."""
     several = parts(text)
-    return Heard(classifier.scores(text), [classifier.scores(part) for part in several if len(several) > 1])
+    return Heard(scorer.scores(text), [scorer.scores(part) for part in several if len(several) > 1])
 
 
 # Each part costs a classification, and nobody asks for more than this at once.
@@ -108,6 +110,9 @@ class Thresholds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 THRESHOLDS = Thresholds()
 
+# So long a decision counts: for whoever says it again because it failed, or talks in circles.
+DECISION_MS = 10 * 60_000
+
 
 class Label(Struct, frozen=True, kw_only=True):
     """Where a capability is found, and how it is spoken of."""
@@ -133,28 +138,28 @@ class Option(Struct, frozen=True):
     words: str
 
 
-class Routed(Struct, frozen=True):
+class Routed(Struct, frozen=True, tag=True):
     """It is clear what is asked for: one thing first, and perhaps others."""
 
     primary: Intent
     secondary: tuple[Intent, ...] = ()
 
 
-class Choose(Struct, frozen=True):
+class Choose(Struct, frozen=True, tag=True):
     """It is one of these; the user says which."""
 
     options: tuple[Option, ...]
     question: str
 
 
-class Unclear(Struct, frozen=True):
+class Unclear(Struct, frozen=True, tag=True):
     """It may be this one; the user says whether."""
 
     question: str
     option: Intent
 
 
-class Unknown(Struct, frozen=True):
+class Unknown(Struct, frozen=True, tag=True):
     """Nobody does this; the user is told so, and what can be done."""
 
     reply: str
@@ -167,10 +172,14 @@ class Phrases(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What users are asked and told; the braces give way to descriptions."""
 
     which: str = "Which of these do you want: {options}?"
+    pick: str = "Which of these do you want?"
+    """Where the options stand below it, one by one."""
     whether: str = "Do you want this: {option}? If not, please say in other words what you want."
     again: str = "Please say in other words what you want."
     none: str = "I cannot do that. What I can do: {options}."
     nothing: str = "I cannot do that."
+    offer: str = "What I can do:"
+    """Where what can be done stands below it, one by one."""
     last: str = " or "
     """What stands before the last of several options."""
 
@@ -253,6 +262,12 @@ def _reply(nearest: Sequence[Intent], labels: Mapping[str, Label], phrases: Phra
     codes = dict.fromkeys([*(each.code for each in nearest), *labels])
     words = list(dict.fromkeys(filter(None, (_words(code, labels) for code in codes))))[:MOST_NAMED]
     return phrases.none.replace("{options}", _listed(words, phrases)) if words else phrases.nothing
+
+
+def offer(labels: Mapping[str, Label], phrases: Phrases = PHRASES) -> str:
+    """Return what can be done, for who asks for that; what nobody has described in words is left out."""
+    words = dict.fromkeys(filter(None, (_words(code, labels) for code in labels)))
+    return "\n".join((phrases.offer, *(f"- {each}" for each in words))) if words else phrases.nothing
 
 
 def _words(code: str, labels: Mapping[str, Label]) -> str:

@@ -36,6 +36,8 @@ class Section(Component, frozen=True, kw_only=True):
     """Why there is no result, or not the whole one."""
     skipped: str = ""
     """Why the step was not begun, in plain language: "the flight was not booked"."""
+    whole: bool = False
+    """Whether the result is a narrative itself, which says how sure it is and what is missing."""
 
 
 class Narrative(Struct, frozen=True, kw_only=True):
@@ -106,6 +108,8 @@ def _in_turn(told: Sequence[tuple[Section, str]]) -> Iterator[str]:
         if len(told) > 1:
             yield f"## {title}"
         yield laid_out(section.result)
+        if section.whole:
+            continue
         notes = [f"Confidence: {_sureness(section.confidence)}."] + [f"Note: {each}" for each in section.warnings]
         yield "\n".join(notes)
 
@@ -135,7 +139,7 @@ def _difference(conflict: Conflict, named: Mapping[str, tuple[Section, str]]) ->
     sides: list[str] = []
     for value, names in conflict.values:
         sources = [named[name] for name in names if name in named]
-        sure = ", ".join(f"{title}, confidence {_sureness(section.confidence)}" for section, title in sources)
+        sure = "; ".join(f"{title}, confidence {_sureness(section.confidence)}" for section, title in sources)
         sides.append(f"{_quoted(value)} ({sure})" if sure else _quoted(value))
     if conflict.preferred is None:
         reason = "Neither is the more certain." if len(sides) == 2 else "None is more certain than the others."
@@ -173,6 +177,7 @@ _REASONS = {
     Code.AGENT_NOT_FOUND: "nothing here can do it",
     Code.CAPABILITY_NOT_FOUND: "nothing here can do it",
     Code.INPUT_VALIDATION_FAILED: _NOT_UNDERSTOOD,
+    Code.DATA_MISSING_REQUIRED_INPUT: "something that it needs to know was not said",
     Code.TOO_LARGE: "there was too much material for it",
     Code.RESULT_VALIDATION_FAILED: "what came of it could not be used",
     Code.DELEGATION_UNAVAILABLE: "it is not available at the moment",
@@ -186,6 +191,9 @@ _REASONS = {
 def reason(fault: Fault) -> str:
     """Return why something failed, as its user would say it, and whether it can be tried again."""
     why = _REASONS.get(fault.code, "there was a problem in how it was asked for or set up")
+    if fault.problems and fault.code in (Code.INPUT_VALIDATION_FAILED, Code.DATA_MISSING_REQUIRED_INPUT):
+        fields = (in_words(problem.path.removeprefix("$")) for problem in fault.problems)
+        why = f"{why}: {', '.join(dict.fromkeys(fields))}"
     if not fault.recoverable:
         return f"{why}."
     wait = fault.retry_after_ms
@@ -205,7 +213,7 @@ def _gaps(section: Section, title: str) -> Iterator[str]:
     elif section.failure:
         state = "not done" if section.result in (None, "") else "not finished"
         yield f"{title}: {state}; {reason(section.failure)}"
-    if section.missing:
+    if section.missing and not section.whole:
         yield f"{title}: without {', '.join(section.missing).rstrip('.')}."
 
 
@@ -364,12 +372,13 @@ def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], w
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)++\b[:,]?\s*|\s*\([A-Z]{2,9}\)")
 _END = re.compile(r"[.!?](?=\s)|\n")
 _VERBS = words_of("""
-    add analyse analyze answer assess audit book build calculate categorise categorize check classify collect combine
-    compare compose compute convert create describe design detect determine develop draft edit estimate evaluate examine
-    explain explore extract fetch find forecast format gather generate identify inspect investigate list look make map
-    measure model monitor optimise optimize order organise organize plan predict prepare present price produce project
-    propose prove provide rank rate read recommend reconcile research review revise schedule score search select
-    simulate sort summarise summarize test track transform translate update validate verify weigh work write
+    add analyse analyze answer assess audit book build calculate categorise categorize check claim classify collect
+    combine compare compose compute convert create describe design detect determine develop draft edit estimate evaluate
+    examine explain explore extract fetch file find forecast format gather generate identify inspect investigate
+    list look make map measure model monitor optimise optimize order organise organize plan predict prepare present
+    price produce project propose prove provide rank rate read recommend reconcile research review revise schedule score
+    say search select simulate sort summarise summarize tell test track transform translate update validate verify weigh
+    work write
 """)
 # A line that a person reads while something runs.
 _PHRASE = 80
@@ -382,10 +391,9 @@ def progress_phrase(
 
     It is the phrase that the team gives for the capability, or else is made from the capability's description.
     """
-    hidden = {*forbidden, capability} if capability else forbidden
-    if given := plain(_line(phrases.get(capability or "", "")), hidden):
+    if given := plain(_line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)):
         return f"{given}…"
-    told = plain(_line(_CODE.sub("", description)), hidden)
+    told = plain(_line(_CODE.sub("", description)), _hidden(capability, description, forbidden))
     if not told:
         return "Working on it…"
     first, _, rest = told.partition(" ")
@@ -393,6 +401,13 @@ def progress_phrase(
         return f"Let me {verb} {rest}".rstrip() + "…"
     # An abbreviation keeps its capitals.
     return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
+
+
+def _hidden(capability: str | None, text: str, forbidden: Collection[str]) -> Collection[str]:
+    """Return what a text must not show; a code that is a word, PIZZA, gives nothing away where the word is meant."""
+    if not capability or (capability.isalpha() and capability.isupper() and capability not in text):
+        return forbidden
+    return {*forbidden, capability}
 
 
 def _line(text: str) -> str:

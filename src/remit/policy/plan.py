@@ -34,7 +34,8 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """One delegation of a workflow: whom to ask for what, when, and what to do if that fails.
 
     `{step}` and `{step.path.to.it}` in the objective and in the input stand for results of other steps, `{input}` for
-    the workflow's own input and `{request}` for what the user said. A text that is only a reference becomes the value.
+    the workflow's own input and `{request}` for what the user said. A text that is only a reference becomes the value;
+    `{{word}}` stands for `{word}` itself.
     """
 
     name: StepName
@@ -99,14 +100,27 @@ class Next(Struct, frozen=True, kw_only=True):
 # ── which steps are ready ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ready(workflow: Workflow, ended: Mapping[str, Ended], given: Json, running: Collection[str] = ()) -> Next:
-    """Return the steps that can begin, and those that never will, now that others have *ended*."""
+def ready(
+    workflow: Workflow,
+    ended: Mapping[str, Ended],
+    given: Json,
+    running: Collection[str] = (),
+    *,
+    waits: Mapping[str, frozenset[str]] | None = None,
+) -> Next:
+    """Return the steps that can begin, and those that never will, now that others have *ended*.
+
+    Who asks again and again gives what each step *waits* for, so that it need not be found out each time.
+    """
     begin: list[Step] = []
     skip: list[tuple[Step, Ended]] = []
     for step in workflow.steps:
-        if step.name in ended or step.name in running or not waits_for(step) <= ended.keys():
+        if step.name in ended or step.name in running:
             continue
-        why = _obstacle(workflow, step, ended)
+        before = waits_for(step) if waits is None else waits[step.name]
+        if not before <= ended.keys():
+            continue
+        why = None if all(ended[name].usable for name in before) else _obstacle(workflow, step, ended)
         if why is not None:
             skip.append((step, Ended(state="skipped", why=why)))
         elif step.when is not None and not holds(step.when, ended, given):
@@ -147,14 +161,16 @@ def _became(ended: Ended) -> str:
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_REFERENCE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})((?:\.[A-Za-z0-9_-]{1,64})*)\}")
+# With all braces before and after it: in more than one pair of them it is meant as it stands. Runs of braces are taken
+# whole, so that a text of nothing else takes linear time.
+_REFERENCE = re.compile(r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_]{0,63})((?:\.[A-Za-z0-9_-]{1,64})*)(\}++)")
 
 
 def references(value: Json) -> Iterator[tuple[str, str]]:
     """Return the step, and the path in its result, of every reference in a text or structure."""
     match value:
         case str():
-            yield from ((found[1], found[2][1:]) for found in _REFERENCE.finditer(value))
+            yield from ((each[2], each[3][1:]) for each in _REFERENCE.finditer(value) if not _is_literal(each))
         case dict():
             for name, each in cast("dict[str, Json]", value).items():
                 yield from references(name)
@@ -171,8 +187,8 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
     match value:
         case str():
             whole = _REFERENCE.fullmatch(value)
-            if whole is not None and whole[1] in results:
-                return _at(results[whole[1]], whole[2][1:])
+            if whole is not None and len(whole[1]) == len(whole[4]) == 1 and whole[2] in results:
+                return _at(results[whole[2]], whole[3][1:])
             return _REFERENCE.sub(lambda found: _told(found, results), value)
         case dict():
             return {
@@ -185,11 +201,31 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
             return value
 
 
+def literal(value: Json) -> Json:
+    """Return a text or structure, which someone else wrote, so that `filled` gives it back as it was."""
+    match value:
+        case str():
+            return _REFERENCE.sub(lambda found: f"{{{found[0]}}}", value)
+        case dict():
+            return {literal(name): literal(each) for name, each in cast("dict[str, Json]", value).items()}
+        case list() | tuple():
+            return [literal(each) for each in cast("list[Json]", value)]
+        case _:
+            return value
+
+
+def _is_literal(found: re.Match[str]) -> bool:
+    """Say whether it stands in more than one pair of braces: `{{word}}` is written for `{word}`."""
+    return len(found[1]) > 1 and len(found[4]) > 1
+
+
 def _told(found: re.Match[str], results: Mapping[str, Json]) -> str:
-    if found[1] not in results:
+    if _is_literal(found):
+        return found[0][1:-1]
+    if found[2] not in results:
         return found[0]
-    value = _at(results[found[1]], found[2][1:])
-    return "" if value is None else text_of(value)
+    value = _at(results[found[2]], found[3][1:])
+    return found[1][1:] + ("" if value is None else text_of(value)) + found[4][1:]
 
 
 def _at(value: Json, path: str) -> Json:
@@ -330,16 +366,18 @@ def _names(node: ast.AST) -> Iterator[ast.expr]:
 # ── what is wrong with it ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+Offered = Mapping[str, Collection[str] | None]
+"""The agents that are there, and the capabilities of each; None: those are not known."""
+
+
 def problems(
-    workflow: Workflow, *, agents: Collection[str] | None = None, capabilities: Collection[str] | None = None
+    workflow: Workflow, *, agents: Offered | None = None, capabilities: Collection[str] | None = None
 ) -> tuple[Problem, ...]:
     """Return everything that is wrong with a workflow, each with its place; nothing: it can be run."""
     return tuple(_problems(workflow, agents, capabilities))
 
 
-def _problems(
-    workflow: Workflow, agents: Collection[str] | None, capabilities: Collection[str] | None
-) -> Iterator[Problem]:
+def _problems(workflow: Workflow, agents: Offered | None, capabilities: Collection[str] | None) -> Iterator[Problem]:
     names = [step.name for step in workflow.steps]
     if not names:
         yield Problem("steps", "a workflow needs at least one step")
@@ -361,7 +399,7 @@ def _problems(
 
 
 def _of_step(
-    step: Step, names: Collection[str], agents: Collection[str] | None, capabilities: Collection[str] | None
+    step: Step, names: Collection[str], agents: Offered | None, capabilities: Collection[str] | None
 ) -> Iterator[Problem]:
     place = f"steps.{step.name}"
     if step.agent is None and step.capability is None:
@@ -369,6 +407,8 @@ def _of_step(
     yield from _unknown(f"{place}.agent", "agent", [step.agent] if step.agent else [], agents)
     yield from _unknown(f"{place}.fallback", "agent", step.fallback, agents)
     yield from _unknown(f"{place}.capability", "capability", [step.capability] if step.capability else [], capabilities)
+    if step.capability is not None and (capabilities is None or step.capability in capabilities):
+        yield from _unable(place, step, step.capability, agents or {})
     if step.share is not None and step.tokens is not None:
         yield Problem(f"{place}.share", "give either a share or a number of tokens")
     others = [name for name in names if name != step.name]
@@ -380,6 +420,18 @@ def _of_step(
         yield from _unknown(f"{place}.when", "step", [name for name, _ in _asked(step)], others)
     except ValueError as error:
         yield Problem(f"{place}.when", str(error))
+
+
+def _unable(place: str, step: Step, code: str, agents: Offered) -> Iterator[Problem]:
+    """Say who of those that a step names does not have the capability that it asks for."""
+    if agents and not any(codes is None or code in codes for codes in agents.values()):
+        yield Problem(f"{place}.capability", f"no agent has the capability `{code}`")
+        return
+    for key, named in (("agent", (step.agent,)), ("fallback", step.fallback)):
+        for name in named:
+            codes = None if name is None else agents.get(name)
+            if codes is not None and code not in codes:
+                yield Problem(f"{place}.{key}", f"`{name}` does not have the capability `{code}`")
 
 
 def _unknown(place: str, kind: str, named: Iterable[str], known: Collection[str] | None) -> Iterator[Problem]:

@@ -38,7 +38,7 @@ class Track(Struct, frozen=True, kw_only=True):
     """As it was at its worst lately; 0: not known, so worth a try."""
     tokens: float = 0.0
     at: float = 0.0
-    """When it was brought up to date."""
+    """When it was brought up to date: as it is kept, when it was last heard of."""
     in_flight: int = 0
     in_a_row: int = 0
     ejections: int = 0
@@ -48,6 +48,11 @@ class Track(Struct, frozen=True, kw_only=True):
     def quality(self) -> float:
         """How probable a success is; one half if nothing is known."""
         return mean(self.successes + 1, self.failures + 1)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing has been heard of it."""
+        return not self.successes and not self.failures and not self.latency_s
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -66,9 +71,12 @@ class Ranked(Struct, frozen=True, kw_only=True):
 
     name: str
     quality: float
+    """How probable a success is; one half if nothing is known."""
     latency_ms: int
     tokens: int
     in_flight: int
+    ago_ms: int | None = None
+    """How long ago it was last heard of; None: never, as far as is remembered."""
     why: str
 
 
@@ -116,6 +124,12 @@ def ended(track: Track, failed: bool | None, seconds: float, tokens: int, now: f
         in_a_row=0,
         ejections=max(0, known.ejections - 1),
     )
+
+
+def overtaken(track: Track, seconds: float, now: float) -> Track:
+    """Return the track once a call was ended because another was faster: it takes at least that long."""
+    known = aged(track, now)
+    return replace(known, latency_s=max(known.latency_s, seconds), in_flight=known.in_flight - 1)
 
 
 def rank(candidates: Sequence[Candidate], now: float, draw: Draw) -> tuple[Candidate, ...]:
@@ -185,5 +199,6 @@ def _explained(candidate: Candidate, now: float) -> Ranked:
         latency_ms=round(track.latency_s * 1_000),
         tokens=round(track.tokens),
         in_flight=track.in_flight,
+        ago_ms=None if candidate.track.is_new else round(max(0.0, now - candidate.track.at) * 1_000),
         why=why,
     )

@@ -33,13 +33,32 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     read_only: bool = False
     cache_ms: Count | None = None
     """For how long an answer may be given again; only what is `read_only` is."""
+    cache_similar: bool = False
+    """Whether it may be given to who asks for the same in other words too."""
     public: bool = False
     """Whether users may be given each other's answers."""
+    hedge_ms: Count | None = None
+    """After how long another agent that offers it is asked too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
     sees: Names = frozenset()
     """Kinds of personal data that it cannot do without (`IBAN`): they reach it as they are."""
     sees_fields: Names = frozenset()
     """Fields of its input, by dotted path, that reach it as they are."""
+
+    def contradictions(self) -> dict[str, str]:
+        """Return what is said of it that does not go together with the rest, by field."""
+        found: dict[str, str] = {}
+        if self.cache_similar and (not self.read_only or self.cache_ms is None):
+            found["cache_similar"] = (
+                "only answers that are kept can be given to others, and only those of what changes nothing are: "
+                "say that it is `read_only` and for how long its answers are kept, or leave this out"
+            )
+        if self.hedge_ms is not None and not self.read_only:
+            found["hedge_ms"] = (
+                "only what changes nothing may be asked of two agents at once: "
+                "say that it is `read_only`, or leave this out"
+            )
+        return found
 
 
 class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -1,5 +1,6 @@
 """The two envelopes, request and response, and the values that they carry."""
 
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -224,6 +225,25 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return self.run if self.parent is None else self.id
 
 
+class Strategy(StrEnum):
+    """Which of several responses make the answer."""
+
+    FIRST_SUCCESS = "first-success"
+    """The first that succeeds, in time: the others need not be waited for."""
+    BEST_CONFIDENCE = "best-confidence"
+    """The one that is surest of itself."""
+    MERGE_ALL = "merge-all"
+    """All that succeed, one after another."""
+    AI_BLEND = "ai-blend"
+    """All that succeed, told as one by a model, if it adds nothing; else as `merge-all`."""
+    DEFAULT = "default"
+    """All that succeed, but nothing twice.
+
+    Who asks several and does not say why wants to know what they know: to choose one would lose the rest, and to blend
+    them needs a model. What they all say is said once; and what only one says keeps the structure that it has.
+    """
+
+
 class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """What an agent's code gives back; the runtime makes the response from it.
 
@@ -244,6 +264,8 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """What was asked and is not in the result; naming anything makes the answer partial."""
     calls: tuple[Call, ...] = ()
     metadata: dict[str, Json] = {}
+    strategy: Strategy = Strategy.MERGE_ALL
+    """How the answers of several `calls` become one."""
 
 
 class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -266,6 +288,8 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     usage: Usage = Usage()
     duration_ms: Count = 0
     queued_ms: Count = 0
+    waited_ms: Count = 0
+    """How much of its duration its clock stood still, because a person was asked."""
     requires_followup: bool = False
     fault: Fault | None = None
     tool_calls: tuple[str, ...] = ()
@@ -276,7 +300,8 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """The agents through which the answer came, where the callee handed the request on."""
     agent_version: str = "1.0"
     capability_version: str | None = None
-    cache: Literal["none", "hit", "miss"] = "none"
+    cache: Literal["none", "miss", "hit", "similar"] = "none"
+    """Whether it was looked for among kept answers, and found: the same request, or one that asks for the same."""
     metadata: dict[str, Json] = {}
 
     @property

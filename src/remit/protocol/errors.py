@@ -45,6 +45,7 @@ class Code(StrEnum):
     MALFORMED_ENVELOPE = "MALFORMED_ENVELOPE"
     TOO_LARGE = "TOO_LARGE"
     INPUT_VALIDATION_FAILED = "INPUT_VALIDATION_FAILED"
+    DATA_MISSING_REQUIRED_INPUT = "DATA_MISSING_REQUIRED_INPUT"
     RESULT_VALIDATION_FAILED = "RESULT_VALIDATION_FAILED"
     DUPLICATE_REQUEST = "DUPLICATE_REQUEST"
     STATE_CONFLICT = "STATE_CONFLICT"
@@ -238,6 +239,14 @@ TABLE: dict[Code, Row] = {
         "The input does not fit the schema of the capability or tool; it was not run.",
         "Correct the fields listed under `problems` and try again.",
     ),
+    Code.DATA_MISSING_REQUIRED_INPUT: Row(
+        Blame.CALLER,
+        400,
+        2,
+        False,
+        "The input lacks fields that the schema of the capability requires, and nothing else is wrong with it.",
+        "Add the fields listed under `problems` and try again; what is not known can be asked of the user.",
+    ),
     Code.RESULT_VALIDATION_FAILED: Row(
         Blame.PEER,
         502,
@@ -330,7 +339,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     problems: tuple[Problem, ...] = ()
     retry_after_ms: int | None = None
     foreign: str | None = None
-    """The peer's own code, where it has one (`DATA_MISSING_REQUIRED_INPUT`)."""
+    """The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`)."""
 
 
 def fault(

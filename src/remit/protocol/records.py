@@ -152,6 +152,21 @@ def read_response(raw: bytes) -> Response:
     return cast("Response", read_body(Kind.RESULT, raw))
 
 
+# What is said in an envelope, beside who asks whom within what, and how it ends.
+SAID = (
+    *("objective", "input", "handoff", "context", "view", "hints", "reason"),
+    *("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata"),
+)
+
+
+def outline(body: Body) -> Body | None:
+    """Return a request or a response without what is said in it; None for anything else."""
+    if not isinstance(body, Request | Response):
+        return None
+    plain: dict[str, Json] = msgspec.to_builtins(body)
+    return msgspec.convert({name: value for name, value in plain.items() if name not in SAID}, type(body))
+
+
 class Delegation(Struct, frozen=True, kw_only=True):
     """One line for one delegation: who asked whom for what, and how it ended (None: still under way)."""
 

@@ -1,10 +1,12 @@
 """What the callee's code is given: the request, and everything it may do within its remit."""
 
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from remit.policy.aggregate import Combined, strategy_named
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import (
@@ -17,13 +19,18 @@ from remit.protocol.envelope import (
     Note,
     Request,
     Response,
+    Strategy,
     Usage,
     View,
 )
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
+from remit.runtime.blend import Blender, told_as_one
 
 T = TypeVar("T")
+
+Work = Callable[[], Awaitable[Json]]
+"""Something that is found out: it gives a value that JSON can say."""
 
 # An agent's own past is worth twice what it is shown of others'.
 HISTORY_TOKENS = 8_000
@@ -73,17 +80,21 @@ class Desk(Protocol):
 
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
 
+    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]: ...
+
     def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
-    def progress(self, text: str, partial: Answer | None) -> None: ...
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None: ...
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]: ...
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]: ...
 
     def change(self, changes: dict[str, Json]) -> Coroutine[Any, Any, dict[str, Json]]: ...
+
+    def once(self, name: str, work: Work) -> Coroutine[Any, Any, Json]: ...
 
     def say(self, text: str) -> None: ...
 
@@ -207,6 +218,28 @@ class Brief:
         """Ask several at once, each within its own limits; more than the limit are refused whole before any starts."""
         return self._desk.fan_out(calls)
 
+    async def combine(
+        self,
+        calls: Sequence[Call],
+        *,
+        strategy: str = Strategy.DEFAULT,
+        about: str = "",
+        blend: Blender | None = None,
+    ) -> Combined:
+        """Ask several at once, as `fan_out` does, and get one answer; what it does not need any more is cancelled.
+
+        *about* says what they are asked, where a call has no objective of its own. *blend* has a model tell the results
+        as one, for `ai-blend`: its text is taken only if it adds nothing. A strategy that does not exist raises a
+        `RemitError`; nothing that a callee does raises anything.
+        """
+        chosen = strategy_named(strategy)
+        asked = [replace(call, objective=about) if about and not call.objective else call for call in calls]
+        combined = await self._desk.combine(asked, chosen)
+        if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
+            return combined
+        titles = ["" if call.objective == about else call.objective for call in asked]
+        return await told_as_one(combined, blend, about or self.original_request, titles)
+
     def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
         """Ask one after another, each given the result before it; ends after the first that has no result."""
         return self._desk.chain(calls)
@@ -230,8 +263,19 @@ class Brief:
         """
         return self._desk.change(changes)
 
-    def progress(self, text: str, *, partial: Answer | None = None) -> None:
-        """Say how far the work is; *partial* is what the caller gets if the time runs out before the end."""
+    def once(self, name: str, work: Work) -> Coroutine[Any, Any, Json]:
+        """Return what *work* gives, and in a run that goes on after a restart what it gave then: it is not done again.
+
+        It is for what a resumable agent finds out in ways that no delegation or tool is recorded for, and that may be
+        otherwise a second time: what a model says, what time it is. Each name is used once in a delegation.
+        """
+        return self._desk.once(name, work)
+
+    def progress(self, text: str, *, partial: Answer | Callable[[], Answer] | None = None) -> None:
+        """Say how far the work is; *partial* is what the caller gets if the time runs out before the end.
+
+        Where that takes work, give a function that makes it: it is called if it comes to that.
+        """
         self._desk.progress(text, partial)
 
     def say(self, text: str) -> None:

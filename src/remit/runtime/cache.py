@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,7 +10,7 @@ from remit.policy.breaker import is_failure
 from remit.policy.redaction import restore
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
-from remit.protocol.envelope import VERSION, Request, Response, Usage
+from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.keys import Keys
@@ -23,10 +23,12 @@ MOST_BYTES = 16 * 2**20
 class Lookup:
     """What an answer is known by, for how long it holds, and what part a delegation has in it."""
 
-    __slots__ = ("follows", "key", "leads", "public", "scoped", "ttl_ms")
+    __slots__ = ("follows", "key", "leads", "likeness", "public", "scoped", "ttl_ms")
 
-    def __init__(self, key: bytes, ttl_ms: int, *, public: bool, scoped: bool) -> None:
+    def __init__(self, key: bytes, ttl_ms: int, *, public: bool, scoped: bool, likeness: bytes | None = None) -> None:
         self.key = key
+        self.likeness = likeness
+        """What it has in common with those that ask for the same in other words; None: only equal ones count."""
         self.ttl_ms = ttl_ms
         self.public = public
         self.scoped = scoped
@@ -43,6 +45,7 @@ class Kept(NamedTuple):
     response: Response
     until: float
     size: int
+    likeness: bytes | None
 
 
 Landing = Response | Code | None
@@ -65,21 +68,31 @@ def lookup(
     remit = clean.remit
     said = [clean.objective, clean.input]
     scoped = bool(known) and restore(said, known) != said
-    content = (
+    around = (
         generation,
         card.name,
         card.version,
         capability.code,
         capability.version,
-        (request.objective, request.input),
-        said,
         None if capability.public else remit.user,
         None if remit.tools is None else sorted(remit.tools),
         None if remit.targets is None else sorted(remit.targets),
         remit.may_delegate,
+        (request.reason, request.refined_by),
         request.run if scoped else None,
     )
-    return Lookup(keys.digest(encode(content)), capability.cache_ms, public=capability.public, scoped=scoped)
+    key = keys.digest(encode((around, (request.objective, request.input), said)))
+    likeness = (
+        keys.digest(encode(("like", around, _alike(request), _alike(clean)))) if capability.cache_similar else None
+    )
+    return Lookup(key, capability.cache_ms, public=capability.public, scoped=scoped, likeness=likeness)
+
+
+def _alike(request: Request) -> tuple[Json, Json]:
+    """Return what requests have in common that ask for the same; only texts can do that in other words."""
+    from remit.policy.likeness import gist  # few capabilities want it
+
+    return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 
 
 def landing(wanted: Lookup, response: Response, known: dict[str, str | int]) -> Landing:
@@ -94,7 +107,7 @@ def landing(wanted: Lookup, response: Response, known: dict[str, str | int]) -> 
     return response if wanted.scoped or not known or restore(response, known) is response else None
 
 
-def answered_before(request: Request, response: Response) -> Response:
+def answered_before(request: Request, response: Response, cache: Literal["hit", "similar"] = "hit") -> Response:
     """Return a kept answer as the answer to this request; it costs nothing."""
     return replace(
         response,
@@ -104,8 +117,9 @@ def answered_before(request: Request, response: Response) -> Response:
         usage=Usage(),
         duration_ms=0,
         queued_ms=0,
+        waited_ms=0,
         tool_calls=(),
-        cache="hit",
+        cache=cache,
     )
 
 
@@ -120,6 +134,7 @@ def failed_beside(request: Request, code: Code) -> Response:
         run=request.run,
         session=request.session,
         fault=why,
+        cache="hit",
     )
 
 
@@ -133,6 +148,8 @@ class Cache:
         self.generation = 0
         """How often all was forgotten: what was asked before that is not known by the same key after it."""
         self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._alike: dict[bytes, bytes] = {}
+        """The newest of those that ask for the same: its key, by what they have in common."""
         self.flights: dict[bytes, asyncio.Future[Landing]] = {}
 
     def get(self, key: bytes, now: float) -> Response | None:
@@ -146,13 +163,20 @@ class Cache:
         self._kept.move_to_end(key)
         return kept.response
 
-    def put(self, key: bytes, response: Response, until: float) -> None:
+    def get_alike(self, likeness: bytes, now: float) -> Response | None:
+        """Return the answer to a request for the same in other words, if there is one that still holds."""
+        key = self._alike.get(likeness)
+        return None if key is None else self.get(key, now)
+
+    def put(self, key: bytes, response: Response, until: float, likeness: bytes | None = None) -> None:
         """Keep an answer; what is too much by itself is not kept, and for what is too much together the oldest go."""
         size = len(encode(response))
         self._forget(key)
         if size > self._most_bytes:
             return
-        self._kept[key] = Kept(response, until, size)
+        self._kept[key] = Kept(response, until, size, likeness)
+        if likeness is not None:
+            self._alike[likeness] = key
         self._bytes += size
         while len(self._kept) > self._most or self._bytes > self._most_bytes:
             self._forget(next(iter(self._kept)))
@@ -161,8 +185,11 @@ class Cache:
         """Forget all answers."""
         self.generation += 1
         self._kept.clear()
+        self._alike.clear()
         self._bytes = 0
 
     def _forget(self, key: bytes) -> None:
         if (kept := self._kept.pop(key, None)) is not None:
             self._bytes -= kept.size
+            if kept.likeness is not None and self._alike.get(kept.likeness) == key:
+                del self._alike[kept.likeness]

@@ -105,6 +105,8 @@ class Carrier:
                 f"{each.request.target} was cancelled: {frame.request.target}, which it worked for, was stopped",
             )
             each.stopping = why if each is frame else above
+            if each.lookup is not None:
+                self._let_go(each.lookup, None)  # those who wait need not wait until it has cleaned up
             if each.task is None:
                 continue  # not started yet: it will find that it need not be
             self._wheel.discard(each, each.tick)
@@ -154,6 +156,9 @@ class Carrier:
             if (known := cache.get(wanted.key, self.parts.clock.now())) is not None:
                 wanted.follows = True
                 return for_record(answered_before(frame.request, known))
+            if wanted.likeness is not None and (known := cache.get_alike(wanted.likeness, self.parts.clock.now())):
+                wanted.follows = True
+                return for_record(answered_before(frame.request, known, "similar"))
             flight = cache.flights.get(wanted.key)
             # Whoever works for one that others wait for waits for none of them: two could wait for each other.
             if any(above.lookup is not None and above.lookup.leads for above in frame.lineage()[1:]):
@@ -182,11 +187,14 @@ class Carrier:
                 landed = landing(wanted, response, frame.run.known)
             if isinstance(landed, Response):
                 landed = for_record(landed)  # what its caller does to it changes nobody else's
-                self.parts.cache.put(wanted.key, landed, now + wanted.ttl_ms / 1_000)
+                self.parts.cache.put(wanted.key, landed, now + wanted.ttl_ms / 1_000, wanted.likeness)
         finally:
-            if wanted.leads:
-                wanted.leads = False
-                self.parts.cache.flights.pop(wanted.key).set_result(landed)
+            self._let_go(wanted, landed)
+
+    def _let_go(self, wanted: Lookup, landed: Landing) -> None:
+        if wanted.leads:
+            wanted.leads = False
+            self.parts.cache.flights.pop(wanted.key).set_result(landed)
 
     def _close(self, frame: Frame, response: Response) -> None:
         """Settle, record and hand over the outcome: exactly once, whoever comes first."""
@@ -200,6 +208,8 @@ class Carrier:
         if duration_ms:
             queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
             response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
+            if frame.waited_s:
+                response = replace(response, waited_ms=round(frame.waited_s * 1_000))
         if frame.used:
             response = replace(response, usage=frame.usage())
         if response.usage.overrun:
@@ -223,6 +233,7 @@ class Carrier:
             self._keep(frame, response)
             if run.steps is not None and parent is not None and not run.handed_back:
                 self._note(frame, journal.Step(frame.step, True, outcome))
+                run.unsaved = run.unsaved or not journal.is_repeatable(frame.card, frame.request)
         finally:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
@@ -306,6 +317,7 @@ class Carrier:
         for each in frame.lineage():
             each.pauses -= 1
             if each.pauses == 0 and each.stopping is None and not isinstance(each.state, Status):
+                each.waited_s += now - each.paused_since
                 each.deadline += now - each.paused_since
                 each.tick = self._wheel.add(each, each.deadline)
 
@@ -329,7 +341,9 @@ class Carrier:
 
     async def _note_begun(self, frame: Frame) -> None:
         self._note(frame, journal.Step(frame.step))
-        if not frame.card.resumable:
+        # What may be done twice can begin unrecorded; that something else was done, which may not, is recorded before.
+        if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):
+            frame.run.unsaved = False
             await self.parts.store.flush()
 
     def _note(self, frame: Frame, step: journal.Step) -> None:

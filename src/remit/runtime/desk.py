@@ -2,20 +2,32 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from remit.policy.redaction import strike
+from remit.policy.aggregate import Combined
+from remit.policy.redaction import of_kinds, restore, strike
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
-from remit.protocol.envelope import Answer, Call, ContextFilter, Json, Message, Note, Request, Response, Usage
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.envelope import (
+    Answer,
+    Call,
+    ContextFilter,
+    Json,
+    Message,
+    Note,
+    Request,
+    Response,
+    Strategy,
+    Usage,
+)
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.runtime import journal
-from remit.runtime.brief import Delegate
+from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
@@ -56,6 +68,11 @@ class LocalDesk:
     def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
         return chain(self._dispatch, self._frame, calls)
 
+    def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
+        from remit.runtime.combine import combine  # few agents ask for it
+
+        return combine(self._dispatch, self._frame, calls, strategy)
+
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts
@@ -78,7 +95,7 @@ class LocalDesk:
         parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
         keys = parts.redactor.keys
-        digest = journal.tool_digest(name, arguments, keys)
+        digest = journal.tool_digest(run, name, arguments, keys)
         step = journal.recall(run, path, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             raise RemitError(step)
@@ -99,7 +116,7 @@ class LocalDesk:
         duration_ms = round((parts.clock.now() - started) * 1_000)
         self._record_tool(name, arguments if repeatable else None, duration_ms, why)
         if run.steps is not None:
-            journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why), keys)
+            journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why, tool=True), keys)
         if why is not None:
             raise RemitError(why)
         return value
@@ -120,27 +137,62 @@ class LocalDesk:
             return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
 
     async def state(self) -> dict[str, Json]:
-        return await self._dispatch.parts.sessions.state(self._frame)
+        return self._revealed(await self._dispatch.parts.sessions.state(self._frame))
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts
         found: dict[str, str | int] = {}
-        changes = isolated(changes)
+        most = parts.limits.max_result_bytes
+        try:
+            changes = checked(changes, max_bytes=most)
+        except RemitError as error:
+            wrong = error.fault
+            code = wrong.code if wrong.code is Code.TOO_LARGE else Code.INPUT_VALIDATION_FAILED
+            problems = tuple(_unkeepable(changes))
+            names = ", ".join(problem.path for problem in problems)
+            why = f"{frame.card.name} cannot keep {names}" if names else f"{frame.card.name}: {wrong.message}"
+            raise RemitError(fault(code, why, problems=problems)) from error
         if frame.run.sealing is not None:
             changes = strike(changes, frame.run.sealing, found)
         if found:
             parts.redactor.keep(frame.run, found, of_user=True)
-        return await parts.sessions.change(frame, changes)
+        return self._revealed(await parts.sessions.change(frame, changes, most))
+
+    def _revealed(self, kept: dict[str, Json]) -> dict[str, Json]:
+        """Return what an agent has kept, with what its team lets it see."""
+        frame = self._frame
+        capability = frame.card.capability(frame.request.capability) if frame.request.capability else None
+        kinds = frame.card.sees if capability is None else frame.card.sees | capability.sees
+        return restore(kept, of_kinds(frame.run.known, kinds)) if kinds else kept
 
     async def confirm(self, question: str) -> bool:
         self._refuse_if_over()
         return await self._dispatch.confirm(self._frame, question)
 
-    def progress(self, text: str, partial: Answer | None) -> None:
+    async def once(self, name: str, work: Work) -> Json:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts
-        if partial is not None:
+        run, keys, path = frame.run, parts.redactor.keys, f"{frame.path}#{name}"
+        if frame.named is not None and path in frame.named:
+            why = f"{frame.card.name} has found out {name} before in this delegation"
+            raise RemitError(fault(Code.DUPLICATE_REQUEST, why))
+        digest = journal.tool_digest(run, name, {}, keys)
+        step = journal.recall(run, path, digest, keys, repeatable=True)
+        if isinstance(step, Fault):
+            raise RemitError(step)
+        value = isolated(await work()) if step is None else step.value
+        if step is None and run.steps is not None:
+            journal.note(parts.store, run, path, journal.Step(digest, True, None, value), keys)
+        frame.named = {*(frame.named or ()), path}
+        return value
+
+    def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
+        self._refuse_if_over()
+        frame, parts = self._frame, self._dispatch.parts
+        if callable(partial):
+            frame.partial = lambda: self._made(partial)
+        elif partial is not None:
             kept = verified(frame, partial, parts.limits.max_result_bytes)
             if isinstance(kept, Fault):
                 raise RemitError(kept)
@@ -152,7 +204,7 @@ class LocalDesk:
                     frame, f"{frame.card.name} reported progress {parts.limits.max_progress} times; the rest is dropped"
                 )
             return
-        kept = frame.partial or Answer()
+        kept = frame.partial if isinstance(frame.partial, Answer) else Answer()
         body = Progress(
             delegation=frame.path,
             agent=frame.card.name,
@@ -161,7 +213,23 @@ class LocalDesk:
             finished=kept.finished,
             unfinished=kept.unfinished,
         )
+        if frame.run.told is not None and _was_told(frame.run.told, body):
+            return
         self._dispatch.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
+
+    def _made(self, make: Callable[[], Answer]) -> Answer:
+        """Have an agent's part made, once it has ended: it cannot be told any more if that is none, but others are."""
+        frame, parts = self._frame, self._dispatch.parts
+        try:
+            kept = verified(frame, make(), parts.limits.max_result_bytes)
+        except Exception as error:  # noqa: BLE001 - it is someone else's code
+            what = parts.redactor.worded(error, frame.run.sealing)
+            kept = fault(Code.RESULT_VALIDATION_FAILED, f"{frame.card.name} could not say what it had finished: {what}")
+        if isinstance(kept, Fault):
+            self._dispatch.notice(frame, kept.message, kept.code)
+            kept = Answer()
+        frame.partial = kept
+        return kept
 
     def spend(self, usage: Usage) -> int:
         frame = self._frame
@@ -307,6 +375,23 @@ class LocalDesk:
             fault=why,
         )
         self._dispatch.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
+
+
+def _was_told(told: dict[tuple[str, str], int], body: Progress) -> bool:
+    """Say whether the same was said before the restart, and not yet again since: nobody hears it twice."""
+    left = told.get((body.delegation, body.text), 0)
+    if left:
+        told[body.delegation, body.text] = left - 1
+    return left > 0
+
+
+def _unkeepable(changes: dict[str, Json]) -> Iterator[Problem]:
+    """Say what is wrong with each value that cannot be kept."""
+    for name, value in changes.items():
+        try:
+            checked({name: value})
+        except RemitError as error:
+            yield from (Problem(name, problem.message) for problem in error.fault.problems)
 
 
 def _runs_in_a_loop() -> bool:

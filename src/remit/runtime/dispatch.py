@@ -10,7 +10,7 @@ from remit.policy.redaction import redaction, restore, reveal, strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, judge
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import VERSION, Call, Json, Request, Response
+from remit.protocol.envelope import VERSION, Call, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
@@ -23,7 +23,7 @@ from remit.runtime.ports import Owner
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
 from remit.runtime.routes import Routing
-from remit.runtime.schemas import misfits
+from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import Shown
 
 log = logging.getLogger("remit")
@@ -34,15 +34,13 @@ class Dispatch(Routing):
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
         """Carry out one call in *parent*'s name and return how it ended, whatever happened."""
-        begun = await self.begin(parent, call)
+        begun = await self.begin(parent, call, hedge=True)
         if isinstance(begun, Response):
             await asyncio.sleep(0)  # who asks again and again must not keep others from running
             return begun
         give_slot(parent)
         try:
-            response = await begun.outcome
-            if begun.route is not None:
-                response = await self.follow(parent, begun, response)
+            response = await (begun.outcome if begun.route is None else self.routed(parent, begun))
         except asyncio.CancelledError:
             await self._give_up(parent, (begun,))
             raise
@@ -52,12 +50,18 @@ class Dispatch(Routing):
         return response
 
     async def begin(
-        self, parent: Frame, call: Call, *, at_once: int | None = None, route: Route | None = None
+        self,
+        parent: Frame,
+        call: Call,
+        *,
+        at_once: int | None = None,
+        route: Route | None = None,
+        hedge: bool = False,
     ) -> Frame | Response:
         """Judge a call and start it, or return the refusal; with a refusal, nothing was started.
 
         *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand; *route*
-        is given if others were asked before.
+        is given if others were asked before; *hedge* promises that its end is awaited by `routed`.
         """
         parts = self.parts
         run: Run = parent.run
@@ -83,11 +87,16 @@ class Dispatch(Routing):
             target = call.target
             if target is None and call.capability is not None:
                 route = route or self.route(parent, call, call.capability, path, owner)
+                if route is not None and not route.names:
+                    await self.recall()
+                    route = self.route(parent, call, call.capability, path, owner)
                 if route is not None:
                     target, path = route.names[0], route.leg_path
             entry: Entry | None = parts.registry.agents.get(target) if target is not None else None
             if call.context is not None or run.notes:
                 shown = await self._shown(parent, call, entry, path)
+            if call.retry_of is not None and run.steps is not None:
+                await self._take_over(parent, call.retry_of, path)
             while True:
                 now = parts.clock.now()
                 left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
@@ -99,10 +108,11 @@ class Dispatch(Routing):
                     return self.refuse(request, _too_late_to_ask(parent))
                 if run.steps is not None and entry is not None and not step:
                     # Taken from what the agent's code asked for: a person's edit is not known before they are asked.
-                    step = journal.errand_digest(request, parts.redactor.keys)
+                    step = journal.errand_digest(run, request, parts.redactor.keys)
                     known = self._recall(parent, request, entry, step)
                     if known is not None:
-                        onward = self.recorded_leg(run, route, route.leg + 1) if route is not None else None
+                        again = route is not None and not known.ok
+                        onward = self.recorded_leg(run, route, route.leg + 1) if route is not None and again else None
                         return known if onward is None else await self.begin(parent, onward.call, route=onward)
                 if shown is not None:
                     request = parts.sessions.shown(request, shown)
@@ -143,7 +153,7 @@ class Dispatch(Routing):
                             parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
                         if route is not None:
-                            frame.route = route
+                            self.under_way(frame, route, hedge=hedge)
                         if request.capability is not None:
                             frame.lookup = lookup(
                                 request,
@@ -159,7 +169,9 @@ class Dispatch(Routing):
                     case Refuse(fault=why):
                         refusal = self.refuse(request, why)
                         onward = self.onward(route, why) if route is not None else None
-                        return refusal if onward is None else await self.begin(parent, onward.call, route=onward)
+                        if onward is None:
+                            return refusal
+                        return await self.begin(parent, onward.call, at_once=at_once, route=onward, hedge=hedge)
                     case Ask() as ask:
                         edits = await self._consult(parent, request, ask, questions)
                         # A yes is to what the person was shown: what another makes of it is asked about again.
@@ -170,8 +182,19 @@ class Dispatch(Routing):
         except RemitError as error:
             return self.refuse(_undrafted(parent, call, path), error.fault)
 
-    async def follow(self, parent: Frame, frame: Frame, response: Response) -> Response:
+    async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
+        if frame.hedge_ms is not None:
+            from remit.runtime.hedging import race  # few capabilities want it
+
+            # Both count as one of those that the caller has in flight.
+            frame = await race(
+                self,
+                frame,
+                frame.hedge_ms,
+                lambda route: self.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route),
+            )
+        response = await frame.outcome
         while (route := self.next_leg(frame, response)) is not None:
             begun = await self.begin(parent, route.call, route=route)
             if isinstance(begun, Response):
@@ -257,22 +280,34 @@ class Dispatch(Routing):
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
 
+    def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
+        """Record that a call is not even judged, and return that as its refusal."""
+        return self.refuse(_undrafted(parent, call, path), why)
+
+    async def _take_over(self, parent: Frame, of: str, path: str) -> None:
+        """Let a call that tries another of the same caller again know what was done below that one."""
+        if of.startswith(f"{parent.path}."):
+            await self.parts.store.flush()
+            steps = await self.parts.store.load(parent.run.id)
+            journal.take_over(parent.run, path, parent.run.id, of, steps, self.parts.redactor.keys)
+
     def _recall(self, parent: Frame, request: Request, entry: Entry, digest: bytes) -> Response | None:
         keys = self.parts.redactor.keys
-        capability = entry.card.capability(request.capability) if request.capability else None
-        repeatable = entry.card.resumable or (capability is not None and capability.read_only)
+        repeatable = journal.is_repeatable(entry.card, request)
         step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
         if isinstance(step, Fault):
             return self.refuse(request, step)
         if step is None or step.response is None:
             return None
-        parent.meter(step.response.usage)
-        if step.response.usage.overrun:
-            parent.run.overrun = True
         if step.response.status is Status.SUCCESS:
             parent.errands = {*(parent.errands or ()), errand_of(request)}
         self._holds(parent, request)
-        self.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request))
+        self.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
+        if step.earlier:  # what it took was counted in the run that did it
+            return replace(step.response, id=request.id, run=request.run, usage=Usage())
+        parent.meter(step.response.usage)
+        if step.response.usage.overrun:
+            parent.run.overrun = True
         return step.response
 
     def _holds(self, parent: Frame, sent: Request) -> None:
@@ -302,19 +337,18 @@ def _misfit(request: Request, card: AgentCard | None, run: Run) -> Fault | None:
     """Say what is wrong with the input of a capability; tokens are judged as what they stand for."""
     capability = card.capability(request.capability) if card is not None and request.capability is not None else None
     schema = capability.input_schema if capability is not None else None
-    if schema is None or not (problems := misfits(schema, restore(request.input, run.known), request.input)):
+    if schema is None:
         return None
-    return fault(Code.INPUT_VALIDATION_FAILED, f"the input does not fit {request.capability}", problems=problems)
+    return unfit_input(request.capability or "", schema, restore(request.input, run.known), request.input)
 
 
 def _too_late_to_ask(parent: Frame) -> Fault:
     return fault(Code.CANCELLED, f"{parent.card.name} was told to stop and cannot delegate any more")
 
 
-def _replayed(request: Request) -> Notice:
-    return Notice(
-        delegation=request.id, agent=request.target, text="answered from the journal: it was done before the restart"
-    )
+def _replayed(request: Request, step: journal.Step) -> Notice:
+    when = "in the run that this one tries again" if step.earlier else "before the restart"
+    return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
 
 
 def _checked_call(call: Call) -> Call:

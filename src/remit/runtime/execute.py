@@ -5,16 +5,14 @@ import logging
 
 from msgspec.structs import replace
 
-from remit.policy.aggregate import merge_all
 from remit.policy.redaction import restore
-from remit.protocol.envelope import Answer, Call, Request, Response
+from remit.protocol.envelope import Answer, Call, Request, Response, Strategy
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.remit import meet
 from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
-from remit.runtime.fanout import fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Slot
 from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, verified
@@ -65,23 +63,24 @@ class Executor:
         if answer.usage is not None:
             frame.meter(answer.usage)
         if answer.calls:
-            response = await self._hand_on(frame, answer.calls)
+            response = await self._hand_on(frame, answer.calls, answer.strategy)
         else:
             response = answered(frame, answer)
         return self._checked(frame, response) if response.sources or request.capability is not None else response
 
-    async def _hand_on(self, frame: Frame, calls: tuple[Call, ...]) -> Response:
+    async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:
         """The agent answered with who should do it instead: carry that out in its name."""
         if len(calls) == 1:
             return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
-        responses = await fan_out(self._dispatch, frame, calls)
-        merged = merge_all(responses)
-        if merged is None:
-            return handed_on(frame, responses[0])
-        answer = verified(frame, merged, self._dispatch.parts.limits.max_result_bytes)
+        from remit.runtime.combine import combine  # few agents hand on to several
+
+        combined = await combine(self._dispatch, frame, calls, strategy)
+        if combined.answer is None:
+            return handed_on(frame, combined.responses[0])
+        answer = verified(frame, combined.answer, self._dispatch.parts.limits.max_result_bytes)
         if isinstance(answer, Fault):
             return ended(frame, Status.FAILED, answer)
-        through = tuple(agent for each in responses if each.ok for agent in each.path or (each.target,))
+        through = tuple(agent for each in combined.used for agent in each.path or (each.target,))
         return replace(answered(frame, answer), path=(frame.request.target, *through))
 
     def _checked(self, frame: Frame, response: Response) -> Response:

@@ -13,18 +13,29 @@ from remit.runtime.ledger import Frame
 
 async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
     """Ask all at once, each within its own limits; more than may be in flight are refused whole, before any starts."""
-    at_once = parent.in_flight() + len(calls)
-    if at_once > dispatch.parts.limits.max_fan_out:
-        refusals = [await dispatch.begin(parent, call, at_once=at_once) for call in calls]
-        return [each for each in refusals if isinstance(each, Response)]
-    shared = [call for call in calls if call.max_tokens is None]
-    share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
-    wanted = [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
+    if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
+        return refusals
     begin = _begin_beside if dispatch.may_ask else _begin_in_turn
-    begun = await begin(dispatch, parent, wanted)
+    begun = await begin(dispatch, parent, shared_out(parent, calls))
     frames = [each for each in begun if isinstance(each, Frame)]
     responses = iter(await _join(dispatch, parent, frames))
     return [each if isinstance(each, Response) else next(responses) for each in begun]
+
+
+async def refused_whole(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response] | None:
+    """Refuse all calls if with them more would be in flight than may be; None if they may be asked at once."""
+    at_once = parent.in_flight() + len(calls)
+    if at_once <= dispatch.parts.limits.max_fan_out:
+        return None
+    refusals = [await dispatch.begin(parent, call, at_once=at_once) for call in calls]
+    return [each for each in refusals if isinstance(each, Response)]
+
+
+def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
+    """Return the calls with an equal share of the tokens that are left for each that does not say how many it gets."""
+    shared = [call for call in calls if call.max_tokens is None]
+    share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
+    return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
 
 
 async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
@@ -32,7 +43,7 @@ async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> l
     if all(frame.route is None for frame in frames):
         return await dispatch.join(parent, frames)
     loop = asyncio.get_running_loop()
-    routed = {frame: loop.create_task(_followed(dispatch, parent, frame)) for frame in frames if frame.route}
+    routed = {frame: loop.create_task(dispatch.routed(parent, frame)) for frame in frames if frame.route}
     try:
         return await dispatch.join(parent, frames, [routed.get(frame, frame.outcome) for frame in frames])
     except BaseException:
@@ -42,16 +53,12 @@ async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> l
         raise
 
 
-async def _followed(dispatch: Dispatch, parent: Frame, frame: Frame) -> Response:
-    return await dispatch.follow(parent, frame, await frame.outcome)
-
-
 async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
     """Begin one after another: where nobody can be asked, none keeps the others waiting."""
     begun: list[Frame | Response] = []
     try:
         for call in calls:
-            begun.append(await dispatch.begin(parent, call))
+            begun.append(await dispatch.begin(parent, call, hedge=True))
     except asyncio.CancelledError:
         await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
         raise
@@ -61,7 +68,7 @@ async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call
 async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
     """Begin all, in order; none waits for the person who is asked about another."""
     loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(dispatch.begin(parent, call)) for call in calls]
+    tasks = [loop.create_task(dispatch.begin(parent, call, hedge=True)) for call in calls]
     try:
         if tasks:
             await asyncio.wait(tasks)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
 from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
@@ -155,6 +155,10 @@ class Hub:
         """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
         self._runs.on_reload = reload
 
+    def take_up_only(self, runs: Collection[str]) -> None:
+        """Of the runs that others left behind, go on with these and leave the rest to other hubs."""
+        self._runs.only = frozenset(runs)
+
     def tell_runs(self, text: str) -> None:
         """Record something that operators should know in every run that is in flight here."""
         for frame in self._frames():
@@ -270,9 +274,11 @@ class Hub:
         decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
         return await decide(self._parts.store, question, decision)
 
-    def ranking(self, capability: str) -> tuple[Ranked, ...]:
+    async def ranking(self, capability: str) -> tuple[Ranked, ...]:
         """Return how the agents that offer a capability stand now, first choice first, each with the reasons."""
         parts = self._parts
+        if self._open:
+            await self._dispatch.recall()
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
     async def delegations(self, run: str) -> list[Delegation]:

@@ -5,8 +5,10 @@ Nothing here awaits, so a check and the change that follows it are one step.
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from remit.policy import breaker as breakers
 from remit.policy import rate as rates
@@ -17,10 +19,10 @@ from remit.policy.rate import Window
 from remit.policy.routing import Candidate, Ranked, Track
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
+from remit.protocol.envelope import Answer, Call, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
-from remit.protocol.remit import MAX_INTEGER
+from remit.protocol.remit import MAX_INTEGER, Remit
 from remit.runtime.cache import Lookup
 from remit.runtime.ports import Slot
 from remit.runtime.registry import Entry
@@ -48,6 +50,8 @@ class Route(NamedTuple):
     names: tuple[str, ...]
     leg: int = 0
     """How many were asked before."""
+    beside: "Frame | None" = None
+    """The attempt before, if that is at work still and only takes long."""
 
     @property
     def leg_path(self) -> str:
@@ -86,6 +90,8 @@ class Run:
         "scope",
         "sealing",
         "steps",
+        "told",
+        "unsaved",
     )
 
     def __init__(
@@ -100,8 +106,12 @@ class Run:
         self.overrun = False
         self.handed_back = False
         """Whether it stops here only to be taken up again elsewhere."""
+        self.unsaved = False
+        """Whether something that must not be done twice was done, and may not be known to the store yet."""
         self.steps = steps
         """What the journal knew of it when it was taken up; None if it is not resumable."""
+        self.told: dict[tuple[str, str], int] | None = None
+        """How often each delegation of it had said what of its work, when it was taken up."""
         self.sealing = sealing
         self.known: dict[str, str | int] = {}
         """The raw values of all its tokens."""
@@ -134,6 +144,8 @@ class Frame:
     """Why it was told to stop."""
 
     reserved = 0
+    aside = 0
+    """Tokens that its parent keeps for who may be asked beside it: with its grant they are one reservation."""
     prompt = 0
     completion = 0
     estimated = False
@@ -142,8 +154,8 @@ class Frame:
     """Delegations and tool calls so far: the next one's place."""
     errands: set[Errand] | None = None
     """What it has asked for that is under way or succeeded: not to be asked again."""
-    kept: "tuple[int, dict[str, Json]] | None" = None
-    """What its agent has kept in its conversation, as it read it last, with the revision of that."""
+    kept: tuple[int, bytes] | None = None
+    """What its agent has kept in its conversation, as it knows it: the revision, and what stood there."""
     named: set[str] | None = None
     """The names that it has given to calls of its own."""
     children: "set[Frame] | None" = None
@@ -153,6 +165,8 @@ class Frame:
     pauses = 0
     paused_since = 0.0
     """Since when its clock stands, because a person is asked in its name or below it."""
+    waited_s = 0.0
+    """For how long its clock stood so far."""
     is_probe = False
     """Whether it is the one call that a breaker let through to see whether the callee has recovered."""
     step = b""
@@ -162,7 +176,8 @@ class Frame:
     held: dict[str, str | int] | None = None
     """The raw values that its agent has sent to others, by their tokens: it gets them back."""
     tool_calls: list[str] | None = None
-    partial: Answer | None = None
+    partial: Answer | Callable[[], Answer] | None = None
+    """What its agent has until now, or what makes it."""
     progress_count = 0
     unheard = False
     """Whether its agent said something that nobody listened to."""
@@ -172,6 +187,14 @@ class Frame:
     """What its answer is known by, where it may be given to others too, or was."""
     route: Route | None = None
     """How it came to be this callee, where the caller named a capability and no agent."""
+    hedge_ms: int | None = None
+    """After how long another is asked beside it; None: nobody is."""
+    twin: "Frame | None" = None
+    """The other of two that are asked for the same at once."""
+    overtaken = False
+    """Whether it was stopped because the other was faster."""
+    hedges = 0
+    """How many pairs there are among its delegations of which one is enough: each counts as one."""
 
     def __init__(
         self,
@@ -218,8 +241,8 @@ class Frame:
         return int((self.deadline - (self.paused_since if self.pauses else now)) * 1_000)
 
     def in_flight(self) -> int:
-        """Delegations of this one that have not ended."""
-        return len(self.children) if self.children else 0
+        """Delegations of this one that have not ended; two that are asked for the same are one."""
+        return len(self.children) - self.hedges if self.children else 0
 
     def lineage(self) -> "list[Frame]":
         """This frame and all above it."""
@@ -253,6 +276,8 @@ class Ledger:
         self.windows: dict[str, Window] = {}
         self.tracks: dict[tuple[str, str], Track] = {}
         """How each agent did at each of its capabilities, by capability and agent."""
+        self.is_new = True
+        """Whether it knows nothing yet of how they did before this hub was opened."""
 
     def rate_wait_ms(self, card: AgentCard, now: float) -> int:
         """How long the rate of an agent has to be waited for."""
@@ -307,11 +332,14 @@ class Ledger:
         """Settle the account, give the rest back, and remember how it went."""
         parent = frame.parent
         if parent is not None:
-            parent.reserved -= frame.granted
+            parent.reserved -= frame.granted + frame.aside
             if frame.used:
                 parent.meter(frame.usage())
             if parent.children is not None:
                 parent.children.discard(frame)
+            if frame.twin is not None:
+                parent.hedges -= 1
+                frame.twin.twin = frame.twin = None
             if frame.errand is not None and parent.errands is not None and response.status is not _SUCCESS:
                 parent.errands.discard(frame.errand)
         if frame.overrun:
@@ -324,6 +352,33 @@ class Ledger:
         if frame.request.capability is not None:
             self._learn(frame, frame.request.capability, failed, now)
 
+    def set_aside(self, frame: Frame, hedge_ms: int) -> Remit:
+        """Keep half of a grant for who may be asked beside it after a while, and return the remit with the rest."""
+        frame.hedge_ms, frame.aside = hedge_ms, frame.granted // 2
+        frame.granted -= frame.aside
+        remit = frame.request.remit
+        return replace(remit, tokens=frame.granted, context_tokens=min(remit.context_tokens, frame.granted))
+
+    def pair(self, frame: Frame, first: Frame) -> None:
+        """Count a delegation and the one that it was asked beside as one, while both are in flight."""
+        if frame.parent is not None and not isinstance(first.state, Status):
+            frame.parent.hedges += 1
+            frame.twin, first.twin = first, frame
+
+    def hand_over(self, frame: Frame) -> int:
+        """Give back to the parent what was set aside, to be granted at once to who is asked beside; return how much."""
+        freed, frame.aside = frame.aside, 0
+        if frame.parent is not None:
+            frame.parent.reserved -= freed
+        return freed
+
+    def take_back(self, frame: Frame, tokens: int) -> None:
+        """Set aside again what was handed over and not granted to anyone."""
+        if frame.parent is not None and not isinstance(frame.state, Status):
+            tokens = min(tokens, max(0, frame.parent.left))
+            frame.parent.reserved += tokens
+        frame.aside = tokens
+
     # ── who does what how well ────────────────────────────────────────────────────────────────────────────────────────
 
     def ranked(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[str, ...]:
@@ -334,6 +389,14 @@ class Ledger:
     def explained(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[Ranked, ...]:
         """Return how these stand at a capability, and why."""
         return routing.explain([self._candidate(capability, entry.card, now) for entry in entries], now)
+
+    def recall(self, past: Mapping[tuple[str, str], Track]) -> None:
+        """Take over how agents did before; of whom something was heard since then, that alone counts."""
+        for at, track in past.items():
+            known = self.tracks.get(at, _UNTRIED)
+            if known.is_new:
+                self.tracks[at] = replace(track, in_flight=known.in_flight)
+        self.is_new = False
 
     def _candidate(self, capability: str, card: AgentCard, now: float) -> Candidate:
         breaker = self.breakers.get(card.name, _FRESH)
@@ -349,6 +412,9 @@ class Ledger:
 
     def _learn(self, frame: Frame, capability: str, failed: bool | None, now: float) -> None:
         at = capability, frame.card.name
-        # What a person took to decide has moved the deadline, and does not count.
-        seconds = now - frame.deadline + frame.request.remit.time_ms / 1_000
-        self.tracks[at] = routing.ended(self.tracks[at], failed, seconds, frame.used, now)
+        # What a person took to decide does not count.
+        seconds = now - frame.started - frame.waited_s
+        if frame.overtaken:
+            self.tracks[at] = routing.overtaken(self.tracks[at], seconds, now)
+        else:
+            self.tracks[at] = routing.ended(self.tracks[at], failed, seconds, frame.used, now)

@@ -1,10 +1,11 @@
 """Every extension point of the runtime, each with what it promises."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from remit.policy.intent import Heard
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import VERSION, Answer, ContextFilter, Json, Message, Note, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -58,6 +59,18 @@ TokenCounter = Callable[[str], int]
 
 Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 """Makes a summary of a conversation, in at most so many tokens, and says what it spent on it."""
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """Finds out which capabilities a user's words ask for: by words, by meaning, or by asking a model."""
+
+    async def hears(self, text: str, brief: Brief) -> Heard:
+        """Return what is likely meant, best first, spending no more than *brief* has left.
+
+        It raises nothing for what it cannot find out: then nothing is likely, or it says how it found out otherwise.
+        """
+        ...
 
 
 class Workspace(Protocol):
@@ -265,7 +278,10 @@ class Requests(Protocol):
         ...
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished."""
+        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished.
+
+        If a person was being asked in it when its worker fell silent, that was no attempt; up to `MOST_EPOCHS`.
+        """
         ...
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
@@ -300,7 +316,7 @@ class Journal(Protocol):
         ...
 
     async def load(self, run: str) -> dict[str, bytes]:
-        """Return every step noted for the run."""
+        """Return every step noted for the run, until it succeeds or its outcome is forgotten."""
         ...
 
 
@@ -355,7 +371,10 @@ class Controls(Protocol):
         ...
 
     async def controls(self, after: int, run: str | None = None) -> list[Control]:
-        """Return what was said after number *after*, about one run if asked; those a day old may be gone."""
+        """Return what was said after number *after*, about one run if asked.
+
+        Those that are a day old may be gone, unless their run may still be taken up.
+        """
         ...
 
     async def last_control(self) -> int:
@@ -365,6 +384,8 @@ class Controls(Protocol):
 
 # More is a history, and not what somebody should bear in mind.
 MOST_NOTES = 24
+# A run may wait for days in hubs that come and go; but one that brings down each of them is to end some day.
+MOST_EPOCHS = 30
 
 
 class Conversations(Protocol):
@@ -418,6 +439,13 @@ class Archive(Protocol):
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
         """Return committed records in order, those of one run or session if asked."""
+        ...
+
+    async def recent(self, limit: int) -> list[Record]:
+        """Return who was asked and how it ended, of the newest *limit* records: in order, each as its `outline`.
+
+        It takes little time and memory however large they are: older ones may be missing.
+        """
         ...
 
     async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:

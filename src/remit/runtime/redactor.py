@@ -10,7 +10,7 @@ import msgspec
 from remit.policy.redaction import Held, Raw, everything, kind_of, of_kinds, restore, strike
 from remit.policy.verdict import Detector, Finding, Sealing
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Response
+from remit.protocol.envelope import Request, Response
 from remit.runtime.keys import Keys
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Sealed, Vault
@@ -142,10 +142,24 @@ class Redactor:
         if run.sealing is not None:
             run.sealing = self._knowing(run.sealing, run.known)
 
+    async def take_over(self, run: Run, scope: str, of: str) -> None:
+        """Let a run know what the tokens of the run *of* stand for, whose results it takes over."""
+        if scope == run.scope:
+            return  # the same conversation: it knows already
+        found = await self._unsealed(scope, of)
+        for of_user in (True, False):
+            if values := {token: raw for token, raw, is_users in found if is_users is of_user}:
+                self.keep(run, values, of_user=of_user)
+
     async def for_user(self, run: str, response: Response) -> Response:
         """Return the response of a run, as it was read from the store, as the user who asked for it gets it."""
         unsealed = await self._unsealed(response.session or run, run)
         return whole(response, {token: raw for token, raw, of_user in unsealed if of_user})
+
+    async def said(self, run: str, request: Request) -> Request:
+        """Return the request that started a run, as it was read from the store, as its user said it."""
+        unsealed = await self._unsealed(request.session or run, run)
+        return restore(request, {token: raw for token, raw, of_user in unsealed if of_user})
 
     async def _unsealed(self, scope: str, run: str) -> list[tuple[str, Raw, bool]]:
         """Return what tokens of a run stand for, and whether its user may have it, as far as it can be opened."""

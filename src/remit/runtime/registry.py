@@ -84,11 +84,23 @@ def _refuse_missing(agents: dict[str, Entry], tools: dict[str, Tool]) -> None:
 
 def _checked(card: AgentCard) -> AgentCard:
     try:
-        return checked(card)
+        copy = checked(card)
     except RemitError as error:
         problems = tuple(Problem(each.path.replace("$", card.name, 1), each.message) for each in error.fault.problems)
-        message = f"the card of agent `{card.name}` is not valid: {', '.join(each.path for each in problems)}"
-        raise RemitError(fault(Code.TEAM_INVALID, message, problems=problems)) from error
+        raise _not_valid(card, problems) from error
+    contradictions = tuple(
+        Problem(f"{card.name}.capabilities[{place}].{field}", message)
+        for place, capability in enumerate(copy.capabilities)
+        for field, message in capability.contradictions().items()
+    )
+    if contradictions:
+        raise _not_valid(card, contradictions)
+    return copy
+
+
+def _not_valid(card: AgentCard, problems: tuple[Problem, ...]) -> RemitError:
+    message = f"the card of agent `{card.name}` is not valid: {', '.join(each.path for each in problems)}"
+    return RemitError(fault(Code.TEAM_INVALID, message, problems=problems))
 
 
 def team_invalid(message: str) -> RemitError:

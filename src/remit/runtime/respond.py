@@ -78,7 +78,7 @@ def answered(frame: Frame, answer: Answer) -> Response:
 
 def ended(frame: Frame, status: Status, why: Fault) -> Response:
     """An end without a whole answer; what the callee had reported as finished is kept."""
-    request, partial = frame.request, frame.partial or Answer()
+    request, partial = frame.request, frame.partial() if callable(frame.partial) else frame.partial or Answer()
     return Response(
         version=VERSION,
         id=request.id,
@@ -96,6 +96,8 @@ def ended(frame: Frame, status: Status, why: Fault) -> Response:
         finished=partial.finished,
         unfinished=partial.unfinished,
         agent_version=frame.card.version,
+        # It says nothing about the callee, and whoever reads the record has to know that.
+        cache="hit" if frame.lookup is not None and frame.lookup.follows else "none",
     )
 
 

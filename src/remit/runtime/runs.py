@@ -14,6 +14,7 @@ from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.runtime import journal
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Accepted, Known, StoreError
@@ -191,6 +192,8 @@ class Runs:
         goes_on = owner == (request.remit.user, request.target)  # of another's conversation nothing is even read
         if goes_on:
             await parts.redactor.recall(run)
+        if request.retry_of is not None and run.steps is not None:
+            await self._take_over(run, request, content)
         if goes_on or (owner is None and request.context is not None):
             request = await self._reminded(run, request, goes_on=goes_on)
         taken = False
@@ -239,9 +242,24 @@ class Runs:
                     run.request = clean
                     if chosen:
                         parts.sessions.hear(run, clean)
+                    if clean.handoff is not None:
+                        parts.sessions.heed(run, clean.handoff, "")
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
                     frame = self._dispatch.admitted(clean, entry, run, None, now)
                     return await self._submit(frame, frame.recorded or clean, content)
+
+    async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
+        """Let a run that tries another again know what that one has done, so that nothing of it is done twice.
+
+        Only of the same user's, for the same; whoever asks for something else begins from the start.
+        """
+        store, redactor = self._dispatch.parts.store, self._dispatch.parts.redactor
+        known = await store.find(replace(request, id=request.retry_of), content)
+        if known is None or not known.same_content or known.response is None:
+            return
+        journal.take_over(run, run.id, known.run, known.run, await store.load(known.run), redactor.keys)
+        if run.steps:
+            await redactor.take_over(run, known.response.session or known.run, known.run)
 
     async def _reminded(self, run: Run, request: Request, *, goes_on: bool) -> Request:
         """Return a root request with what its agent is shown of the conversation that it goes on with, if it does."""
@@ -297,6 +315,8 @@ class Runs:
             raise
         if isinstance(submitted, Accepted):
             frame.run.epoch = submitted.epoch
+            for path, step in (frame.run.steps or {}).items():
+                parts.store.journal(clean.run, submitted.epoch, path, step)
             return await self._carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
         return refused(clean, _TAKEN_OVER) if submitted is None else await self._known(clean, submitted)

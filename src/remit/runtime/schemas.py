@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from remit.protocol.card import Schema
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
-from remit.protocol.errors import Problem
+from remit.protocol.errors import Code, Fault, Problem, fault
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
 
 
 def misfits(schema: Schema, value: Json, shown: Json = None) -> tuple[Problem, ...]:
@@ -15,13 +18,56 @@ def misfits(schema: Schema, value: Json, shown: Json = None) -> tuple[Problem, .
 
     *shown* is the same value with tokens, where *value* holds what they stand for: then nothing is quoted from it.
     """
-    errors = _validator(encode(schema)).iter_errors(value)
+    errors = tuple(_validator(encode(schema)).iter_errors(value))
+    return _problems(errors, value, shown) if errors else ()
+
+
+def unfit_input(capability: str, schema: Schema, value: Json, shown: Json = None) -> Fault | None:
+    """Return why an input cannot be given to a capability; None if it can.
+
+    One that only lacks what it must have gets a code of its own: whoever asked need only add to it.
+    """
+    validator = _validator(encode(schema))
+    errors = tuple(validator.iter_errors(value))
+    if not errors:
+        return None
+    if value is None:  # who gave nothing at all lacks everything that is required
+        lacking = tuple(validator.iter_errors({}))
+        errors = lacking if lacking and all(_missing(error) is not None for error in lacking) else errors
+    problems = _problems(errors, value, shown)
+    missing = [_missing(error) for error in errors]
+    if None not in missing:
+        names = ", ".join(dict.fromkeys(map(str, missing)))
+        return fault(Code.DATA_MISSING_REQUIRED_INPUT, f"the input of {capability} lacks {names}", problems=problems)
+    return fault(Code.INPUT_VALIDATION_FAILED, f"the input does not fit {capability}", problems=problems)
+
+
+def _problems(errors: Iterable["ValidationError"], value: Json, shown: Json) -> tuple[Problem, ...]:
     if shown is None or shown is value:
-        return tuple(Problem(_path(error.instance_path), error.message) for error in errors)
+        return tuple(_problem(error, list(error.instance_path), error.message) for error in errors)
     return tuple(
-        Problem(_path(_steps_in(shown, error.instance_path)), f"does not fit `{'/'.join(map(str, error.schema_path))}`")
+        _problem(
+            error,
+            list(_steps_in(shown, error.instance_path)),
+            f"does not fit `{'/'.join(map(str, error.schema_path))}`",
+        )
         for error in errors
     )
+
+
+def _problem(error: "ValidationError", steps: list[str | int], message: str) -> Problem:
+    name = _missing(error)
+    if name is None:
+        return Problem(_path(steps), message)
+    # Within what may not be named, its own name would stand for a place that it does not have.
+    if len(steps) == len(error.instance_path):
+        return Problem(_path([*steps, name]), "is required, and is not there")
+    return Problem(_path(steps), f"`{name}` is required, and is not there")
+
+
+def _missing(error: "ValidationError") -> str | None:
+    """Return the name of the field that an error says is missing; None if it says something else."""
+    return str(getattr(error.kind, "property", "")) if type(error.kind).__name__ == "Required" else None
 
 
 def _path(steps: Iterable[str | int]) -> str:

@@ -193,28 +193,40 @@ class Sessions:
 
     async def state(self, frame: Frame) -> dict[str, Json]:
         """Return what an agent has kept in the conversation that it works in."""
-        kept = await self._store.get(_state_key(frame))
-        frame.kept = (0, {}) if kept is None else (kept[0], _read_state(kept[1]))
-        return dict(frame.kept[1])
+        frame.kept = await self._kept(frame)
+        return _read_state(frame.kept[1])
 
-    async def change(self, frame: Frame, changes: dict[str, Json]) -> dict[str, Json]:
-        """Keep values beside those that others have changed since they were read; not in the place of any of those."""
-        _, base = frame.kept or (0, await self.state(frame))
+    async def change(self, frame: Frame, changes: dict[str, Json], most_bytes: int) -> dict[str, Json]:
+        """Keep values beside those that others have changed since they were read; not in the place of any of those.
+
+        Whoever meets a conflict meets it again until they have read what there is now.
+        """
+        frame.kept = frame.kept or await self._kept(frame)
+        revision, raw = frame.kept
+        base = _read_state(raw)
         while True:
-            revision, now = frame.kept or (0, {})
-            if lost := sorted(name for name in changes if now.get(name) != base.get(name)):
+            now = _read_state(raw)
+            # By what is written: in Python 1 is equal to true.
+            if lost := sorted(name for name in changes if encode(now.get(name)) != encode(base.get(name))):
                 why = f"another run of this session has changed {', '.join(lost)}"
                 raise RemitError(fault(Code.STATE_CONFLICT, why))
-            made = {name: value for name, value in (now | changes).items() if value is not None}
-            written = await self._store.cas(_state_key(frame), revision, encode(made))
+            made = encode({name: value for name, value in (now | changes).items() if value is not None})
+            if len(made) > most_bytes:
+                why = f"{frame.card.name} would keep {len(made)} bytes, and may keep {most_bytes}"
+                raise RemitError(fault(Code.TOO_LARGE, why))
+            written = await self._store.cas(_state_key(frame), revision, made)
             if written is not None:
-                frame.kept = (written, made)
-                return dict(made)
-            await self.state(frame)
+                # Of several changes of one agent at once, the newest is what it knows.
+                frame.kept = max(frame.kept, (written, made))
+                return _read_state(made)
+            revision, raw = await self._kept(frame)
+
+    async def _kept(self, frame: Frame) -> tuple[int, bytes]:
+        return await self._store.get(_state_key(frame)) or (0, b"{}")
 
 
 def _state_key(frame: Frame) -> str:
-    return f"state {frame.run.scope} {frame.card.name}"
+    return f"state {frame.run.scope} {frame.card.name}"  # no agent's name has a space, so no two are alike
 
 
 _read_state = msgspec.json.Decoder(dict[str, Json]).decode

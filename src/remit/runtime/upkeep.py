@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -11,6 +12,7 @@ from remit.policy.redaction import restore
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import Progress
 from remit.runtime import runs
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Run
@@ -25,6 +27,8 @@ MAX_ATTEMPTS = 3
 KEEP_MS = 24 * 3_600_000
 # A person who cancels a run from another terminal should see it end at once: a fifth of a second, the rest included.
 LISTEN_S = 0.1
+# How often a hub looks for runs that somebody wants it to go on with.
+IMPATIENT_S = 0.25
 
 
 class Upkeep(Runs):
@@ -35,6 +39,8 @@ class Upkeep(Runs):
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[Control], Awaitable[None]] | None = None
         """What to do when someone asks every hub to read its team file again."""
+        self.only: frozenset[str] | None = None
+        """The runs that are gone on with, of those that others left behind; None: all."""
 
     async def open(self) -> None:
         """Keep this hub's claims alive, take up what others left behind, and listen to other processes."""
@@ -92,9 +98,12 @@ class Upkeep(Runs):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
-            await asyncio.sleep(runs.LEASE_MS / 3_000)
+            # Whoever takes up certain runs waits for them.
+            await asyncio.sleep(runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
 
     async def _take_up(self, expired: Expired) -> None:
+        if self.only is not None and expired.run not in self.only:
+            return
         entry = self._dispatch.parts.registry.agents.get(expired.request.target)
         if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._parked:
             return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
@@ -143,6 +152,7 @@ class Upkeep(Runs):
     async def _resume(self, run: Run, entry: Entry) -> Response:
         parts = self._dispatch.parts
         run.steps = await parts.store.load(run.id)
+        run.told = await self._told(run.id)
         try:
             run.request = self._redacted(run, await self._reminded(run, run.request, goes_on=True))
         except StoreError:
@@ -156,6 +166,15 @@ class Upkeep(Runs):
             self._dispatch.stop(frame, why)
         self._dispatch.notice(frame, "taken up again after a restart")
         return await self._carry_out(frame)
+
+    async def _told(self, run: str) -> Counter[tuple[str, str]]:
+        """Return what the agents of a run have said of their work so far."""
+        told: Counter[tuple[str, str]] = Counter()
+        seq = 0
+        while page := await self._dispatch.parts.store.records(run=run, after=seq):
+            seq = page[-1].seq
+            told.update((each.body.delegation, each.body.text) for each in page if isinstance(each.body, Progress))
+        return told
 
     async def _give_up(self, run: Run, because: str = "") -> Response:
         request = run.request

@@ -16,8 +16,12 @@ def add(
 
 
 def forget(connection: Connection, now_ms: int) -> None:
-    """Delete those that are a day old: every hub has read them, or is no longer there."""
-    connection.execute("DELETE FROM control WHERE at_ms <= ?", (now_ms - DAY_MS,))
+    """Delete those that are a day old, unless their run may still be taken up: else every hub has read them."""
+    connection.execute(
+        "DELETE FROM control WHERE at_ms <= ? AND NOT EXISTS"
+        " (SELECT 1 FROM request WHERE request.run = control.run AND state < 2 AND state = 0)",
+        (now_ms - DAY_MS,),
+    )
 
 
 def after(connection: Connection, number: int, run: str | None) -> list[Control]:

@@ -13,7 +13,7 @@ import msgspec
 
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Record, read_body, read_request, read_response
+from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
 from remit.runtime.ports import RunSummary, StoreError
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
@@ -89,6 +89,23 @@ def page(connection: Connection, where: str, values: Sequence[Any], size: int) -
     return [_record(*row) for row in _rows(raw)]
 
 
+def recent(limit: int) -> Query[list[Record]]:
+    """Return the query for who was asked and how it ended, of the newest records."""
+
+    def query(connection: Connection) -> list[Record]:
+        ((newest,),) = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()
+        found: list[Record] = []
+        room, last = RECENT_BYTES, newest
+        while last > max(0, newest - limit) and room > 0:
+            first = max(0, newest - limit, last - PAGE)
+            ((raw, size),) = connection.execute(_OUTLINES, (first, last)).fetchall()
+            found[:0] = [_record(*row) for row in _rows(raw)]
+            room, last = room - size, first
+        return found
+
+    return query
+
+
 def numbered(connection: Connection, numbers: Sequence[int]) -> list[Record]:
     """Return the records with these numbers, at most `PAGE`."""
     ((raw,),) = connection.execute(_NUMBERED, (msgspec.json.encode(numbers).decode(),)).fetchall()
@@ -102,6 +119,16 @@ PAGE = 100
 _ROWS = "json_group_array(json_array(seq, kind, at_ms, run, session, json(CAST(body AS TEXT))) ORDER BY seq)"
 _PAGE = f"SELECT {_ROWS} FROM (SELECT * FROM record WHERE {{where}} ORDER BY seq LIMIT ?)"
 _NUMBERED = f"SELECT {_ROWS} FROM record WHERE seq IN (SELECT value FROM json_each(?))"
+# So much is read in some 30 ms.
+RECENT_BYTES = 16 * 2**20
+_PLACES = ", ".join(f"'$.{name}'" for name in SAID)
+_ENVELOPES = ", ".join(str(KINDS[kind]) for kind in (Kind.STARTED, Kind.DELEGATION, Kind.RESULT))
+_OUTLINES = f"""
+    SELECT json_group_array(json_array(
+            seq, kind, at_ms, run, session, json_remove(CAST(body AS TEXT), {_PLACES})
+        ) ORDER BY seq), coalesce(sum(length(body)), 0)
+    FROM record WHERE seq > ? AND seq <= ? AND kind IN ({_ENVELOPES})
+"""
 _rows = msgspec.json.Decoder(list[tuple[int, int, int, str, str, msgspec.Raw]]).decode
 
 
@@ -148,6 +175,12 @@ def _summary(run: str, user: str, state: State, started_ms: int, begun: bytes, e
     request = read_request(begun)
     response = read_response(ended) if ended else None
     return RunSummary(run, user, request.target, request.objective, started_ms, response, state)
+
+
+def running(now_ms: int) -> Query[frozenset[str]]:
+    """Return the query for the runs at which someone is at work now."""
+    sql = "SELECT run FROM request WHERE state = 0 AND NOT waiting AND lease_until_ms > ?"
+    return lambda connection: frozenset(run for (run,) in connection.execute(sql, (now_ms,)))
 
 
 def outcome(run: str) -> Query[tuple[Response | None] | None]:

@@ -137,6 +137,11 @@ MIGRATIONS: tuple[str, ...] = (
         by TEXT NOT NULL, UNIQUE (session, kind, text)
     );
     """,
+    """
+    -- What a run has done that did not succeed is known until its outcome is forgotten: one that tries it again need
+    -- not do it again.
+    DROP TRIGGER request_ended;
+    """,
 )
 
 

@@ -384,6 +384,10 @@ class SqliteStore:
         """Return committed records in order, those of one run or session if asked."""
         return await self._read(queries.records(run, session, after, limit))
 
+    async def recent(self, limit: int) -> list[Record]:
+        """Return who was asked and how it ended, of the newest *limit* records: in order, each as its `outline`."""
+        return await self._read(queries.recent(limit))
+
     async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
         return await self._read(queries.runs(user, run, limit, self._wall_ms()))

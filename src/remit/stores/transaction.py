@@ -6,9 +6,10 @@ from typing import Any
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
-from remit.runtime.ports import Accepted, Expired, Known, Owner, StoreError, unknown_outcome
+from remit.runtime.ports import MOST_EPOCHS, Accepted, Expired, Known, Owner, StoreError, unknown_outcome
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import Connection
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
@@ -22,6 +23,17 @@ Entry = tuple[Kind, int, str, str, Body]
 # upper size.
 _CHUNKS = (500, 200, 100, 50, 20, 10, 5, 2, 1)
 _COLUMNS = 7
+
+# A worker falls silent at most a lease before that ends: a question that was open then, it died waiting for.
+_CLAIM = """
+    UPDATE request SET epoch = epoch + 1, worker = ?, lease_until_ms = ?, spared = spared + (
+        lease_until_ms > 0 AND epoch < ? AND (
+            EXISTS (SELECT 1 FROM question WHERE question.run = request.run AND decision IS NULL)
+            OR EXISTS (SELECT 1 FROM question WHERE question.run = request.run AND over_ms >= lease_until_ms - ?)
+        )
+    )
+    WHERE run = ? AND state < 2 AND state = 0 AND lease_until_ms <= ? RETURNING epoch
+"""
 
 
 @cache
@@ -129,11 +141,7 @@ class Transaction:
         return Known(run, known_digest == digest, self._response(last_seq))
 
     def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        found = self._row(
-            "UPDATE request SET epoch = epoch + 1, worker = ?, lease_until_ms = ?"
-            " WHERE run = ? AND state < 2 AND state = 0 AND lease_until_ms <= ? RETURNING epoch",
-            (worker, self.now_ms + lease_ms, run, self.now_ms),
-        )
+        found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
         return found[0] if found else None
 
     def heartbeat(self, worker: str, lease_ms: int) -> None:
@@ -149,6 +157,8 @@ class Transaction:
         )
         if not self.connection.changes():
             return False
+        if response.status is Status.SUCCESS:
+            self.connection.execute("DELETE FROM journal WHERE run = ?", (run,))
         session = response.session or self._session(run)
         self.extend([(Kind.RESULT, at_ms, run, session, response)])
         self.outcomes.append((run, response))

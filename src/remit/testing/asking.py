@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted, Control, Decision, Expired, Known, Sealed, Store
+from remit.runtime.ports import MOST_EPOCHS, Accepted, Control, Decision, Expired, Known, Sealed, Store
 from remit.testing.samples import (
     LONG_MS,
     OVER_MS,
@@ -61,6 +61,29 @@ class AskingConformance(StoreCase):
             assert response.fault is not None
             assert response.fault.code is Code.OUTCOME_UNKNOWN
             assert "2 times" in response.fault.message
+
+    async def test_to_die_while_a_person_is_asked_is_no_attempt_whether_or_not_they_have_answered(self) -> None:
+        question = a_question()
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.put(question)
+            for epoch in range(2, 7):
+                assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+                assert await store.claim("run-one", "w", OVER_MS) == epoch
+            await store.decide(question.id, YES)
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.claim("run-one", "w", OVER_MS) == 7
+
+    async def test_a_run_that_dies_again_and_again_ends_though_a_person_is_asked_in_it(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
+            await store.put(a_question())
+            for _ in range(MOST_EPOCHS + 3):
+                if await store.sweep(max_attempts=3, keep_ms=LONG_MS):
+                    await store.claim("run-one", "w", OVER_MS)
+            response = await store.wait("run-one")
+            assert response.fault is not None
+            assert response.fault.code is Code.OUTCOME_UNKNOWN
 
     async def test_a_request_that_begins_as_it_was_submitted_is_not_recorded_again(self) -> None:
         async with self.opened() as store:

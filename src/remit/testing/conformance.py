@@ -9,6 +9,8 @@ Run it with pytest and pytest-asyncio (`asyncio_mode = "auto"`). A test gets a s
 
 import asyncio
 
+from msgspec.structs import replace
+
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
@@ -96,6 +98,21 @@ class StoreConformance(AskingConformance, ConversingConformance):
             assert texts(await store.records(session="session-1", after=26)) == ["27", "29"]
             assert texts(await store.records(run="run-0", session="session-1")) == ["3", "9", "15", "21", "27"]
             assert await store.records(run="nobody's") == []
+
+    async def test_of_the_newest_records_it_is_known_who_was_asked_and_how_it_ended_but_not_what_was_said(self) -> None:
+        asked = replace(a_request(), input={"much": ["more"]}, capability="SORT")
+        ended = a_response(asked, "x" * 1_000)
+        async with self.opened() as store:
+            for number in range(250):
+                store.append(Kind.DELEGATION, number, f"run-{number}", "session-one", asked)
+                store.append(Kind.PROGRESS, number, f"run-{number}", "session-one", progress("half"))
+                store.append(Kind.RESULT, number, f"run-{number}", "session-one", ended)
+            await store.flush()
+            everything, some = await store.recent(10_000), await store.recent(4)
+            assert await store.recent(0) == []
+        silent = replace(asked, objective="", input=None), replace(ended, result=None)
+        assert [(each.at_ms, each.body) for each in everything] == [(at, body) for at in range(250) for body in silent]
+        assert some == everything[-3:]
 
     async def test_listeners_get_every_committed_record_in_order_until_they_leave(self) -> None:
         heard: list[Record] = []
@@ -354,6 +371,19 @@ class StoreConformance(AskingConformance, ConversingConformance):
             await store.flush()
             assert await store.load("run-one") == {"a": b"done", "b": b"\x00\xff"}
             assert await store.load("run-other") == {}
+
+    async def test_the_journal_of_a_run_that_did_not_succeed_is_known_until_its_outcome_is_forgotten(self) -> None:
+        """Whoever tries it again need not do again what was done."""
+        failed = replace(a_response(a_request()), status=Status.PARTIAL)
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.journal("run-one", 1, "a", b"done")
+            await store.finish("run-one", 1, failed, 1)
+            store.journal("run-one", 1, "b", b"late")
+            await store.flush()
+            assert await store.load("run-one") == {"a": b"done"}
+            await store.sweep(max_attempts=3, keep_ms=LONG_MS)
+            assert await store.load("run-one") == {}
 
     async def test_the_journal_of_a_finished_run_is_gone_and_stays_gone(self) -> None:
         async with self.opened() as store:

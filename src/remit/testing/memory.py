@@ -7,14 +7,17 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.budget import estimate
 from remit.policy.context import said, select
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
-from remit.protocol.records import Body, Kind, Record
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Body, Kind, Record, outline
 from remit.runtime.ports import (
+    MOST_EPOCHS,
     MOST_NOTES,
     Accepted,
     Control,
@@ -210,11 +213,19 @@ class MemoryStore:
         known, now_ms = self._running(run), self._wall_ms()
         if known is None or known.lease_until_ms > now_ms:
             return None
+        if not self._was_asking(known, lease_ms):
+            known.attempts += 1
         known.epoch += 1
-        known.attempts += 1
         known.worker = worker
         known.lease_until_ms = now_ms + lease_ms
         return known.epoch
+
+    def _was_asking(self, known: _Submitted, lease_ms: int) -> bool:
+        """Say whether a person was being asked in it when its worker fell silent."""
+        asked = [each for each in self._questions.values() if each.question.request.run == known.run]
+        silent_ms = known.lease_until_ms - lease_ms
+        over = any(each.decision is None or each.over_ms >= silent_ms for each in asked)
+        return over and known.lease_until_ms > 0 and known.epoch < MOST_EPOCHS
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
         self._check_open()
@@ -268,11 +279,16 @@ class MemoryStore:
         for id, asked in list(self._questions.items()):
             if asked.over_ms <= now_ms - DAY_MS and self._running(asked.question.request.run) is None:
                 del self._questions[id]
-        self._controls = [(at_ms, control) for at_ms, control in self._controls if at_ms > now_ms - DAY_MS]
+        self._controls = [
+            (at_ms, control)
+            for at_ms, control in self._controls
+            if at_ms > now_ms - DAY_MS or self._running(control.run) is not None
+        ]
 
     def _forget(self, known: _Submitted) -> None:
         if not known.forgotten:
             known.forgotten = True
+            self._journal.pop(known.run, None)
             if known.run not in self._sessions:
                 self._vaults.pop(known.run, None)
 
@@ -290,7 +306,8 @@ class MemoryStore:
     def _end(self, known: _Submitted, response: Response, at_ms: int) -> None:
         run = known.run
         known.response, known.finished_ms = response, at_ms
-        self._journal.pop(run, None)
+        if response.status is Status.SUCCESS:
+            self._journal.pop(run, None)
         self.append(Kind.RESULT, at_ms, run, response.session or known.request.session or run, response)
         for outcome in self._awaited.pop(run, ()):
             if not outcome.done():
@@ -438,6 +455,11 @@ class MemoryStore:
             if record.seq > after and run in (None, record.run) and session in (None, record.session)
         ]
         return found[:limit]
+
+    async def recent(self, limit: int) -> list[Record]:
+        self._check_open()
+        newest = self._records[-limit:] if limit else []
+        return [replace(each, body=body) for each in newest if (body := outline(each.body)) is not None]
 
     async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
         self._check_open()

@@ -7,7 +7,7 @@ import click
 
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, spoken
-from remit.faces.cli.suggest import agent_names
+from remit.faces.cli.suggest import agent_names, capability_codes
 from remit.faces.outputs import AgentDetails, AgentLine, Agents
 from remit.policy.plan import Step, waits_for
 from remit.protocol.card import AgentCard, Capability
@@ -71,21 +71,41 @@ def _line(card: AgentCard, steps: tuple[str, ...]) -> AgentLine:
 
 
 @agents.command()
-@click.argument("agent", shell_complete=agent_names)
+@click.argument("agent", required=False, shell_complete=agent_names)
+@click.option(
+    "--capability",
+    metavar="CODE",
+    shell_complete=capability_codes,
+    help="Show who is asked first for this capability instead, and why, as it follows from the record.",
+)
 @team_options
 @json_option
-def show(agent: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show all that the team says of one AGENT, and of a workflow its steps.
+def show(
+    agent: str | None, capability: str | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Show all that the team says of one AGENT, and of a workflow its steps; or how those stand who do the same.
+
+    Where several agents offer a capability, who did better lately is asked first: `--capability` shows in which order.
+    It follows from the newest calls in the record, whichever process made them. Whom a running hub leaves alone for a
+    while, because its breaker is open or its rate used up, only that hub knows.
 
     \b
     Example:
       remit agents show orchestrator
+      remit agents show --capability TAG
     """
     from remit.faces.cli.places import cards_of, known_agent, team_of
     from remit.protocol.envelope import USER
 
+    if (agent is None) == (capability is None):
+        raise click.UsageError("name an AGENT, or a capability with --capability")
     team = team_of(team_file, overrides)
     cards = cards_of(team)
+    if agent is None:
+        from remit.faces.cli.ranking import print_ranking  # reads the record, which most of these commands do not
+
+        print_ranking(capability or "", team, cards.values(), as_json=as_json)
+        return
     card, limits = cards[known_agent(agent, cards)], team.settled_limits()
     section, workflow = team.agents.get(agent), team.workflows.get(agent)
     details = AgentDetails(
@@ -153,6 +173,11 @@ def _capability(capability: Capability) -> str:
     limits += [many(capability.tokens, "token")] if capability.tokens is not None else []
     raw = sorted(capability.sees | capability.sees_fields)
     limits += [f"sees {', '.join(raw)}"] if raw else []
+    if capability.read_only and capability.cache_ms:
+        alike = " or asks for the same" if capability.cache_similar else ""
+        limits.append(f"kept {spoken(capability.cache_ms)} for who asks again{alike}")
+    if capability.hedge_ms is not None:
+        limits.append(f"another is asked too after {spoken(capability.hedge_ms)}")
     return (
         capability.code
         + (f": {capability.description}" if capability.description else "")

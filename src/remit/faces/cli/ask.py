@@ -18,7 +18,7 @@ from remit.faces.cli.suggest import session_ids
 @click.option(
     "--session", metavar="ID", shell_complete=session_ids, help="Go on in a session: the reply to a question."
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@click.option("--verbose", "-v", is_flag=True, help="Show who does what, and everything that the hub logs.")
 @json_option
 @jsonl_option
 @team_options
@@ -40,6 +40,9 @@ def ask(
     The team file has an `[orchestrator]`, which may be empty. What it asks back is the answer: reply in the session
     that is named then, with `remit ask --session ID`, or go on with `remit chat`. A TEXT of - is read from stdin.
 
+    Meanwhile it is said in plain words what is being done; who does it is seen with --verbose, and afterwards with
+    `remit runs show`.
+
     Exits as `remit run` does.
 
     \b
@@ -54,7 +57,8 @@ def ask(
     from remit.faces.team.file import load_team
 
     path = team_path(team_file).absolute()
-    orchestrator = load_team(path, overrides=overrides, secrets=False, code=False).orchestrator
+    team = load_team(path, overrides=overrides, secrets=False, code=False)
+    orchestrator = team.orchestrator
     if orchestrator is None:
         raise click.UsageError(f"{path.name} has no `[orchestrator]`; add that line, or ask an agent with `remit run`")
     said, value = read_task(text, given_input, None)
@@ -69,4 +73,8 @@ def ask(
         team_file=str(path),
         overrides=overrides,
     )
-    raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
+    speakers = None if verbose else (orchestrator.name, *team.workflows)
+    done = carry_out(
+        order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file, speakers=speakers
+    )
+    raise SystemExit(done)

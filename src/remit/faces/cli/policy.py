@@ -8,7 +8,7 @@ from remit.faces.cli.drive.order import Duration, read_task
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
 from remit.faces.cli.suggest import agent_names, agents_and_user
-from remit.faces.outputs import Explanation, GuardLine, Guards
+from remit.faces.outputs import Explanation, GuardLine, Guards, Placing
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call
 
@@ -56,6 +56,8 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 @click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="How many tokens it may spend.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
 @click.option("--tools", metavar="NAMES", help="The only tools that it may use, with commas between them.")
+@click.option("--simple", is_flag=True, help="It is simple enough to be done without a specialist.")
+@click.option("--lacks-data", is_flag=True, help="Whoever has it lacks data or context that others have.")
 @team_options
 @json_option
 def explain(
@@ -68,6 +70,8 @@ def explain(
     budget: int | None,
     deadline_ms: int | None,
     tools: str | None,
+    simple: bool,
+    lacks_data: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
     as_json: bool,
@@ -76,13 +80,20 @@ def explain(
 
     FROM is an agent, as if a user had asked it first, or `user`. Each guard is heard in its order, also after one has
     objected; the first objection stands. How often TO was asked or has failed lately is not taken into account: only a
-    running hub knows. Exits with 0 if it would be allowed, with 4 if a person would be asked first, and else with the
+    running hub knows.
+
+    If it names a capability, or its words ask for one, a line says whether it should be handed on at all, or whether
+    FROM, or the agent that the user asks, should rather handle it itself, and which reason decides. How good and how
+    fast each has been is taken from the record.
+
+    Exits with 0 if it would be allowed, with 4 if a person would be asked first, and else with the
     exit code of the refusal (`remit errors CODE`).
 
     \b
     Example:
       remit policy explain orchestrator tax "What can be claimed back?"
       remit policy explain user orchestrator "Write to ann@example.org" --json
+      remit policy explain orchestrator tax "What can be claimed?" --capability CLAIM --input @receipts.json
     """
     from remit.faces.cli.places import known_agent, team_of
     from remit.faces.cli.verdicts import explained
@@ -99,8 +110,8 @@ def explain(
     )
     team = team_of(team_file, overrides)
     if origin != USER:
-        known_agent(origin, (*team.agents, *team.workflows))
-    found = explained(team, origin, target, call, user)
+        known_agent(origin, team.everyone)
+    found = explained(team, origin, target, call, user, simple=simple, lacks_data=lacks_data)
     if as_json:
         print_json(found)
     else:
@@ -126,11 +137,19 @@ def _print(found: Explanation, asked_at: str) -> None:
         click.echo()
         print_fields([("objective", found.request.objective), ("input", text_of(found.request.input))])
         click.echo()
+    if found.place is not None:
+        print_text(_placing(found.place))
     print_text(_conclusion(found, asked_at))
     if found.fault is not None:
         for problem in found.fault.problems:
             print_text(f"  {problem.path}: {problem.message}")
         print_text(f"→ {found.fault.suggestion}")
+
+
+def _placing(place: Placing) -> str:
+    what = "should hand it on" if place.decision == "route" else "should handle it itself"
+    sure = "" if place.confidence is None else f", {place.confidence:.0%} sure"
+    return f"{place.agent} {what} ({place.reason}): {place.why} [{place.capability}{sure}]."
 
 
 def _conclusion(found: Explanation, asked_at: str) -> str:

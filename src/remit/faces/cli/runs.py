@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import click
 
+from remit.faces.cli.drive.order import Duration
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.faces.cli.suggest import open_run_ids, run_ids
 
@@ -256,6 +257,47 @@ def resume(
 
     team = load_team(team_path(team_file), overrides=overrides)
     raise SystemExit(take_up(team, store_path or team.store_path, run, as_json=as_json))
+
+
+@runs.command()
+@click.argument("run", shell_complete=run_ids)
+@click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take this time: 5m.")
+@click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
+@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@json_option
+@jsonl_option
+@team_options
+def retry(
+    run: str,
+    deadline_ms: int | None,
+    max_tokens: int | None,
+    verbose: bool,
+    as_json: bool,
+    as_jsonl: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Ask again for what a RUN did not come to: it timed out, failed, or ended with a part.
+
+    It is asked in the same words and the same name, as a new run, and may have more time or tokens. In a workflow, and
+    with any agent that is resumable, what succeeded is taken over and not done again, if that was within a day.
+
+    Exits as `remit run` does.
+
+    \b
+    Example:
+      remit runs retry last --deadline 10m
+    """
+    if as_json and as_jsonl:
+        raise click.UsageError("--json and --jsonl exclude each other")
+    from remit.faces.cli.drive.foreground import carry_out
+    from remit.faces.cli.drive.retry import order_again
+    from remit.faces.cli.places import team_path
+    from remit.faces.team.file import load_team
+
+    team = load_team(team_path(team_file), overrides=overrides)
+    order = order_again(team, run, deadline_ms=deadline_ms, max_tokens=max_tokens)
+    raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
 
 
 @runs.command()

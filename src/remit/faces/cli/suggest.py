@@ -25,6 +25,17 @@ def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     return _agents(ctx, incomplete)
 
 
+def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the capabilities of the team."""
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        return [
+            CompletionItem(code, help=_short(section.get("description", "")))
+            for code, section in _team(ctx).get("capabilities", {}).items()
+            if code.startswith(incomplete)
+        ]
+    return []
+
+
 def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return whoever may ask: the agents of the team, or the user."""
     user = [CompletionItem("user", help="whoever asks from outside")] if "user".startswith(incomplete) else []

@@ -2,12 +2,13 @@
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, cast
 
 from msgspec.structs import replace
 
 from remit.faces.cli.places import cards_of
+from remit.faces.cli.placing import placed
 from remit.faces.composition import detector_of, guards_of
 from remit.faces.outputs import Explanation, GuardVerdict, Struck
 from remit.faces.team.sections import Team
@@ -26,7 +27,7 @@ from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Question
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Entry
-from remit.runtime.schemas import misfits
+from remit.runtime.schemas import unfit_input
 
 # The run that the request would belong to.
 RUN = "explained"
@@ -35,9 +36,15 @@ Said = Verdict | Exception
 """What a guard says, or how it fails."""
 
 
-def explained(team: Team, origin: str, target: str, call: Call, user: str) -> Explanation:
-    """Return what would become of a call; nobody is called, and nothing is recorded."""
-    request, facts = _case(team, origin, target, call, user)
+def explained(
+    team: Team, origin: str, target: str, call: Call, user: str, *, simple: bool = False, lacks_data: bool = False
+) -> Explanation:
+    """Return what would become of a call; nobody is called, and nothing is recorded.
+
+    *simple* and *lacks_data* say what nobody but its caller knows: that it needs no specialist, or what others have.
+    """
+    cards = cards_of(team)
+    request, facts = _case(team, cards, origin, target, call, user)
     said = [(guard, _said(guard, request, facts)) for guard in all_guards(team)]
     outcome, by, objection = _outcome(team, said, request)
     clean, struck = _redacted(request, facts, said[-1][1])
@@ -51,6 +58,7 @@ def explained(team: Team, origin: str, target: str, call: Call, user: str) -> Ex
         fault=objection if isinstance(objection, Fault) else None,
         guards=tuple(_told(guard, verdict, facts) for guard, verdict in said),
         struck=tuple(_struck(clean, struck, facts.target)),
+        place=placed(team, cards, call, request, simple=simple, lacks_data=lacks_data),
         request=clean,
         exit_code=_exit_code(objection),
     )
@@ -66,11 +74,8 @@ def input_schema(request: Request, facts: Facts) -> Verdict:
     capability = facts.target.capability(request.capability) if facts.target and request.capability else None
     if capability is None or capability.input_schema is None:
         return ALLOW
-    problems = misfits(capability.input_schema, request.input)
-    if not problems:
-        return ALLOW
-    message = f"the input does not fit {request.capability}"
-    return Refuse(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems))
+    why = unfit_input(capability.code, capability.input_schema, request.input)
+    return ALLOW if why is None else Refuse(why)
 
 
 def name_of(guard: Guard) -> str:
@@ -86,9 +91,11 @@ def sentence_of(guard: Guard) -> str:
 # ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _case(team: Team, origin: str, target: str, call: Call, user: str) -> tuple[Request, Facts]:
+def _case(
+    team: Team, cards: Mapping[str, AgentCard], origin: str, target: str, call: Call, user: str
+) -> tuple[Request, Facts]:
     """Return the request that *origin* would make and the facts, if the user had asked *origin* and nothing else."""
-    limits, cards = team.settled_limits(), cards_of(team)
+    limits = team.settled_limits()
     call, card, detect = checked(call), cards.get(target), detector_of(team)
     facts = Facts(
         target=card,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.lines import Place
-from remit.faces.team.sections import StepSection, TeamFile
+from remit.faces.team.sections import TeamFile
 from remit.faces.team.workflows import impossible
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
@@ -51,6 +51,8 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         yield from _unknown((*place, "sees"), "kind of data", agent.sees, kinds)
     for code, capability in team.capabilities.items():
         yield from _unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
+        for key, message in capability.contradictions().items():
+            yield Wrong(("capabilities", code, key), message)
     for index, rule in enumerate(team.rules):
         place = ("rules", index)
         yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
@@ -92,7 +94,10 @@ def _all(known: Collection[str]) -> str:
 
 def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
     """Say which workflows cannot be carried out, and which have a name that is taken."""
-    offered = {name: agent.capabilities for name, agent in team.agents.items()}
+    # Of an agent whose section is wrong it is not known what it can do.
+    callees: dict[str, Collection[str] | None] = dict.fromkeys((*names["agents"], *names["workflows"]))
+    callees |= dict.fromkeys(team.workflows, ())
+    callees |= {name: agent.capabilities for name, agent in team.agents.items()}
     if team.orchestrator is not None:
         name = team.orchestrator.name
         if name == USER or name in (*names["agents"], *names["workflows"]):
@@ -105,23 +110,7 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
             yield Wrong(place, f"there is an agent `{name}`; give the workflow another name")
         if said["workflows"][name].get("steps", []) and not section.steps:
             continue  # what is wrong with its steps is said already
-        callees = (*names["agents"], *names["workflows"])
         yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
-        for index, step in enumerate(section.steps):
-            if step.capability in names["capabilities"]:
-                yield from _unable((*place, "steps", index), step, offered)
-
-
-def _unable(place: Place, step: StepSection, offered: Mapping[str, Collection[str]]) -> Iterator[Wrong]:
-    """Say who of those that a step names does not have the capability that it asks for."""
-    code = step.capability
-    if not any(code in codes for codes in offered.values()):
-        yield Wrong((*place, "capability"), f"no agent has the capability `{code}`")
-        return
-    for key, named in (("agent", (step.agent or "",)), ("fallback", step.fallback)):
-        for name in named:
-            if name in offered and code not in offered[name]:
-                yield Wrong((*place, key), f"`{name}` does not have the capability `{code}`")
 
 
 _OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
@@ -142,9 +131,27 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
         elif agent.isolation == "process":
             yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
     context = said.get("context", {})
-    if "summary_model" not in context:
+    if isinstance(context, dict) and "summary_model" not in context:
         for key in _OF_SUMMARIES & context.keys():
             yield Wrong(("context", key), f"`{key}` is for a `summary_model`")
+    yield from _modelless(said, team)
+
+
+def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+    """Say what the orchestrator's model is to do while there is none, and that there is one that has nothing to do."""
+    section = team.orchestrator
+    keys: dict[str, Any] = {} if section is None else said["orchestrator"]
+    users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
+    users += [("orchestrator", key) for key in ("classifier", "narrate") if getattr(section, key, None) == "model"]
+    if "model" not in keys:
+        for place in users:
+            needs = "a `model`" if place[0] == "orchestrator" else "a `model` in `[orchestrator]`"
+            yield Wrong(place, f'`{place[-1]} = "model"` needs {needs}, as in "openai:gpt-5-mini"')
+        for key in _OF_MODELS & keys.keys():
+            yield Wrong(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
+    elif not users:
+        why = 'nothing uses it: say `classifier = "model"` or `narrate = "model"`'
+        yield Wrong(("orchestrator", "model"), why)
 
 
 # ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -187,6 +194,8 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     """Return where a file refers to secrets, and by which names."""
     said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
+    if team.orchestrator is not None:
+        said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
     yield from ((place, reference) for place, reference in said if reference is not None)
 
 

@@ -192,6 +192,7 @@ def _without_index(place: Place, said: dict[str, Any]) -> Place:
 def _plainer(wrong: Wrong) -> Wrong:
     """Return what is wrong in the words of TOML; a key that is missing is described."""
     message = wrong.message.replace("unknown field", "unknown key").replace("known fields:", "known keys:")
+    message = message.replace(" | null`", "`")  # which TOML cannot say
     for word, plain in _TYPES.items():
         message = message.replace(f"Expected {word}", f"expected {plain}").replace(f"got {word}", f"got {plain}")
     if message == "required field is missing":

@@ -43,8 +43,19 @@ def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.envir
     return summarizer(context.summary_model, base_url=context.summary_base_url, api_key=key)
 
 
+def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
+    """Return the model that the orchestrator, and workflows, may ask; None: there is none."""
+    from remit.agents.model import ModelAgent
+
+    section = team.orchestrator
+    if section is None or section.model is None:
+        return None
+    key = _key(section.api_key, environ)
+    return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
+
+
 def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
-    """Say which models cannot be called from here: unknown ones, those whose package or key is missing."""
+    """Say which models cannot be asked from here: unknown ones, those whose package or key is missing."""
     for name, agent in team.agents.items():
         if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
             yield from _why_not(("agents", name, "model"), agent, environ)
@@ -54,6 +65,19 @@ def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
             model=context.summary_model, base_url=context.summary_base_url, api_key=context.summary_api_key
         )
         yield from _why_not(("context", "summary_model"), made, environ)
+    section = team.orchestrator
+    if section is not None and section.model is not None and _is_set(section.api_key, environ):
+        made = AgentSection(
+            model=section.model, base_url=section.base_url, api_key=section.api_key, settings=section.settings
+        )
+        yield from _why_not(("orchestrator", "model"), made, environ)
+    if section is not None and section.classifier == "embeddings":
+        from remit.classifiers.embeddings import check
+
+        try:
+            check()
+        except RemitError as error:
+            yield Wrong(("orchestrator", "classifier"), error.fault.message)
 
 
 def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, str]) -> Iterator[Wrong]:

@@ -30,7 +30,7 @@ from remit.faces.team.values import (
     duration_ms,
 )
 from remit.policy.breaker import BreakerSettings
-from remit.policy.intent import Thresholds
+from remit.policy.intent import DECISION_MS, Thresholds
 from remit.policy.limits import Limits
 from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.policy.rules import Editable, Pattern, Rule
@@ -232,9 +232,16 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
         Duration | None,
         Meta(description="How long an answer is good for who asks the same again; only if `read_only`."),
     ] = None
+    cache_similar: Annotated[
+        bool, Meta(description="Whether it is good too for who asks for the same in other words; only with `cache`.")
+    ] = _CAPABILITY.cache_similar
     public: Annotated[bool, Meta(description="Whether what is kept of its answers is for all users alike.")] = (
         _CAPABILITY.public
     )
+    hedge: Annotated[
+        Duration | None,
+        Meta(description="After how long another agent that has it is asked too; only if `read_only`."),
+    ] = None
     examples: Annotated[tuple[str, ...], Meta(description="What people say who want it.")] = _CAPABILITY.examples
     phrase: Annotated[
         str, Meta(description='What users read while it is at work: `"Working out the financial side…"`.')
@@ -258,11 +265,24 @@ class CapabilitySection(Section, frozen=True, kw_only=True):
             tokens=self.tokens,
             read_only=self.read_only,
             cache_ms=_ms(self.cache),
+            cache_similar=self.cache_similar,
             public=self.public,
+            hedge_ms=_ms(self.hedge),
             examples=self.examples,
             sees=self.sees,
             sees_fields=self.sees_fields,
         )
+
+    def contradictions(self) -> dict[str, str]:
+        """Return what does not go together with the rest, by key."""
+        said = Capability(
+            code="-",
+            read_only=self.read_only,
+            cache_ms=_ms(self.cache),
+            cache_similar=self.cache_similar,
+            hedge_ms=_ms(self.hedge),
+        )
+        return {field.removesuffix("_ms"): message for field, message in said.contradictions().items()}
 
 
 class ToolSection(Section, frozen=True, kw_only=True):
@@ -332,6 +352,10 @@ class WorkflowSection(Section, frozen=True, kw_only=True):
     result: Annotated[
         StepName | None, Meta(description="The step whose result is the workflow's; else all are told as one text.")
     ] = None
+    narrate: Annotated[
+        Literal["template", "model"],
+        Meta(description="Who tells its results as one text: a template, or the orchestrator's model."),
+    ] = "template"
     time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
         None
     )
@@ -448,9 +472,26 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
 
     name: Annotated[AgentName, Meta(description="What it is called.")] = "orchestrator"
     classifier: Annotated[
-        Literal["words", "embeddings"],
-        Meta(description="How it tells what is wanted: by words, or by meaning, which needs the extra `intent`."),
+        Literal["words", "embeddings", "model"],
+        Meta(
+            description="How it tells what is wanted: by words; by meaning, which needs the extra `intent`; or by "
+            "asking its `model`."
+        ),
     ] = "words"
+    model: Annotated[
+        ModelName | None,
+        Meta(description='The model of `classifier = "model"` and `narrate = "model"`, named as for an agent.'),
+    ] = None
+    base_url: Annotated[Url | None, Meta(description="The server of that model, as for an agent.")] = None
+    api_key: Annotated[Secret | None, Meta(description="The key for that model, as for an agent.")] = None
+    settings: Annotated[dict[str, Any], Meta(description="Settings of that model, as for an agent.")] = {}
+    narrate: Annotated[
+        Literal["template", "model"],
+        Meta(description="Who tells several results as one text: a template, or the model if it adds nothing."),
+    ] = "template"
+    cache: Annotated[
+        Duration, Meta(description='How long a decision counts when a user says the same again; `"0s"`: not at all.')
+    ] = duration(DECISION_MS)
     act: Annotated[Share, Meta(description="How sure it must be to act.")] = _THRESHOLDS.act
     also: Annotated[Share, Meta(description="How sure of a further thing that the same request asks for.")] = (
         _THRESHOLDS.also
@@ -522,6 +563,11 @@ class Team(TeamFile, frozen=True, kw_only=True):
     def store_path(self) -> Path:
         """The SQLite file."""
         return self.folder / self.store.path
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Whoever can be asked: its agents, its workflows and its orchestrator."""
+        return (*self.agents, *self.workflows, *([] if self.orchestrator is None else [self.orchestrator.name]))
 
     def settled_limits(self) -> Limits:
         """Return limits, budgets and the time for approvals as the runtime takes them."""

@@ -7,15 +7,17 @@ from msgspec import Meta
 
 from remit.runtime.registry import NAME
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h)")
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(ms|s|m|h|d)")
+# A hundred years: who says more means for ever, and no date that is counted from it gets out of hand.
+_LONGEST_MS = 100 * 365 * _UNITS_MS["d"]
 
 Duration = Annotated[
     str,
     Meta(
         title="duration",
         pattern=f"^{_DURATION.pattern}$",
-        extra={"rule": 'expected a duration in text, such as "500ms", "30s", "5m" or "2h"'},
+        extra={"rule": 'expected a duration in text, such as "500ms", "30s", "5m", "2h" or "3d"'},
     ),
 ]
 Secret = Annotated[
@@ -123,10 +125,10 @@ def duration_ms(text: str) -> int:
     found = _DURATION.match(text)
     if found is None:
         raise ValueError(f"{text!r} is no duration")
-    return round(float(found[1]) * _UNITS_MS[found[2]])
+    return min(round(float(found[1]) * _UNITS_MS[found[2]]), _LONGEST_MS)
 
 
 def duration(ms: float) -> str:
     """Return milliseconds as a team file says them, in the largest unit that leaves a whole number."""
-    unit = next((unit for unit in ("h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
+    unit = next((unit for unit in ("d", "h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
     return f"{ms / _UNITS_MS[unit]:g}{unit}" if unit != "ms" else f"{round(ms)}ms"

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator
 
 from remit.faces.team.lines import Place
 from remit.faces.team.sections import WorkflowSection
-from remit.policy.plan import problems
+from remit.policy.plan import Offered, problems
 from remit.protocol.codec import Wrong
 
 
 def impossible(
-    name: str, section: WorkflowSection, *, agents: Collection[str], capabilities: Collection[str]
+    name: str, section: WorkflowSection, *, agents: Offered, capabilities: Collection[str]
 ) -> Iterator[Wrong]:
     """Say what keeps a workflow from being carried out, each with its place in the file."""
     places = {step.name: index for index, step in enumerate(section.steps)}

@@ -5,9 +5,11 @@ The words are English; figures, and texts that differ in nothing else, are compa
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.conflicts.clauses import DIGIT, FIGURE, Clause, small, tokens
 from remit.policy.conflicts.english import (
     AXES,
     EVENTS,
@@ -15,17 +17,14 @@ from remit.policy.conflicts.english import (
     NEGATIONS,
     NOT_DENIED,
     ON_ITSELF,
-    PUNCTUATION,
     ROLES,
-    VERBS,
-    WEAK,
     stem,
 )
 from remit.policy.conflicts.figures import NAMES, figures
 from remit.policy.conflicts.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
 
 
-class Subject(NamedTuple):
+class Subject(Struct, frozen=True, gc=False):
     """What a claim is about."""
 
     words: frozenset[str]
@@ -38,7 +37,7 @@ class Subject(NamedTuple):
     """The day, time or stretch of time of which it speaks, where that is not what it claims."""
 
 
-class Claim(NamedTuple):
+class Claim(Struct, frozen=True, gc=False):
     """One thing that is said of a subject: a figure, or a sense (that it is so, or not)."""
 
     subject: Subject
@@ -58,94 +57,6 @@ class Claim(NamedTuple):
     """The stems of the subject with the words that they were, in their order."""
 
 
-# ── clauses ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Clause(NamedTuple):
-    """A part of a text that can be true or false by itself, and the words of the heading above it."""
-
-    text: str
-    context: frozenset[str] = frozenset()
-
-
-_END = re.compile(r"""[.!?;](?:(?<=;)|["')\]*_]{0,3}(?=\s+["'(\[*_]{0,3}[A-Z0-9•-]|\s*\Z))""")
-_ABBREVIATIONS = ("dr", "mr", "mrs", "ms", "st", "no", "ca", "vs", "approx", "e.g", "i.e")
-_TURNS = (" but ", " while ", " whereas ", " although ", " though ", " however ")
-_TURN = re.compile(f",?(?:{'|'.join(_TURNS)})")
-_JOINT = re.compile(r",?\sand\s|,\s")
-_HEADING = re.compile(r"\s{0,3}(?:#{1,6}\s|\*\*[^*]{1,80}\*\*:?\s{0,3}\Z)|.{1,80}:\s{0,3}\Z")
-_MARKS = " \t-*•>|#"
-_DIGIT = re.compile(r"\d")
-# Longer ones are no sentences, and of more figures in one nobody says which is which.
-_SHORTEST, _LONGEST = 4, 400
-_FIGURES = 8
-
-
-def clauses(text: str) -> Iterator[Clause]:
-    """Give what of a text can be true or false, in order: no question, no heading, nothing too long for a sentence."""
-    context: frozenset[str] = frozenset()
-    for line in text.replace(_FIGURE, " ").splitlines():
-        if _HEADING.match(line) and not _DIGIT.search(line):
-            context = frozenset(root for root, _ in content(line))
-            continue
-        for sentence in _sentences(line):
-            if _SHORTEST <= len(sentence) <= _LONGEST:
-                for part in _parts(sentence):
-                    yield Clause(part.strip(_MARKS), context)
-
-
-def _sentences(line: str) -> Iterator[str]:
-    """Give what a line states; not what it asks."""
-    start = 0
-    for end in _END.finditer(line):
-        dot = end.start()
-        if line[max(0, dot - 7) : dot].lower().endswith(_ABBREVIATIONS) and _is_abbreviated(line, dot, end.end()):
-            continue
-        if line[dot] != "?":
-            yield line[start:dot]
-        start = end.end()
-    if start < len(line):
-        yield line[start:]
-
-
-def _is_abbreviated(line: str, dot: int, end: int) -> bool:
-    word = line[max(0, dot - 7) : dot].lower().split()[-1]
-    # "No. 5" is a number, "no. It was" an answer.
-    return word in _ABBREVIATIONS and (word != "no" or line[end:].lstrip()[:1].isdigit())
-
-
-def _parts(sentence: str) -> Iterator[str]:
-    """Give the parts of a sentence that have a verb each: "the hotel costs 100 and has a pool" says two things."""
-    if any(turn in sentence for turn in _TURNS):
-        for part in _TURN.split(sentence):
-            yield from _parts(part)
-        return
-    start, subject, given = 0, "", ""
-    if " and " in sentence or ", " in sentence:
-        joints = [(0, 0), *(joint.span() for joint in _JOINT.finditer(sentence)), (len(sentence), len(sentence))]
-        for (end, begin), (stop, _) in pairwise(joints):
-            words = sentence[begin:stop].split()
-            verb = next((place for place, word in enumerate(words) if word.lower() in VERBS), None)
-            if verb is None or not (verb or subject):
-                continue
-            if subject:
-                yield given + sentence[start:end]
-                # What has no subject of its own has that of the part before.
-                start, given = begin, "" if verb else f"{subject} "
-            subject = " ".join(words[:verb]) or subject
-    yield given + sentence[start:]
-
-
-# Stands where a figure was.
-_FIGURE = "\ue000"
-_TOKEN = re.compile(rf"[^\W\d_]\w*+(?:[-']\w++)*+|{_FIGURE}|\d\w*+|[,:;()]")
-
-
-def content(text: str, weak: frozenset[str] = WEAK) -> Iterator[tuple[str, str]]:
-    """Give the words that say something, each after its stem."""
-    return ((stem(word), word) for word in _TOKEN.findall(text.lower()) if word not in weak and word not in PUNCTUATION)
-
-
 # ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _OPPOSITES = {"from": "to", "to": "from"}
@@ -156,11 +67,13 @@ _LEADS = frozenset({"by", "to"})
 # A stretch of time after one of these says of when something is said: 7 % over five years.
 _SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
 _NOW = ("now", "")
+# Of more figures in one clause nobody says which is which.
+_FIGURES = 8
 _WORD = re.compile(r"[a-z]++(?:['-][a-z]++)*+")
 _PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
 
 
-class _Stated(NamedTuple):
+class _Stated(Struct, frozen=True, gc=False):
     """A figure of a clause."""
 
     figure: Figure
@@ -174,14 +87,41 @@ _TELLING = NAMES | AXES.keys() | NEGATIONS
 
 def is_telling(clause: Clause) -> bool:
     """Say whether a clause has a figure, or affirms or denies something that can be the opposite; most have none."""
-    return bool(_DIGIT.search(clause.text)) or not _TELLING.isdisjoint(_WORD.findall(_small(clause.text)))
+    text = clause.text
+    if DIGIT.search(text):
+        return True
+    plain = text.isascii() and text.replace(" ", "").isalpha()
+    return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text)))
 
 
-def claims(clause: Clause) -> list[Claim]:
+class Affirmed(Struct, frozen=True, gc=False):
+    """A sentence that denies nothing: as a whole it claims something only where another denies the very same."""
+
+    subject: Subject
+    senses: dict[str, int]
+    stated: Sequence[Figure]
+    text: str
+    about: tuple[tuple[str, str], ...]
+
+    @property
+    def words(self) -> frozenset[str]:
+        return self.subject.words.union(self.senses)
+
+    def claim(self, sign: int = 1) -> Claim:
+        """Return the sentence as a claim of its own, with everything that is said in it."""
+        subject = self.subject
+        everything = subject.at + tuple(figure.quantity for figure in self.stated)
+        whole = Subject(self.words, subject.context, subject.ways, everything)
+        return Claim(whole, sign=sign, text=self.text, about=self.about)
+
+
+def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
     """Return each figure of a clause, and what it affirms or denies, with what they are said of."""
     text = clause.text
     found = figures(text)[:_FIGURES]
-    tokens = _tokens(text, found)
+    said = _tokens(text, found)
+    if len(found) < 2 and _TELLING_MORE.isdisjoint(said) and (plain := _plain_claims(clause, found, said)):
+        return plain
     words: dict[str, str] = {}
     ways: list[tuple[str, str]] = []
     stated: list[_Stated] = []
@@ -189,11 +129,12 @@ def claims(clause: Clause) -> list[Claim]:
     senses: dict[str, int] = {}
     denied = negated = hedged = False
     last, numbers = "", iter(found)
-    for place, token in enumerate(tokens):
-        if token == _FIGURE:
+    for place, token in enumerate(said):
+        role = ROLES.get(token)
+        if token == FIGURE:
             figure = next(numbers)
             written = text[figure.start : figure.end]
-            if tokens[max(0, place - 2) : place] == ["as", "of"]:
+            if last == "of" and said[max(0, place - 2) : place] == _AS_OF:
                 asides.append(figure.quantity)
             elif len(found) > 1 and last in _SPANS and (span := _span(figure.quantity)):
                 asides.append(span)
@@ -201,16 +142,17 @@ def claims(clause: Clause) -> list[Claim]:
                 # Order 4411 is not order 4412.
                 words[f"{last} {written}"] = written
             else:
-                nouns = tuple(_nouns(tokens[place + 1 : place + 3]))
-                stated.append(_Stated(figure, nouns, last if last in _LEADS else "", written))
-        elif last in LABELS and len(token) == 1 and token.isalpha():
+                stated.append(_Stated(figure, _nouns(said, place), last if last in _LEADS else "", written))
+        elif len(token) == 1 and last in LABELS and token.isalpha():
             words[f"{last} {token}"] = token
-        elif (role := ROLES.get(token)) is None or (token == "this" and tokens[place + 1 : place + 2] in _PERIODS):
+        elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
             root = stem(token)
             if root not in words:
                 words[root] = token
             if last in _WAYS:
                 ways.append((last, root))
+        elif role == "weak":
+            pass
         elif role == "axis":
             axis, sign = AXES[token]
             sign = -sign if denied else sign
@@ -219,25 +161,70 @@ def claims(clause: Clause) -> list[Claim]:
             denied = False
         elif role == "negation":
             # "No, it was not": the first is an answer.
-            following = tokens[place + 1 : place + 2]
+            following = said[place + 1 : place + 2]
             if following and following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
                 denied, negated = not denied, True
         elif role == "hedge":
             hedged = True
-        elif role == "now":
+        else:
             ways.append(_NOW)
         if token != "the":
             last = token
-    if not words or tokens[0] == "here" or not ON_ITSELF.isdisjoint(words):
-        return []
-    subject = Subject(frozenset(words), clause.context, frozenset(ways), tuple(asides))
+    if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
+        return [], None
+    subject = Subject(frozenset(words), clause.context, frozenset(ways) if ways else _NO_WAYS, tuple(asides))
     about = tuple(words.items())
     made: list[Claim] = []
     if stated and not negated:
         made += _figure_claims(subject, stated, senses, about)
-    if not hedged:
-        made += _sense_claims(subject, stated, senses, -1 if denied else 1, text, about)
-    return made
+    if hedged:
+        return made, None
+    for axis, side in senses.items():
+        if side:
+            moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
+            on = replace(subject, at=subject.at + moments)
+            made.append(Claim(on, axis=axis, sign=side, text=text, about=about))
+    whole = Affirmed(subject, senses, [each.figure for each in stated], text, about)
+    if not denied:
+        return made, whole
+    made.append(whole.claim(-1))
+    return made, None
+
+
+# What makes more of a clause than words and a figure.
+_TELLING_MORE = frozenset(
+    (*(word for word, role in ROLES.items() if role != "weak"), *_WAYS, *_LEADS, "this", "as", "here", *ON_ITSELF)
+)
+
+
+def _plain_claims(
+    clause: Clause, found: Sequence[Figure], said: Sequence[str]
+) -> tuple[list[Claim], Affirmed | None] | None:
+    """Return the same of a clause that is words and one figure, or none, as most are; None if it is more."""
+    words: dict[str, str] = {}
+    last = ""
+    for token in said:
+        if token not in ROLES and token != FIGURE:
+            root = stem(token)
+            if root not in words:
+                words[root] = token
+        if token != "the":
+            if last in LABELS and (token == FIGURE or len(token) == 1):
+                return None
+            last = token
+    if not words or not ON_ITSELF.isdisjoint(words):
+        return [], None
+    subject, about = Subject(frozenset(words), clause.context), tuple(words.items())
+    made: list[Claim] = []
+    for figure in found:
+        nouns, written = _nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
+        made.append(Claim(subject, figure, frozenset(nouns), "", _NO_SENSES, "", 0, written, about))
+    return made, Affirmed(subject, {}, found, clause.text, about)
+
+
+_NO_SENSES: frozenset[tuple[str, int]] = frozenset()
+_AS_OF = ["as", "of"]
+_NO_WAYS: frozenset[tuple[str, str]] = frozenset()
 
 
 def _span(quantity: Quantity) -> Amount | None:
@@ -250,58 +237,46 @@ def _span(quantity: Quantity) -> Amount | None:
 def _figure_claims(
     subject: Subject, stated: list[_Stated], senses: dict[str, int], about: tuple[tuple[str, str], ...]
 ) -> Iterator[Claim]:
+    words = subject.words.union(senses) if senses else subject.words
+    senses_said = frozenset(senses.items())
+    if len(stated) == 1:
+        only = stated[0]
+        said = subject if words is subject.words else replace(subject, words=words)
+        yield Claim(said, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
+        return
     moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
     # On 4 March sales were 500: the day is not what is claimed.
     aside = 0 < len(moments) < len(stated) and subject.words.isdisjoint(EVENTS)
-    words = subject.words.union(senses) if senses else subject.words
     said = Subject(words, subject.context, subject.ways, subject.at + moments if aside else subject.at)
-    senses_said = frozenset(senses.items())
-    counted = {noun for each in stated for noun in each.nouns} if len(stated) > 1 else set[str]()
-    for figure, nouns, lead, text in stated:
-        if not (aside and not isinstance(figure.quantity, Amount)):
+    counted = {noun for each in stated for noun in each.nouns}
+    for each in stated:
+        nouns = each.nouns
+        if not (aside and not isinstance(each.figure.quantity, Amount)):
             named = tuple(pair for pair in about if pair[0] not in counted or pair[0] in nouns) if counted else about
-            yield Claim(said, figure, frozenset(nouns), lead, senses_said, text=text, about=named)
-
-
-def _sense_claims(
-    subject: Subject,
-    stated: list[_Stated],
-    senses: dict[str, int],
-    sign: int,
-    text: str,
-    about: tuple[tuple[str, str], ...],
-) -> Iterator[Claim]:
-    for axis, side in senses.items():
-        if side:
-            moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
-            yield Claim(subject._replace(at=subject.at + moments), axis=axis, sign=side, text=text, about=about)
-    everything = subject.at + tuple(each.figure.quantity for each in stated)
-    whole = Subject(subject.words.union(senses), subject.context, subject.ways, everything)
-    yield Claim(whole, sign=sign, text=text, about=about)
+            yield Claim(said, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
 
 
 def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
     """Return the words of a clause in small letters, with a sign for each figure."""
-    if not found:
-        return _TOKEN.findall(_small(text))
-    parts: list[str] = []
+    said: list[str] = []
     end = 0
     for figure in found:
-        parts += (text[end : figure.start], f" {_FIGURE} ")
+        said += tokens(text[end : figure.start])
+        said.append(FIGURE)
         end = figure.end
-    return _TOKEN.findall(_small("".join((*parts, text[end:]))))
+    if end < len(text):
+        said += tokens(text[end:])
+    return said
 
 
-def _small(text: str) -> str:
-    return text.lower().replace("’", "'")
-
-
-def _nouns(tokens: Sequence[str]) -> Iterator[str]:
-    """Give what is counted: the words right after a number."""
-    for token in tokens:
-        if token in ROLES or token == _FIGURE:
-            return
-        yield stem(token)
+def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
+    """Return what is counted: up to two words right after the number at a place."""
+    nouns: list[str] = []
+    for token in said[place + 1 : place + 3]:
+        if token in ROLES or token == FIGURE:
+            break
+        nouns.append(stem(token))
+    return tuple(nouns)
 
 
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -317,9 +292,9 @@ def likeness(part: Subject, whole: Subject) -> float:
         return 0.0
     if part.context and whole.context and not (part.context <= whole.context or whole.context <= part.context):
         return 0.0
-    if part.ways and any((_OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
+    if part.ways and whole.ways and any((_OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
         return 0.0
-    if few != many and any(way in _SCOPES and word not in part.words for way, word in whole.ways):
+    if few != many and whole.ways and any(way in _SCOPES and word not in part.words for way, word in whole.ways):
         return 0.0
     if (part.at and _NOW in whole.ways) or (whole.at and _NOW in part.ways):
         return 0.0
@@ -337,7 +312,7 @@ def compared(one: Claim, other: Claim) -> bool | None:
             return None
         # Of a sentence as a whole, only the very same one is the opposite of its denial.
         return one.sign == other.sign if one.axis or one.subject.words == other.subject.words else None
-    if any((axis, -sign) in other.senses for axis, sign in one.senses if sign):
+    if one.senses and other.senses and any((axis, -sign) in other.senses for axis, sign in one.senses if sign):
         return None
     if (one.lead and other.lead and one.lead != other.lead) or not (_counts(one, other) and _counts(other, one)):
         return None

@@ -1,32 +1,21 @@
-"""A result taken apart into its fields, and whether the values of one field agree."""
+"""What the value of a field says, and whether two of them agree."""
 
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import NamedTuple, cast
+from collections.abc import Sequence
 
-from remit.policy.components import name_words, words_of
-from remit.policy.conflicts.claims import content
+from msgspec import Struct
+
+from remit.policy.components import words_of
+from remit.policy.conflicts.clauses import DIGIT, content
 from remit.policy.conflicts.english import AXES, VERBS
-from remit.policy.conflicts.figures import figure_in, figures
+from remit.policy.conflicts.figures import figure_in, figures, has_name
 from remit.policy.conflicts.quantities import Amount, Figure, distance, figures_agree
-from remit.policy.conflicts.units import named_unit
-from remit.protocol.envelope import Json
+from remit.policy.conflicts.taken import Value, plain
 
-# Deeper than any reader goes.
-_DEEPEST = 32
 _NEGATIONS = words_of("not no never non without")
 _ARTICLES = words_of("the a an")
 _MISSING = frozenset(("", "-", "–", "?", "n/a", "na", "none", "null", "nil", "tbd", "unknown", "not known"))
 _TRUTHS = {"true": True, "yes": True, "y": True, "on": True, "false": False, "no": False, "n": False, "off": False}
-# What tells the things in a list apart, the surest first.
-_IDS = ("id", "uuid", "key", "code", "sku", "isbn", "symbol", "ticker", "email", "number", "name", "title", "label")
-# What a result says of its own making, and not of the world.
-_ASIDE = words_of("""
-    request_id response_id trace_id span_id session_id run_id correlation_id timestamp created_at updated_at
-    generated_at processing_time_ms elapsed_ms latency_ms took_ms confidence confidence_level token_usage
-""")
 # Under these is prose, however short: two may say the same in other words.
 _PROSE = words_of("""
     summary description comment comments note notes reason reasons explanation rationale text message caveat details
@@ -35,24 +24,11 @@ _PROSE = words_of("""
 # A short text is compared as a whole; a longer one, and a sentence, by what it claims.
 _SHORT_WORDS = 4
 _SHORT = 80
+_RUNS = re.compile(r"[a-z]+|[0-9]+")
 _TOKENS = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*")
 
 
-Scalar = str | int | float
-Value = Scalar | tuple[Scalar, ...]
-
-
-class Field(NamedTuple):
-    """A value in a result, and where it stands."""
-
-    key: str
-    """The same for the same place, however its names are spelled."""
-    path: str
-    name: tuple[str, ...]
-    value: Value
-
-
-class Meaning(NamedTuple):
+class Meaning(Struct, frozen=True, gc=False):
     """What a value says, however it is written."""
 
     figures: tuple[Figure, ...] = ()
@@ -61,81 +37,7 @@ class Meaning(NamedTuple):
     truth: bool | None = None
     several: "tuple[Meaning, ...] | None" = None
     prose: bool = False
-
-
-# ── taking apart ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-_Place = tuple[str, str, tuple[str, ...], Json, int]
-"""A part of a result that has yet to be taken apart: its key, path and name, what it is, and how deep it lies."""
-
-
-def fields(result: Json, most: int) -> Iterator[Field]:
-    """Give the fields of a result, no more than *most*, and none that is deeper than any reader goes."""
-    stack: list[_Place] = [("", "", (), result, 0)]
-    while stack and most:
-        key, path, name, part, depth = stack.pop()
-        if isinstance(part, str | int | float):
-            most -= 1
-            yield Field(key, path, name, part)
-        elif depth < _DEEPEST and isinstance(part, dict):
-            for member, each in cast("dict[str, Json]", part).items():
-                known, words = _known(member)
-                # At the top stands the id of the answer, not of what it is about.
-                if known and not (depth == 0 and known == "id"):
-                    if path:
-                        stack.append((f"{key}.{known}", f"{path}.{member}", words, each, depth + 1))
-                    else:
-                        stack.append((known, member, words, each, depth + 1))
-        elif depth < _DEEPEST and isinstance(part, list | tuple):
-            several = cast("Sequence[Json]", part)
-            simple = tuple(each for each in several if isinstance(each, str | int | float))
-            if len(simple) == len(several):
-                most -= 1
-                yield Field(key, path, name, simple)
-            else:
-                for ident, each in _identified(several):
-                    stack.append((f"{key}[{_plain(ident)}]", f"{path}[{ident}]", name, each, depth + 1))
-
-
-@lru_cache(maxsize=4096)
-def _known(name: str) -> tuple[str | None, tuple[str, ...]]:
-    """Return the name of a field as all spell it, without its unit, and its words; None if it is worth no look."""
-    words = name_words(name)
-    known = "_".join(words)
-    return None if known in _ASIDE else "_".join(words[:-1]) if named_unit(words) else known or name, words
-
-
-def _identified(several: Sequence[Json]) -> Iterator[tuple[str, Json]]:
-    """Give each thing in a list with what tells it apart; none, if nothing does."""
-    rows = [cast("Sequence[Json]", each) for each in several if isinstance(each, list | tuple)]
-    objects = [cast("dict[str, Json]", each) for each in several if isinstance(each, dict)]
-    if ident := _ident_in(objects):
-        for each in objects:
-            yield str(each[ident]), {name: part for name, part in each.items() if name != ident}
-    elif len(several) == 1:
-        yield "", several[0]
-    elif len(rows) == len(several):
-        # Of a table, the first column says what a row is about.
-        for row in rows:
-            if row and isinstance(row[0], str):
-                yield row[0], {str(place): cell for place, cell in enumerate(row[1:], 1)}
-
-
-def _ident_in(objects: Sequence[dict[str, Json]]) -> str | None:
-    """Return the field that tells objects apart: one named for it, or else the first text that each has its own of."""
-    shared = sorted(set(objects[0]).intersection(*objects[1:])) if objects else []
-    named = {"_".join(name_words(name)): name for name in shared}
-    ids = [named.pop(each) for each in _IDS[:2] if each in named]
-    ids += [name for known, name in named.items() if known.endswith("_id")]
-    ids += [named[each] for each in _IDS if each in named]
-    texts = [name for name in shared if len(objects) > 1 and isinstance(objects[0][name], str)]
-    return next((name for name in (*ids, *texts) if _tells_apart(name, objects)), None)
-
-
-def _tells_apart(name: str, objects: Sequence[dict[str, Json]]) -> bool:
-    held = [each[name] for each in objects]
-    return all(isinstance(each, str | int) for each in held) and len(set(map(str, held))) == len(held)
+    """Whether it is to be read sentence by sentence."""
 
 
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -156,8 +58,20 @@ def meaning(value: Value, name: tuple[str, ...]) -> Meaning | None:
             return Meaning(several=tuple(each for each in several if each is not None))
 
 
+def may_say_figures(value: Value) -> bool:
+    """Say whether it is worth a look what a value says in figures."""
+    if not isinstance(value, str):
+        return not isinstance(value, (bool, tuple))
+    return bool(DIGIT.search(value)) or has_name(value)
+
+
 def is_prose(text: str, name: tuple[str, ...]) -> bool:
     """Say whether a text under a field of that name is to be read sentence by sentence."""
+    if len(text) <= _SHORT and name and name[-1] not in _PROSE and text.isascii():
+        runs = _RUNS.findall(text.lower())
+        # A word or two without a verb are a value, whatever they say.
+        if len(runs) < 3 and VERBS.isdisjoint(runs):
+            return False
     meant = _text_meaning(text, name)
     return meant is not None and meant.prose
 
@@ -165,18 +79,21 @@ def is_prose(text: str, name: tuple[str, ...]) -> bool:
 def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     if len(value) > _SHORT:
         return _SENTENCES if value.strip() else None
-    plain = _plain(value).rstrip(".!")
-    if plain in _MISSING:
+    found = tuple(figures(value)) if may_say_figures(value) else ()
+    # The commonest is a figure and nothing else.
+    if found and found[0].start == 0 and found[0].end == len(value):
+        return Meaning(found)
+    bare = plain(value).rstrip(".!")
+    if bare in _MISSING:
         return None
-    if plain in _TRUTHS:
-        return Meaning(truth=_TRUTHS[plain])
-    found = tuple(figures(value))
+    if bare in _TRUTHS:
+        return Meaning(truth=_TRUTHS[bare])
     if found:
         rest = frozenset(word for _, word in content(_without(value, found)))
         # "The answer is 42" says no more than 42. By itself "30 staff" is a sentence, in a field it is a value.
         if not rest or (name and len(rest) < _SHORT_WORDS and rest.isdisjoint(VERBS)):
             return Meaning(found, rest)
-    words = _words(plain)
+    words = _words(bare)
     if found or len(words) > _SHORT_WORDS or not _PROSE.isdisjoint(name[-1:]) or _is_sentence(value, words):
         return _SENTENCES
     return Meaning(words=words - _NEGATIONS, denied=not words.isdisjoint(_NEGATIONS))
@@ -199,16 +116,9 @@ def _without(text: str, found: Sequence[Figure]) -> str:
     return " ".join((*parts, text[end:]))
 
 
-def _words(plain: str) -> frozenset[str]:
-    words = frozenset(_TOKENS.findall(plain))
+def _words(bare: str) -> frozenset[str]:
+    words = frozenset(_TOKENS.findall(bare))
     return words - _ARTICLES or words
-
-
-def _plain(text: str) -> str:
-    """Return a text without what makes no difference: case, spacing, accents."""
-    if not text.isascii():
-        text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))
-    return " ".join(text.casefold().split())
 
 
 # ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -232,6 +142,8 @@ def agreed(one: Meaning, other: Meaning) -> bool | None:
 def _figures_agree(one: Meaning, other: Meaning) -> bool | None:
     if one.words and other.words and one.words.isdisjoint(other.words):
         return None
+    if len(one.figures) == len(other.figures) == 1:
+        return figures_agree(one.figures[0], other.figures[0])
     verdicts = {(a, b): figures_agree(a, b) for a in one.figures for b in other.figures}
     if all(verdict is None for verdict in verdicts.values()):
         return None

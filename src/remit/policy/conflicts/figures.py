@@ -4,7 +4,11 @@ Every pattern starts only where a word starts and then goes forward alone, so a 
 """
 
 import re
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.components import SHARES, words_of
 from remit.policy.conflicts.moments import MONTHS, NAMED, moments_at
@@ -26,11 +30,14 @@ _NUMBER = re.compile(
 """,
     re.VERBOSE,
 )
+# No day and no time begins with one of these.
+_SIGNS = "$€£¥₹-−"
 # Where a figure may begin. Most texts have none that is a word, and are not searched for them.
 _START = re.compile(r"[\d$€£¥₹]")
 _NAMED_START = re.compile(rf"[\d$€£¥₹]|\b(?:{'|'.join((*NAMED, *SPELLED))})\b", re.IGNORECASE)
 NAMES = frozenset((*NAMED, *SPELLED))
-LETTERS = re.compile(r"[a-z]+")
+_RAW_NAMES = frozenset(name.encode() for name in NAMES)
+_BLANKED = bytes(sign if chr(sign).islower() and sign < 128 else ord(" ") for sign in range(256))
 _REST_OF_WORD = re.compile(r"[\w.,:/’'-]*+|.", re.DOTALL)
 # What may stand before the first digit of a figure.
 _PREFIXES = frozenset(
@@ -49,7 +56,13 @@ _BOUNDS = {
     }.items()
     for phrase in phrases.split("/")
 }
+_LAST_OF_BOUNDS = frozenset(phrase.split()[-1] for phrase in _BOUNDS)
 _LONGEST_BOUND = 20
+# What each makes of a figure, and whether it ends there.
+_FORMS: dict[str | None, tuple[Form, bool]] = {
+    **{"least": ("limit", False), "most": ("limit", True), "due": ("limit", True)},
+    **{"above": ("loose", False), "below": ("loose", True), "about": ("point", False), None: ("point", False)},
+}
 # What is said in parts: "1 h 57 min", "5 ft and 3 cm".
 _COMPOUND = frozenset({"duration", "length", "mass"})
 _LINKS = frozenset({" ", ", ", " and "})
@@ -64,26 +77,31 @@ _LONGEST = 24
 
 def figures(text: str) -> list[Figure]:
     """Return what a text says in figures, in order."""
-    named = not NAMES.isdisjoint(LETTERS.findall(text.lower()))
-    start_of = _NAMED_START.search if named else _START.search
+    start_of = _NAMED_START.search if has_name(text) else _START.search
     found: list[Figure] = []
     last: _Number | None = None
     end = 0
-    while start := start_of(text, end):
-        begin = max(_begin(text, start.start()), end)
-        bound = _bound(text, begin)
-        form, before = _form(bound)
-        moments = moments_at(text, begin, form, before=before, about=bound == "about")
+    while end < len(text) and (start := start_of(text, end)):
+        begin = start.start()
+        words = text[max(0, begin - _LONGEST_BOUND) : begin].lower().split()
+        # Seldom has it begun before its first digit.
+        if begin and (text[begin - 1] != " " or (words and words[-1].strip("([\"'.,") in _PREFIXES)):
+            begin = max(_begin(text, begin), end)
+            words = text[max(0, begin - _LONGEST_BOUND) : begin].lower().split()
+        bound = _bound(words)
+        moments = () if text[begin] in _SIGNS else moments_at(text, begin, _FORMS[bound], bound == "about")
         number = None if moments else _number(text, begin, bound)
-        if number and last and _are_ends(last, number, text):
+        if number is None:
+            found += moments
+        elif last is None:
+            found.append(_figure(number))
+        elif _are_ends(last, number, text):
             found[-1] = _range(last, number)
-        elif number and last and _goes_on(last, number, text):
+        elif _goes_on(last, number, text):
             number = _sum(last, number)
             found[-1] = _figure(number)
-        elif number:
-            found.append(_figure(number))
         else:
-            found += moments
+            found.append(_figure(number))
         last = number
         if number or moments:
             end = found[-1].end
@@ -93,15 +111,22 @@ def figures(text: str) -> list[Figure]:
     return found
 
 
+def has_name(text: str) -> bool:
+    """Say whether a text may have a figure that is a word."""
+    # As bytes, because there every sign but the small letters can be blanked out at once.
+    words = text.lower().encode(errors="replace").translate(_BLANKED).split()
+    return not _RAW_NAMES.isdisjoint(words)
+
+
 def _begin(text: str, start: int) -> int:
     """Return where a figure begins whose first digit, or sign, stands at *start*."""
     sign = text[start - 1 : start]
-    if sign and sign in "-−":
-        return start - 1
     if sign == " ":
         space = text.rfind(" ", max(0, start - _LONGEST_PREFIX), start - 1)
         word = text[space + 1 : start - 1].lstrip("([\"'")
         return start - 1 - len(word) if word.rstrip(".,").lower() in _PREFIXES else start
+    if sign and sign in "-−":
+        return start - 1
     if sign.isalpha():
         length = 2 if text[start] == "$" else 3
         if text[max(0, start - length) : start].lower() in (*CODES, "us"):
@@ -109,31 +134,18 @@ def _begin(text: str, start: int) -> int:
     return start
 
 
-def _bound(text: str, start: int) -> str | None:
-    """Return what stands before a figure and makes a limit of it."""
-    words = text[max(0, start - _LONGEST_BOUND) : start].lower().split()[-3:]
-    while words:
-        if bound := _BOUNDS.get(" ".join(words)):
+def _bound(words: Sequence[str]) -> str | None:
+    """Return what the words before a figure make of it, if they make a limit."""
+    if not words or words[-1] not in _LAST_OF_BOUNDS:
+        return None
+    for count in (3, 2, 1):
+        if bound := _BOUNDS.get(" ".join(words[-count:])):
             return bound
-        del words[0]
     return None
-
-
-def _form(bound: str | None) -> tuple[Form, bool]:
-    match bound:
-        case "least" | "most" | "due":
-            return "limit", bound != "least"
-        case "above" | "below":
-            return "loose", bound == "below"
-        case _:
-            return "point", False
 
 
 def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
     """Return what a number in JSON says under a field of that name."""
-    unit = named_unit(name)
-    if unit is None and MONEY.intersection(name):
-        unit = Unit("money")
     try:
         real = float(value)
     except OverflowError:
@@ -141,23 +153,33 @@ def figure_in(value: Json, name: tuple[str, ...] = ()) -> Figure | None:
     # Neither "not a number" nor infinity is an amount.
     if not abs(real) < 1e300:
         return None
+    unit, is_share = _named(name)
     half = 0.5 if real == int(real) else _half_of_last_place(repr(real))
-    number = _Number(((real, half),), unit or PLAIN, 1.0, None, 0, 0)
+    number = _Number(((real, half),), unit, 1.0, None, 0, 0)
     figure = _figure(number)
-    if not unit and SHARES.intersection(name) and abs(real) > 1:
+    if is_share and abs(real) > 1:
         # Under such a name 15 is 15 %, and so 0.15.
-        return figure._replace(other=_quantity(number._replace(unit=UNITS["%"]), number.readings[0]))
+        return replace(figure, other=_quantity(replace(number, unit=UNITS["%"]), number.readings[0]))
     return figure
+
+
+@lru_cache(maxsize=4096)
+def _named(name: tuple[str, ...]) -> tuple[Unit, bool]:
+    """Return what a number under a field of that name is a number of, and whether it may be a share in percent."""
+    unit = named_unit(name)
+    if unit is None and MONEY.intersection(name):
+        unit = Unit("money")
+    return unit or PLAIN, not unit and not SHARES.isdisjoint(name)
 
 
 # ── amounts ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Number(NamedTuple):
+class _Number(Struct, frozen=True, gc=False):
     """A number as it is written, before it is an amount."""
 
     readings: tuple[tuple[float, float], ...]
-    """The value, and half of its last place."""
+    """The value, and half of its last place; one at least."""
     unit: Unit
     scale: float
     bound: str | None
@@ -199,6 +221,8 @@ def _number(text: str, begin: int, bound: str | None) -> _Number | None:
 
 
 def _readings(written: str) -> tuple[tuple[float, float], ...]:
+    if written.isdecimal():
+        return ((float(written), 0.5),)
     plain = _SPACES.sub("", written)
     groups = _POINTS.split(plain)
     if len(groups) == 1:
@@ -228,29 +252,27 @@ def _half_of_last_place(written: str) -> float:
 
 def _figure(number: _Number) -> Figure:
     if number.year:
-        form, before = _form(number.bound)
+        form, before = _FORMS[number.bound]
         return Figure(Day(((int(number.readings[0][0]), 0, 0),), form, before), number.start, number.end)
-    first, *rest = (_quantity(number, reading) for reading in number.readings)
-    return Figure(first, number.start, number.end, rest[0] if rest else None)
+    quantity = _quantity(number, number.readings[0])
+    other = _quantity(number, number.readings[1]) if len(number.readings) > 1 else None
+    return Figure(quantity, number.start, number.end, other)
 
 
 def _quantity(number: _Number, reading: tuple[float, float]) -> Amount:
     unit, (value, half) = number.unit, reading
     at = (value + unit.shift) * unit.factor
-    # "By" is a limit to a date; an amount it only measures.
-    form, before = _form(number.bound if number.bound != "due" else None)
     exact = unit.kind == "money" and number.scale == 1
-    return Amount(
-        unit.kind,
-        float("-inf") if form != "point" and before else at,
-        float("inf") if form != "point" and not before else at,
-        unit.factor * _slack(abs(value), half, exact=exact, about=number.bound == "about"),
-        form,
-        unit.currency,
-    )
+    slack = unit.factor * _slack(abs(value), half, exact, number.bound == "about")
+    # "By" is a limit to a date; an amount it only measures.
+    form, before = _FORMS[number.bound if number.bound != "due" else None]
+    if form == "point":
+        return Amount(unit.kind, at, at, slack, form, unit.currency)
+    low, high = (float("-inf"), at) if before else (at, float("inf"))
+    return Amount(unit.kind, low, high, slack, form, unit.currency)
 
 
-def _slack(size: float, half: float, *, exact: bool, about: bool) -> float:
+def _slack(size: float, half: float, exact: bool, about: bool) -> float:
     """Return how far off another amount may be: as far as rounding to the last place said explains it.
 
     A twentieth at most, for 2 is not 1.5. Money that is written out is meant to the cent, or to the whole unit: a
@@ -297,7 +319,7 @@ def _goes_on(one: _Number, other: _Number, text: str) -> bool:
 def _sum(one: _Number, other: _Number) -> _Number:
     in_smaller = one.readings[0][0] * one.unit.factor / other.unit.factor
     value, half = other.readings[0]
-    return other._replace(readings=((in_smaller + value, half),), start=one.start, bound=one.bound)
+    return replace(other, readings=((in_smaller + value, half),), start=one.start, bound=one.bound)
 
 
 def _range(one: _Number, other: _Number) -> Figure:
@@ -305,8 +327,8 @@ def _range(one: _Number, other: _Number) -> Figure:
     unit = other.unit if other.unit.kind != "number" else one.unit
     factor = other.scale if one.scale == 1 else 1.0
     value, half = one.readings[0]
-    low = _quantity(one._replace(unit=unit, scale=other.scale), (value * factor, half * factor))
-    high = _quantity(other._replace(unit=unit), other.readings[0])
+    low = _quantity(replace(one, unit=unit, scale=other.scale), (value * factor, half * factor))
+    high = _quantity(replace(other, unit=unit), other.readings[0])
     bottom, top = sorted((low.low, high.high))
     made = Amount(unit.kind, bottom, top, max(low.slack, high.slack), "range", unit.currency)
     return Figure(made, one.start, other.end)

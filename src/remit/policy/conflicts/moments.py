@@ -1,7 +1,7 @@
 """Days and times of day as they are written."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
 from remit.policy.conflicts.quantities import Clock, Day, Figure, Form, Weekday
@@ -42,10 +42,13 @@ _LETTERS = re.compile(r"(?!of\b)[A-Za-z]{3,}")
 _ABOUT = 15.0
 
 
-def moments_at(text: str, start: int, form: Form, *, before: bool, about: bool) -> list[Figure]:
+_NONE: tuple[Figure, ...] = ()
+
+
+def moments_at(text: str, start: int, form: tuple[Form, bool], about: bool) -> Sequence[Figure]:
     """Return the day or the time of day that stands there; both, if both do."""
     match = _MOMENT.match(text, start)
-    return list(_moments(match, form, before, about)) if match else []
+    return list(_moments(match, *form, about)) if match else _NONE
 
 
 def _moments(match: re.Match[str], form: Form, before: bool, about: bool) -> Iterator[Figure]:

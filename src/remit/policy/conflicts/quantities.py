@@ -1,12 +1,15 @@
 """Amounts, times and dates as values, and whether two of them say the same."""
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 Form = Literal["point", "range", "limit", "loose"]
 """`limit` is what may not be passed ("at least 5"), `loose` what is only known to be more or less ("over 5")."""
 
 
-class Amount(NamedTuple):
+class Amount(Struct, frozen=True, gc=False):
     """How much: from `low` to `high`, in the base unit of its kind."""
 
     kind: str
@@ -19,7 +22,7 @@ class Amount(NamedTuple):
     currency: str = ""
 
 
-class Clock(NamedTuple):
+class Clock(Struct, frozen=True, gc=False):
     """A time of day, in minutes."""
 
     at: float
@@ -33,7 +36,7 @@ class Clock(NamedTuple):
     """Whether a limit, or what is loose, ends there; else it begins there."""
 
 
-class Day(NamedTuple):
+class Day(Struct, frozen=True, gc=False):
     """A date, or as much of one as is said: year, month and day, 0 where not; the second reading is of 3/4/2025."""
 
     readings: tuple[tuple[int, int, int], ...]
@@ -41,7 +44,7 @@ class Day(NamedTuple):
     before: bool = False
 
 
-class Weekday(NamedTuple):
+class Weekday(Struct, frozen=True, gc=False):
     """A day of the week, 0 for Monday."""
 
     day: int
@@ -50,7 +53,7 @@ class Weekday(NamedTuple):
 Quantity = Amount | Clock | Day | Weekday
 
 
-class Figure(NamedTuple):
+class Figure(Struct, frozen=True, gc=False):
     """A quantity, and where in its text it stands."""
 
     quantity: Quantity
@@ -65,6 +68,7 @@ _HALF_DAY, _DAY = 720.0, 1440.0
 _NEAR_PAR = frozenset({"usd", "eur", "gbp", "chf", "cad", "aud"})
 # Binary fractions are not exact: 0.1 + 0.2 is 0.3.
 _NOISE = 1e-9
+_INFINITE = float("inf")
 
 
 def figures_agree(one: Figure, other: Figure) -> bool | None:
@@ -78,11 +82,12 @@ def figures_agree(one: Figure, other: Figure) -> bool | None:
 
 def agree(one: Quantity, other: Quantity) -> bool | None:
     """Say whether two quantities can both be right of the same thing; None if they are not of one kind."""
+    # The commonest first: to match costs as much as to compare.
+    if isinstance(one, Amount) and isinstance(other, Amount):
+        return _amounts_agree(one, other)
+    if isinstance(one, Clock) and isinstance(other, Clock):
+        return _clocks_agree(one, other)
     match one, other:
-        case Amount(), Amount():
-            return _amounts_agree(one, other)
-        case Clock(), Clock():
-            return _clocks_agree(one, other)
         case Day(), Day():
             return any(_days_agree(one, a, other, b) for a in one.readings for b in other.readings)
         case Weekday(), Weekday():
@@ -98,19 +103,19 @@ def agree(one: Quantity, other: Quantity) -> bool | None:
 
 def distance(one: Quantity, other: Quantity) -> float:
     """Return how far apart two quantities are: 0 for the same, 1 and more for nothing alike."""
-    match one, other:
-        case Amount(), Amount():
-            here, there = _middle(one), _middle(other)
-            larger = max(abs(here), abs(there))
-            return abs(here - there) / larger if larger else 0.0
-        case Clock(), Clock():
-            # An hour is too late for any train.
-            return abs(one.at - other.at) / 60
-        case _:
-            return 1.0
+    if isinstance(one, Amount) and isinstance(other, Amount):
+        here, there = _middle(one), _middle(other)
+        larger = max(abs(here), abs(there))
+        return abs(here - there) / larger if larger else 0.0
+    if isinstance(one, Clock) and isinstance(other, Clock):
+        # An hour is too late for any train.
+        return abs(one.at - other.at) / 60
+    return 1.0
 
 
 def _middle(amount: Amount) -> float:
+    if amount.form == "point":
+        return amount.low
     ends = [end for end in (amount.low, amount.high) if abs(end) != float("inf")]
     return sum(ends) / len(ends)
 
@@ -120,12 +125,12 @@ def _middle(amount: Amount) -> float:
 
 def _amounts_agree(one: Amount, other: Amount) -> bool | None:
     if one.kind != other.kind:
-        if "number" not in {one.kind, other.kind}:
+        if "number" not in (one.kind, other.kind):
             return None
-        if "percent" in {one.kind, other.kind}:
+        if "percent" in (one.kind, other.kind):
             # 15 %, 0.15 and 15 are one.
             number, share = (one, other) if one.kind == "number" else (other, one)
-            hundredth = number._replace(low=number.low / 100, high=number.high / 100, slack=number.slack / 100)
+            hundredth = replace(number, low=number.low / 100, high=number.high / 100, slack=number.slack / 100)
             return _same(number, share) or _same(hundredth, share)
     if one.currency != other.currency and one.currency and other.currency:
         return _currencies_agree(one, other)
@@ -141,6 +146,9 @@ def _currencies_agree(one: Amount, other: Amount) -> bool | None:
 
 
 def _same(one: Amount, other: Amount) -> bool:
+    here, there = one.low, other.low
+    if one.form == other.form == "point" and (off := abs(here - there)) < _INFINITE:
+        return off <= max(one.slack, other.slack) + _NOISE * max(abs(here), abs(there))
     slack = max(one.slack, other.slack) + _NOISE * max(_size(one), _size(other))
     if one.form == other.form != "loose" and _open_ends(one) == _open_ends(other):
         return _near(one.low, other.low, slack) and _near(one.high, other.high, slack)
@@ -181,7 +189,12 @@ def _days_agree(one: Day, a: tuple[int, int, int], other: Day, b: tuple[int, int
         shared = [(x or y, y or x) for x, y in zip(a, b, strict=True)]
         here, there = ((part[side] for part in shared) for side in (0, 1))
         return _bounds_agree(one.form, one.before, _ordinal(*here), other.form, other.before, _ordinal(*there))
-    return all(x == y or not (x and y) for x, y in zip(a, b, strict=True))
+    (year, month, day), (other_year, other_month, other_day) = a, b
+    return (
+        (year == other_year or not (year and other_year))
+        and (month == other_month or not (month and other_month))
+        and (day == other_day or not (day and other_day))
+    )
 
 
 def _ordinal(year: int, month: int, day: int) -> float:

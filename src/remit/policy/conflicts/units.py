@@ -1,11 +1,11 @@
 """What numbers are numbers of: units, currencies, scales, and how each is spelled."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from remit.policy.components import words_of
 
 
-class Unit(NamedTuple):
+class Unit(Struct, frozen=True, gc=False):
     """A number of this, plus the shift, times the factor, is one of the base unit of its kind."""
 
     kind: str

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from remit.faces.cli.drive.logs import logging_to
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.places import whoever_types
 from remit.faces.cli.show.display import Display, display_for
+from remit.faces.cli.show.plainly import Plainly
 from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Tree
 from remit.faces.composition import hub_of
@@ -42,15 +43,20 @@ class Ended(NamedTuple):
     interrupted: bool
 
 
-async def attend(order: Order, team: Team, heard: Heard, *, verbose: bool) -> Ended:
-    """Carry out an order and return how it ended."""
+async def attend(
+    order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
+) -> Ended:
+    """Carry out an order and return how it ended.
+
+    If there are *speakers*, whoever watches is a user: they read what these say, and not who does the work.
+    """
     tree = Tree()
-    display = display_for(tree)
+    display = display_for(tree) if speakers is None else Plainly(speakers)
     try:
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
         refuse_unknown(order.agent, hub)
-        attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None)
+        attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
         with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
             async with hub:
                 response = await attendance.run(order)
@@ -62,12 +68,15 @@ async def attend(order: Order, team: Team, heard: Heard, *, verbose: bool) -> En
 class Attendance:
     """Follows one run from its first record to its last."""
 
-    def __init__(self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool) -> None:
+    def __init__(
+        self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool, plainly: bool = False
+    ) -> None:
         self._hub = hub
         self._tree = tree
         self._display = display
         self._heard = heard
         self._at_terminal = at_terminal
+        self._plainly = plainly
         self._task = asyncio.current_task()
         self.stopping = False
 
@@ -108,9 +117,9 @@ class Attendance:
         consent = self._tree.consents[question]
         node = self._tree.nodes[consent.approval.delegation]
         if consent.answered_ms is None and node.question:
+            who = "This" if self._plainly else one_line(node.agent)
             self._display.say(
-                f"{one_line(node.agent)} waits for a person: {one_line(node.question)}\n"
-                f"→ remit pending approve {question}"
+                f"{who} waits for a person: {one_line(node.question)}\n→ remit pending approve {question}"
             )
 
     async def _tick(self) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
@@ -22,6 +23,10 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: str | None = None
     max_tokens: int | None = None
     deadline_ms: int | None = None
+    retry_of: str | None = None
+    """The id of the request that it tries again."""
+    besides: dict[str, Any] = {}
+    """What else was said of that one, and is said again."""
     team_file: str
     overrides: tuple[str, ...] = ()
 
@@ -33,6 +38,8 @@ class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             session=self.session,
             max_tokens=self.max_tokens,
             deadline_ms=self.deadline_ms,
+            retry_of=self.retry_of,
+            **self.besides,
         )
 
 
@@ -92,5 +99,5 @@ class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] -
         except ValueError:
             ms = 0
         if ms <= 0:
-            self.fail(f"expected a time with its unit, such as 500ms, 30s, 5m or 2h, got {value!r}", param, ctx)
+            self.fail(f"expected a time with its unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
         return ms

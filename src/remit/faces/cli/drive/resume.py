@@ -47,7 +47,7 @@ def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
     """Take up the run that *name* means, or all that can be, print what came of it, and return the exit code."""
     with reading(path) as connection:
         found = _unended(connection) if name is None else [_known(connection, name)]
-    mine = [each for each in found if each.agent in team.agents or each.agent in team.workflows]
+    mine = [each for each in found if each.agent in team.everyone]
     if name is not None:
         (known,) = found
         if known.response is not None:
@@ -83,12 +83,11 @@ def _unended(connection: Connection) -> list[RunSummary]:
 
 
 def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
-    names = (*team.agents, *team.workflows)
     return RemitError(
         fault(
             Code.AGENT_NOT_FOUND,
             f"the {named(known.run)} is one of `{known.agent}`, which is not in {team.file.name}"
-            f"{did_you_mean(known.agent, names)}",
+            f"{did_you_mean(known.agent, team.everyone)}",
             suggestion="Name the team file that has it with --team, or end the run with `remit runs cancel`.",
         )
     )
@@ -142,6 +141,7 @@ async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool
     try:
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver, store=path)
+        hub.take_up_only(runs)
         with reading(path) as connection, logging_to(display.say, verbose=False):
             pursuit = Pursuit(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
             with interrupts(pursuit.stop, display.abandon):

@@ -11,6 +11,7 @@ from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import spell_ms, tallied
 from remit.faces.outputs import ApprovalLine, Branch, DelegationLine, NoticeLine, RecordLine, RunDetails, RunTree, Spent
+from remit.policy.narrate import reason
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
@@ -38,11 +39,14 @@ def short(run: str) -> str:
 # ── in a few lines ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def summary(tree: Tree, response: Response, *, interrupted: bool = False) -> Iterator[str]:
-    """Yield how a run ended, what it took, and what to keep in mind; why it was interrupted is known."""
+def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainly: bool = False) -> Iterator[str]:
+    """Yield how a run ended, what it took, and what to keep in mind; why it was interrupted is known.
+
+    Said *plainly*, for a user, it names neither agents nor codes.
+    """
     yield headline(tree, response)
     if response.fault is not None and not interrupted:
-        yield worded(response.fault)
+        yield f"This could not be done: {reason(response.fault)}" if plainly else worded(response.fault)
     if response.finished and response.status is not Status.SUCCESS:
         yield f"finished: {listed(response.finished)}"
     if response.unfinished:

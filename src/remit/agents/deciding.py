@@ -1,0 +1,62 @@
+"""What was decided lately about users' words, so that equal words need not be understood twice."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from secrets import token_bytes
+from unicodedata import normalize
+
+from remit.policy.intent import Decision
+from remit.protocol.codec import encode
+
+# A decision takes about a kilobyte.
+MOST = 1_000
+
+
+class Decisions:
+    """Decisions by user, words and what was on offer; the oldest use is forgotten first.
+
+    No decision is shared between users (C10), though it names nothing but capabilities: how quickly an answer comes
+    would tell one user what another has said. Nor between conversations, if the words hold what was redacted: the
+    tokens that stand for it are others in each. The words themselves are not kept, only a digest with a key.
+    """
+
+    def __init__(self, now: Callable[[], float], keep_ms: int, most: int = MOST) -> None:
+        self._now = now
+        self._keep_s = keep_ms / 1_000
+        self._most = most
+        self._secret = token_bytes(16)
+        self._kept: OrderedDict[bytes, tuple[Decision, float]] = OrderedDict()
+        self._cleared = 0
+        """How often all was forgotten: what is still being decided then is not known by the same key afterwards."""
+
+    def key(self, user: str, text: str, codes: Iterable[str]) -> bytes:
+        """Return what a decision is known by: words count as equal whatever their case and spaces."""
+        said = " ".join(normalize("NFC", text).casefold().split())
+        content = encode((self._cleared, user, said, sorted(codes)))
+        return hashlib.blake2b(content, key=self._secret, digest_size=16).digest()
+
+    def get(self, key: bytes) -> Decision | None:
+        """Return what was decided, if that still counts."""
+        decision, until = self._kept.get(key, (None, 0.0))
+        if decision is None:
+            return None
+        if self._now() >= until:
+            del self._kept[key]
+            return None
+        self._kept.move_to_end(key)
+        return decision
+
+    def put(self, key: bytes, decision: Decision) -> None:
+        """Keep a decision for a while."""
+        if self._keep_s <= 0:
+            return
+        self._kept[key] = (decision, self._now() + self._keep_s)
+        self._kept.move_to_end(key)
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all decisions: what is offered is not what it was."""
+        self._cleared += 1
+        self._kept.clear()

@@ -1,0 +1,273 @@
+"""Several agents asked at once for one answer: heard as they come, and called off once the answer is known."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from remit.policy.aggregate import Aggregation, Combined, comparable, components_of, start, with_findings
+from remit.policy.components import Component, Findings
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Answer, Call, Response, Strategy
+from remit.protocol.errors import Code, Fault, fault
+from remit.runtime import journal
+from remit.runtime.carry import give_slot, regain_slot
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.fanout import refused_whole, shared_out
+from remit.runtime.ledger import Frame, Route
+
+# To compare so many bytes takes about two milliseconds, and to hand them to a thread a tenth of one.
+LARGE = 10_000
+
+ANSWERED = "another answered first"
+GAVE_UP = "its caller was cancelled"
+
+
+async def combine(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy) -> Combined:
+    """Ask all at once, as `fan_out` does, and make one answer of what comes, without waiting for what it can spare."""
+    past = None
+    if parent.run.steps is not None:
+        calls, past = _remembered(dispatch, parent, calls, strategy)
+        if past.lost is not None:
+            return Combined(responses=tuple(_unknown(dispatch, parent, calls, past.lost)))
+    responses = await refused_whole(dispatch, parent, calls)
+    if responses is None:
+        aggregation, responses = await _heard(dispatch, parent, shared_out(parent, calls), strategy, past)
+    else:
+        aggregation = start(strategy, len(responses))
+        for place, refusal in enumerate(responses):
+            aggregation = aggregation.add(refusal, place)
+    answer = aggregation.finish()
+    if not isinstance(answer, Answer):
+        return Combined(responses=tuple(responses))
+    useful = sorted(place for place, response in aggregation.came if response.ok)
+    components = components_of([responses[place] for place in useful])
+    findings = await _findings(comparable(components, [calls[place] for place in useful]))
+    return Combined(
+        answer=answer if findings is None else with_findings(answer, findings),
+        responses=tuple(responses),
+        conflicts=() if findings is None else findings.conflicts,
+        places=aggregation.places,
+    )
+
+
+async def _findings(components: Sequence[Component]) -> Findings | None:
+    """Return what those who answered contradict each other in; None where there is nothing to compare."""
+    if len(components) < 2:
+        return None
+    from remit.policy.conflicts import find  # most hubs compare nothing
+
+    if sum(len(encode(each.result)) for each in components) < LARGE:
+        return find(components)
+    return await asyncio.to_thread(find, components)
+
+
+async def _heard(
+    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "Past | None"
+) -> tuple[Aggregation, list[Response]]:
+    """Return what was heard until it was enough, and how each call ended: none of them is in flight any more."""
+    several = Several(dispatch, parent, calls)
+    aggregation = start(strategy, len(calls))
+    give_slot(parent)
+    try:
+        if past is not None:
+            aggregation = await _heard_before(several, aggregation, past)
+        if past is None or past.came is None:
+            if not aggregation.enough:
+                several.ask(place for place in range(len(calls)) if place not in several.responses)
+            while not aggregation.enough:
+                place = await several.next()
+                aggregation = aggregation.add(several.responses[place], place)
+            if past is not None:
+                _note(dispatch, parent, past, [(place, several.refused.get(place)) for place, _ in aggregation.came])
+        await several.end(ANSWERED)
+        return aggregation, several.all_responses()
+    except BaseException:
+        await several.end(GAVE_UP)
+        raise
+    finally:
+        parent.waiting -= 1
+        # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+        if parent.stopping is None:
+            await regain_slot(parent)
+
+
+# ── the calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Several:
+    """Calls of one caller that are under way at once: each is heard when it ends, and the rest can be called off."""
+
+    def __init__(self, dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> None:
+        self.responses: dict[int, Response] = {}
+        """How those ended that were heard, by their places."""
+        self.refused: dict[int, Response] = {}
+        """Those of them that never began."""
+        self._dispatch = dispatch
+        self._parent = parent
+        self._calls = calls
+        self._tasks: dict[int, asyncio.Task[Response]] = {}
+        self._frames: dict[int, Frame] = {}
+        """What was begun last for each; a call without one is still being judged."""
+        self._came: asyncio.Queue[int] = asyncio.Queue()
+        self._over = ""
+        """Why nothing is wanted any more."""
+
+    def ask(self, places: Iterable[int]) -> None:
+        """Set calls going, in this order."""
+        loop = asyncio.get_running_loop()
+        for place in places:
+            task = self._tasks[place] = loop.create_task(self._carry_out(place))
+            task.add_done_callback(lambda _, place=place: self._came.put_nowait(place))
+
+    async def next(self) -> int:
+        """Return the place of the next one that has ended, in the order in which they do."""
+        place = await self._came.get()
+        self.responses[place] = self._tasks[place].result()
+        return place
+
+    async def end(self, reason: str) -> None:
+        """Call off what is under way and return once nothing of it is left."""
+        if not self._over:
+            self._over = reason
+            for place, task in self._tasks.items():
+                for frame in self._in_flight(place):
+                    why = fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}")
+                    self._dispatch.stop(frame, why)
+                task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def all_responses(self) -> list[Response]:
+        """Return how each call ended, in the order asked; those that were not even begun are refused."""
+        for place, call in enumerate(self._calls):
+            if place in self._tasks:
+                self.responses[place] = self._tasks[place].result()
+            elif place not in self.responses:
+                self.responses[place] = self._turned_down(call, self._next_path(call))
+                self._parent.calls += 1  # as if it had been: what is asked later is known by its number
+        return [self.responses[place] for place in range(len(self._calls))]
+
+    async def _carry_out(self, place: int) -> Response:
+        """Ask one, and whoever may be asked in its stead, until there is a response or none is wanted any more."""
+        call, parent, path = self._calls[place], self._parent, self._next_path(self._calls[place])
+        response: Response | None = None
+        try:
+            begun = await self._dispatch.begin(parent, call, hedge=True)
+            if isinstance(begun, Response):
+                self.refused[place] = begun
+                return begun
+            while isinstance(begun, Frame):
+                self._frames[place] = begun
+                frame = await self._ended(begun)
+                response = frame.outcome.result()
+                if (route := self._dispatch.next_leg(frame, response)) is None:
+                    return response
+                begun = await self._dispatch.begin(parent, route.call, route=route)
+            return response or begun  # refused: nothing came of it, and what went before stands
+        except asyncio.CancelledError:
+            if not self._over:
+                raise
+            await self._dispatch.end(self._in_flight(place), self._over)
+            last = self._frames.get(place)
+            return self._turned_down(call, path) if last is None else last.outcome.result()
+
+    async def _ended(self, frame: Frame) -> Frame:
+        """Wait for a delegation, or for another that is asked beside it, and return the one whose end counts."""
+        if frame.hedge_ms is None:
+            await asyncio.wait({frame.outcome})
+            return frame
+        from remit.runtime.hedging import race  # few capabilities want it
+
+        return await race(self._dispatch, frame, frame.hedge_ms, self._begin_beside)
+
+    def _begin_beside(self, route: Route) -> Coroutine[Any, Any, Frame | Response]:
+        # Both count as one of those that the caller has in flight.
+        parent = self._parent
+        return self._dispatch.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route)
+
+    def _in_flight(self, place: int) -> list[Frame]:
+        """Return what is under way for a call: what carries it out, and what was asked beside that."""
+        asked = self._frames.get(place)
+        return [
+            frame
+            for frame in self._parent.children or ()
+            if frame is asked or (asked and asked.route and frame.route and frame.route.path == asked.route.path)
+        ]
+
+    def _turned_down(self, call: Call, path: str) -> Response:
+        target = call.target or call.capability
+        why = fault(Code.CANCELLED, f"{target} was not asked any more: {self._over}")
+        return self._dispatch.turn_down(self._parent, call, path, why)
+
+    def _next_path(self, call: Call) -> str:
+        """Return the place that a call has in its run if it is begun now, before anything else is."""
+        return f"{self._parent.path}.{self._parent.calls + 1 if call.step is None else call.step}"
+
+
+# ── after a restart ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Past(NamedTuple):
+    """What the journal knows of several calls that were asked at once."""
+
+    path: str
+    digest: bytes
+    known: frozenset[int]
+    """Those whose end it knows."""
+    came: list[tuple[int, Response | None]] | None
+    """Those that made the answer, if it was made, as they came one after another; with refusals, which have no step."""
+    lost: Fault | None
+
+
+def _remembered(
+    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy
+) -> tuple[list[Call], Past]:
+    """Return the calls with names, by which each is known in whichever order they are made, and what is known."""
+    run, keys = parent.run, dispatch.parts.redactor.keys
+    parent.calls += 1
+    number = parent.calls
+    named = [
+        replace(call, step=f"_{number}-{place}") if call.step is None else call for place, call in enumerate(calls, 1)
+    ]
+    paths = [f"{parent.path}.{call.step}" for call in named]
+    path, digest = f"{parent.path}.{number}", journal.combination_digest(strategy, len(calls), keys)
+    step = journal.recall(run, path, digest, keys, repeatable=True)
+    came, lost = (None, step) if isinstance(step, Fault) else (step and step.value, None)
+    return named, Past(
+        path,
+        digest,
+        known=frozenset(place for place, at in enumerate(paths) if journal.is_done(run, at, keys)),
+        came=None if came is None else msgspec.convert(came, list[tuple[int, Response | None]]),
+        lost=lost,
+    )
+
+
+def _unknown(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], lost: Fault) -> Iterator[Response]:
+    """Refuse all calls of an agent that asked for something else here before."""
+    for call in calls:
+        parent.calls += 1
+        yield dispatch.turn_down(parent, call, f"{parent.path}.{call.step}", lost)
+
+
+async def _heard_before(several: Several, aggregation: Aggregation, past: Past) -> Aggregation:
+    """Hear those whose end is known: as they came, if they made the answer before, else as far as one needs them."""
+    came = past.came or ()
+    wanted = past.known.union(place for place, refusal in came if refusal is None)
+    several.ask(sorted(wanted))
+    for _ in wanted:
+        await several.next()
+    several.responses.update((place, refusal) for place, refusal in came if refusal is not None)
+    for place in sorted(wanted) if past.came is None else (place for place, _ in came):
+        if past.came is not None or not aggregation.enough:
+            aggregation = aggregation.add(several.responses[place], place)
+    return aggregation
+
+
+def _note(dispatch: Dispatch, parent: Frame, past: Past, came: list[tuple[int, Response | None]]) -> None:
+    """Have the answer noted before the rest is called off: then nobody of the rest is asked again."""
+    if not parent.run.handed_back:
+        step = journal.Step(past.digest, True, value=came)
+        journal.note(dispatch.parts.store, parent.run, past.path, step, dispatch.parts.redactor.keys)

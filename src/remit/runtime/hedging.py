@@ -1,0 +1,105 @@
+"""A second agent asked for the same, when the first takes long: the first good answer counts, the other is stopped."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, fault
+from remit.runtime.ledger import Frame, Route
+from remit.runtime.routes import Routing
+
+Begin = Callable[[Route], Coroutine[Any, Any, Frame | Response]]
+"""Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""
+
+
+async def race(routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
+    """Return that of the two delegations whose end counts; it has ended.
+
+    Both together get no more than the first was granted: what the second gets was set aside for it from the beginning.
+    """
+    if not await _takes_long(routing, first, hedge_ms):
+        return first
+    second = await _asked_beside(routing, first, begin)
+    if second is None:
+        await asyncio.wait({first.outcome})
+        return first
+    routing.notice(second, f"asked too, because {first.card.name} had not answered after {hedge_ms} ms")
+    try:
+        return await _decided(routing, first, second)
+    except asyncio.CancelledError:
+        await routing.end((second,), "its caller was cancelled")
+        raise
+
+
+async def _takes_long(routing: Routing, frame: Frame, hedge_ms: int) -> bool:
+    """Return once a delegation has ended, or has taken so long that another is asked too; say whether that is so.
+
+    The time in which a person is asked does not count.
+    """
+    clock, hedge_s = routing.parts.clock, hedge_ms / 1_000
+    while not frame.outcome.done():
+        now = clock.now()
+        due = now + hedge_s if frame.pauses else frame.started + frame.waited_s + hedge_s
+        if now >= due:
+            return True
+        rung: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        take_back = clock.call_at(due, partial(_ring, rung))
+        try:
+            await asyncio.wait({frame.outcome, rung}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            take_back()
+    return False
+
+
+def _ring(rung: "asyncio.Future[None]") -> None:
+    if not rung.done():
+        rung.set_result(None)
+
+
+async def _asked_beside(routing: Routing, first: Frame, begin: Begin) -> Frame | None:
+    """Return what was begun beside the first; None if nobody else may be asked, or the first ended meanwhile."""
+    route = routing.beside(first)
+    if route is None:
+        return None
+    # To be admitted may take its time, if a person has to agree: nobody waits for that once there is an answer.
+    admission = asyncio.get_running_loop().create_task(begin(route))
+    try:
+        await asyncio.wait({admission, first.outcome}, return_when=asyncio.FIRST_COMPLETED)
+        if first.outcome.done() and not first.outcome.result().ok:
+            await asyncio.wait({admission})  # it takes the first's place
+        begun = await _begun(admission)
+    except asyncio.CancelledError:
+        if (begun := await _begun(admission)) is not None:
+            await routing.end((begun,), "its caller was cancelled")
+        raise
+    if begun is None:
+        routing.parts.ledger.take_back(first, route.call.max_tokens or 0)
+    return begun
+
+
+async def _begun(admission: "asyncio.Task[Frame | Response]") -> Frame | None:
+    """Return what was admitted until now; what was not is not wanted any more."""
+    admission.cancel()
+    await asyncio.wait({admission})
+    begun = None if admission.cancelled() else admission.result()
+    return begun if isinstance(begun, Frame) else None
+
+
+async def _decided(routing: Routing, first: Frame, second: Frame) -> Frame:
+    both = (first, second)
+    while True:
+        for frame, other in (both, both[::-1]):
+            if frame.outcome.done() and frame.outcome.result().ok:
+                if not other.outcome.done():
+                    other.overtaken = True
+                    why = f"{other.request.target} was cancelled: {frame.request.target} was faster"
+                    routing.stop(other, fault(Code.CANCELLED, why))
+                return frame
+        going = [frame.outcome for frame in both if not frame.outcome.done()]
+        if not going:
+            # Whoever is asked next gets what both have left.
+            second.aside = max(0, first.granted - first.used)
+            return second
+        await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,109 @@
+"""What a workflow's answer tells of steps that came to little, and of workflows within it (K8, K9, K10)."""
+
+import asyncio
+from collections.abc import Callable
+
+from remit import Answer, Brief, Capability, Code, Hub, RemitError, Status, Step, Workflow, fault
+from remit.policy.limits import Limits
+
+
+def worker(hub: Hub, name: str) -> list[Brief]:
+    asked: list[Brief] = []
+
+    @hub.agent(name)
+    async def work(brief: Brief) -> Answer:
+        asked.append(brief)
+        return Answer({name: brief.objective}, confidence=0.9)
+
+    return asked
+
+
+async def test_steps_that_begin_together_share_what_is_left(make_hub: Callable[..., Hub]) -> None:
+    """K8: none takes what another needs."""
+    hub = make_hub(limits=Limits(max_fan_out=4))
+    asked = worker(hub, "a")
+    steps = (*(Step(name=name, agent="a") for name in "xyz"), Step(name="small", agent="a", tokens=600))
+    hub.workflow(Workflow(name="trip", steps=steps))
+    async with hub:
+        response = await hub.ask("trip", "go", user="u", max_tokens=6_600)
+    assert response.status is Status.SUCCESS
+    assert sorted(brief.remit.tokens for brief in asked) == [600, 2_000, 2_000, 2_000]
+
+
+async def test_of_a_step_that_ran_out_of_time_what_was_finished_is_told(hub: Hub) -> None:
+    """K10: with what was finished and what was not."""
+    worker(hub, "a")
+
+    @hub.agent("slow")
+    async def slow(brief: Brief) -> str:
+        brief.progress("1 of 3", partial=Answer("The first is right.", finished=("one",), unfinished=("two", "three")))
+        await asyncio.Event().wait()
+        return "never"
+
+    steps = (Step(name="quick", agent="a"), Step(name="checked", agent="slow", time_ms=50))
+    hub.workflow(Workflow(name="trip", steps=steps))
+    async with hub:
+        response = await hub.ask("trip", "go", user="u")
+    assert response.status is Status.PARTIAL
+    assert "## Checked\n\nThe first is right." in response.result
+    assert "- Checked: not finished; it took too long. It can be tried again." in response.result
+    assert "- Checked: without two, three." in response.result
+
+
+async def test_if_the_step_that_matters_is_not_done_only_that_is_told(hub: Hub) -> None:
+    """K8: what the others came to is not what was asked for."""
+    worker(hub, "a")
+
+    @hub.agent("office", capabilities=[Capability(code="FILE", input_schema={"required": ["account"]})])
+    async def office(brief: Brief) -> str:
+        raise RemitError(fault(Code.DELEGATION_FAILED, "no"))
+
+    steps = (
+        Step(name="sorted", agent="a"),
+        Step(name="filed", agent="office", capability="FILE", input={"sorted": "{sorted}"}),
+    )
+    hub.workflow(Workflow(name="claim", steps=steps, result="filed"))
+    async with hub:
+        response = await hub.ask("claim", "go", user="u")
+    assert response.status is Status.PARTIAL
+    assert response.result == (
+        "None of this could be done.\n\n## What is missing\n\n"
+        "- Filed: not done; something that it needs to know was not said: account."
+    )
+
+
+async def test_what_is_missing_in_a_workflow_within_is_missing_in_the_whole(hub: Hub) -> None:
+    """K8: and it is told once."""
+    worker(hub, "a")
+
+    @hub.agent("broken")
+    async def broken(_: Brief) -> str:
+        raise ValueError("no")
+
+    inner = (Step(name="one", agent="a"), Step(name="two", agent="broken"))
+    hub.workflow(Workflow(name="inner", steps=inner))
+    hub.workflow(Workflow(name="outer", steps=(Step(name="all_of_it", agent="inner"), Step(name="more", agent="a"))))
+    async with hub:
+        response = await hub.ask("outer", "go", user="u")
+    assert (response.status, response.unfinished) == (Status.PARTIAL, ("Two",))
+    assert response.finished == ("One", "More")
+    assert response.result.count("something went wrong on the way") == 1
+    assert response.result.count("Confidence: high.") == 2
+
+
+async def test_a_question_that_the_user_does_not_read_is_not_asked(hub: Hub) -> None:
+    """K9: only one result is given, so nothing in it can be answered."""
+    for name, hour in (("a", "9:40"), ("b", "10:40")):
+
+        @hub.agent(name)
+        async def answer(_: Brief, hour: str = hour) -> Answer:
+            return Answer({"departure": hour}, confidence=0.9)
+
+    worker(hub, "c")
+    steps = (*(Step(name=name, agent=name) for name in "ab"), Step(name="last", agent="c", after=("a", "b")))
+    hub.workflow(Workflow(name="trip", steps=steps, result="last"))
+    async with hub:
+        response = await hub.ask("trip", "go", user="u")
+    assert not response.requires_followup
+    assert [each["question"] for each in response.metadata["conflicts"]] == [None]
+    assert "9:40" in response.summary
