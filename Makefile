@@ -18,7 +18,7 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 # Those that start processes and wait for them run beside all others: together they take half the time.
 WAITING := tests/faces tests/docs tests/examples
 
-test: check ## Run every check and every test
+test: check tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
 	@rm -f .coverage .coverage.* .waiting.log
 	@$(BIN)/python -c '$(heed_interrupts)' $(BIN)/coverage run --parallel-mode -m pytest -q $(WAITING) \
 		>.waiting.log 2>&1 & beside=$$!; \
@@ -78,7 +78,7 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra a2a --extra mcp --extra otel --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
 lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from
@@ -92,7 +92,7 @@ lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; 
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-model'
 
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-* tests/a2a_js/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A shell has what it starts beside itself ignore Ctrl-C, and what that starts in turn; some tests are about Ctrl-C.
@@ -123,6 +123,10 @@ $(VENV)/.locked: requirements.lock
 $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
 	@touch $@
+
+# The JavaScript SDK for A2A, with the Node that pyright brings. Without a registry its tests are skipped, and say so.
+tests/a2a_js/node_modules/.remit-ready: tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py
 
 .venv-frameworks/.locked .venv-crewai/.locked: .venv-%/.locked: requirements-%.lock
 	$(call new_venv,.venv-$*)

@@ -7,12 +7,14 @@ from page_cli import cli_page
 from page_errors import errors_page
 from page_outputs import outputs_page
 from page_team import team_page
+from page_tracing import tracing_page
 
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
     "team.md": team_page,
     "cli.md": cli_page,
     "cli-json.md": outputs_page,
+    "tracing.md": tracing_page,
 }
 
 if __name__ == "__main__":

@@ -191,7 +191,15 @@ Each key with the variable that overrides it. This part is made from the structs
 """
 
 # What stands for the name that a team gives an agent, a capability, a tool or a workflow.
-PLACEHOLDERS = {"agents": "NAME", "capabilities": "CODE", "tools": "NAME", "workflows": "NAME"}
+PLACEHOLDERS = {
+    "agents": "NAME",
+    "capabilities": "CODE",
+    "tools": "NAME",
+    "mcp": "NAME",
+    "workflows": "NAME",
+    "peers": "NAME",
+    "clients": "NAME",
+}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 

@@ -32,6 +32,7 @@ def tell_brief(brief: Brief) -> dict[str, Json]:
         "request": brief.request,
         "tools": sorted(brief.tools),
         "original_request": brief.original_request,
+        "traceparent": brief.traceparent,
         "available_delegates": brief.available_delegates,
         "time_left_ms": brief.time_left_ms(),
         "tokens_left": brief.tokens_left(),

@@ -118,6 +118,9 @@ class Desk:
     def original_request(self) -> str:
         return "Sort my receipts"
 
+    def traceparent(self) -> str:
+        return f"00-{'a' * 32}-{'b' * 16}-01"
+
     def say(self, text: str) -> None:
         self.said.put_nowait(text)
 
@@ -273,6 +276,7 @@ async def test_the_brief_says_in_the_process_what_it_says_in_the_hub() -> None:
     assert told == {
         "tools": ["add", "clock"],
         "original_request": "Sort my receipts",
+        "traceparent": desk.traceparent(),
         "available_delegates": ["tag", "tax"],
         "tokens_left": 1_000,
     }

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import pytest
 
+from collector import Collector
 from remit import (
     ALLOW,
     Answer,
@@ -39,10 +40,12 @@ from remit import (
     fault,
 )
 from remit.detectors.pipeline import pipeline
+from remit.faces.api.metrics import Metrics
 from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
+from remit.stores.telemetry.spans import Spans
 
 SOON = 20.0
 
@@ -98,14 +101,17 @@ def found_in(text: str | bytes) -> list[str]:
 class Watch:
     """Collects all that a hub writes, tells and logs."""
 
-    def __init__(self, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def __init__(self, folder: Path, caplog: pytest.LogCaptureFixture, collector: Collector) -> None:
         self.folder = folder
+        self.collector = collector
         self.logs = caplog
         self.written: dict[str, str | bytes] = {}
         self.responses: list[Response] = []
 
     def hub(self, **options: Any) -> Hub:
-        return Hub(store=self.folder / "hub.db", durability="process", **options)
+        hub = Hub(store=self.folder / "hub.db", durability="process", **options)
+        hub.telemetry(self.collector.endpoint, content=True)
+        return hub
 
     @asynccontextmanager
     async def open(self, hub: Hub) -> AsyncGenerator[None]:
@@ -117,12 +123,17 @@ class Watch:
                 events.close()
                 self.written["events"] = b"\n".join([encode(each) async for each in events])
             self._read("after it was closed")
+            self.written["sent to the collector"] = b"\n".join(body for _, _, body in self.collector.bodies)
+            self.written["spans"] = repr([(span.span, span.attributes) for span in self.collector.spans])
+            self.written["metrics"] = repr(self.collector.metrics)
 
     async def look(self, hub: Hub) -> None:
         """Take down all that can be read from the store, through it and past it."""
         await hub.store.flush()
         records = await hub.store.records(limit=10_000)
         self.written["records"] = b"\n".join(map(encode, records))
+        self.written["spans without content"] = repr(Spans("local").fold(records))
+        self.written["figures"] = Metrics(hub).page()
         self.written["runs"] = repr(await hub.store.runs())
         self.written["pending"] = repr(await hub.store.pending())
         self.written["facts"] = repr(await hub.store.facts("u-1"))
@@ -151,9 +162,10 @@ class Watch:
 
 
 @pytest.fixture
-def watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Watch:
+def watch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Generator[Watch]:
     caplog.set_level(logging.DEBUG)
-    return Watch(tmp_path, caplog)
+    with Collector() as collector:
+        yield Watch(tmp_path, caplog, collector)
 
 
 def test_every_canary_is_one_that_detectors_find() -> None:
@@ -773,7 +785,7 @@ async def _agents_in_processes(watch: Watch) -> None:
 async def test_no_canary_is_in_anything_that_was_written(
     name: str, watch: Watch, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """X12: files, log at DEBUG, events, records, runs, pending questions and faults hold tokens only."""
+    """X12: files, log at DEBUG, events, records, runs, questions, faults, spans and figures hold tokens only."""
     monkeypatch.setattr(
         sys, "path", [str(Path(__file__).parents[2]), *sys.path]
     )  # for those that are imported by their processes
@@ -782,7 +794,17 @@ async def test_no_canary_is_in_anything_that_was_written(
     watch.written["stdout"], watch.written["stderr"] = out, err
     assert "records" in watch.written
     assert any(place.startswith("hub.db-wal") for place in watch.written)
+    assert (len(watch.collector.spans) > 0, len(watch.collector.metrics) > 0) == (True, True)
     assert watch.leaks() == {}
+
+
+async def test_the_spans_that_are_searched_hold_what_was_said(watch: Watch) -> None:
+    """Else the search through them would prove nothing."""
+    await PATHS["what an agent says to another"](watch)
+    said = watch.written["spans"], watch.written["spans without content"]
+    # What a caller gives as its reason is part of every span (C9); what it asks for is not.
+    assert ["[EMAIL:" in str(each) for each in said] == [True, True]
+    assert ["gen_ai.input.messages" in str(each) for each in said] == [True, False]
 
 
 # ── digests ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -301,9 +301,9 @@ class Overheard(MemoryStore):
 
     listening = 0
 
-    def listen(self, listener: Callable[[list[Record]], None]) -> Callable[[], None]:
+    def listen(self, listener: Callable[[list[Record]], None], *, patient: bool = False) -> Callable[[], None]:
         self.listening += 1
-        stop = super().listen(listener)
+        stop = super().listen(listener, patient=patient)
         left: list[bool] = []
 
         def leave() -> None:

@@ -11,7 +11,7 @@ ERRORS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "errors.md"
 
 # DESIGN.md: 1 run failed, 2 usage, 3 configuration, 4 policy, 5 limit, 6 time-out, 7 unreachable, 130 interrupted.
 EXIT_CODES = {1, 2, 3, 4, 5, 6, 7, 130}
-STATUSES = {400, 403, 404, 409, 413, 422, 429, 499, 500, 502, 503, 504}
+STATUSES = {400, 401, 403, 404, 409, 413, 415, 422, 429, 499, 500, 502, 503, 504}
 
 
 def test_every_code_has_its_row_and_every_row_its_code() -> None:
@@ -31,6 +31,7 @@ def test_the_codes_that_others_rely_on_are_there() -> None:
         DATA_MISSING_REQUIRED_INPUT
         RESULT_VALIDATION_FAILED VERSION_UNSUPPORTED NESTED_CALLS_FORBIDDEN RATE_LIMITED DELEGATION_UNAVAILABLE
         DELEGATION_FAILED CANCELLED APPROVAL_DECLINED DUPLICATE_REQUEST OVERLOADED OUTCOME_UNKNOWN PATH_NOT_ALLOWED
+        UNAUTHENTICATED CREDENTIAL_INVALID CREDENTIAL_EXPIRED
     """
     assert set(promised.split()) - set(Code) == set()
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from remit.protocol.codec import Wrong, did_you_mean, wrong_fields
+from remit.protocol.codec import Wrong, convert, did_you_mean, wrong_fields
+from remit.protocol.errors import RemitError
 
 Length = Annotated[str, Meta(pattern="^[0-9]+m$", extra={"rule": "expected metres, such as 3m"})]
 
@@ -24,9 +25,14 @@ class Part(Struct, forbid_unknown_fields=True):
     word: Annotated[str, Meta(pattern="^[a-z]+$", description="a word")] = "w"
 
 
+class Open(Struct, frozen=True):
+    known: int = 0
+
+
 class Whole(Struct, forbid_unknown_fields=True):
     parts: dict[Annotated[str, Meta(pattern="^[a-z]+$", extra={"rule": "small letters only"})], Part] = {}
     free: dict[str, Any] | None = None
+    open: Open = Open()
 
 
 @pytest.mark.parametrize(
@@ -54,6 +60,8 @@ class Whole(Struct, forbid_unknown_fields=True):
         ),
         ({"parts": [], "free": 3}, [(("parts",), "Expected `object`, got `array`"), (("free",), None)]),
         ({"free": {"anything": [1]}}, []),
+        ({"open": {"anything": 1}}, []),
+        ({"open": {"anything": 1, "known": "x"}}, [(("open", "known"), "Expected `int`, got `str`")]),
     ],
 )  # fmt: skip
 def test_each_wrong_field_is_named_with_what_was_expected(value: Any, wrong: list[tuple[Any, str | None]]) -> None:
@@ -62,6 +70,12 @@ def test_each_wrong_field_is_named_with_what_was_expected(value: Any, wrong: lis
         Wrong(place, found[at].message if message is None else message) for at, (place, message) in enumerate(wrong)
     ]
     assert found == expected
+
+
+def test_wrong_fields_of_a_part_are_named_from_where_it_stands() -> None:
+    with pytest.raises(RemitError) as refused:
+        convert({"parts": {"a": {"weight": "x"}}}, Whole, ("context", "remit"))
+    assert [problem.path for problem in refused.value.fault.problems] == ["$.context.remit.parts.a.weight"]
 
 
 def test_what_was_meant_is_guessed_only_if_it_is_near() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, Sealed
+from remit.runtime.ports import Decision, Sealed, Whose
 from remit.stores.connection import connect_reader
 from remit.stores.messages import UNSPELT
 from remit.stores.sqlite import SqliteStore
@@ -63,6 +63,7 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.control("run-one", "cancel", "ann", "")
     await store.controls(await store.last_control(), "run-one")
     await store.runs(run="run-o")
+    await store.named("id-one", Whose(users=("u-1",), agents=("prime",), via="web"))
     await store.finish("run-one", 3, a_response(a_request()), 1)
     await store.wait("run-one")
     await store.find(a_request(), b"digest")

@@ -55,6 +55,7 @@ class Run(Frame, frozen=True, kw_only=True, tag="run"):
     request: Request
     tools: frozenset[str]
     original_request: str
+    traceparent: str
     delegates: tuple[Delegated, ...]
     tool_cards: tuple[ToolCard, ...]
     account: Account

@@ -167,6 +167,7 @@ class Clerk:
             request=brief.request,
             tools=brief.tools,
             original_request=brief.original_request,
+            traceparent=brief.traceparent,
             delegates=brief.delegates,
             tool_cards=brief.tool_cards,
             result_schema=brief.result_schema,

@@ -300,6 +300,9 @@ class RemoteDesk:
     def original_request(self) -> str:
         return self._run.original_request
 
+    def traceparent(self) -> str:
+        return self._run.traceparent
+
     def delegates(self) -> tuple[Delegated, ...]:
         return self._run.delegates
 

@@ -2,17 +2,15 @@
 
 import asyncio
 import logging
-import os
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 
 import msgspec
 
 from remit.agents.channel import LENGTH, MAX_FRAME_BYTES, Failed, Frame, Ready, Start, ToHub, pack, read_by_hub
+from remit.agents.leader import Leader
 from remit.protocol.errors import Code, RemitError, fault
 
 log = logging.getLogger("remit")
@@ -39,7 +37,7 @@ class Process:
         command = [sys.executable, "-P", "-u", "-m", "remit.agents.process_main", str(theirs.fileno()), entrance]
         try:
             with theirs:
-                self._popen = subprocess.Popen(
+                popen = subprocess.Popen(
                     command,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,  # until it has joined it to its stderr
@@ -50,13 +48,12 @@ class Process:
             self._socket.close()
             raise
         self.killed = False
-        self._reaped = False
-        self._reaping = threading.Lock()
-        loop = asyncio.get_running_loop()
-        self.exited: asyncio.Future[int] = loop.create_future()
-        # The end of the channel alone would not tell: what the process has started may hold it open.
-        name = f"remit-process-{self._popen.pid}"
-        threading.Thread(target=self._watch, args=(loop,), name=name, daemon=True).start()
+        self._leader = Leader(popen, self.kill)
+
+    @property
+    def exited(self) -> asyncio.Future[int]:
+        """Its exit code, once it has ended."""
+        return self._leader.exited
 
     async def open(self) -> None:
         """Have the agent's code imported, unless it is; return once it is ready for a delegation."""
@@ -94,7 +91,7 @@ class Process:
             return read_by_hub(await self._reader.readexactly(length))
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             await self.end()
-            message = f"{self._entrance}: its process died ({self._how()})"
+            message = f"{self._entrance}: its process died ({self._leader.how()})"
             raise RemitError(fault(Code.DELEGATION_FAILED, message)) from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self.broken(str(error)) from error
@@ -106,9 +103,7 @@ class Process:
     def kill(self) -> None:
         """Kill the process and all that it started, at once."""
         self.killed = True
-        with self._reaping:
-            if not self._reaped:
-                self._kill_group()
+        self._leader.kill()
         if self._connected:
             self._writer.transport.abort()
 
@@ -119,41 +114,11 @@ class Process:
             self._socket.close()
         done, _ = await asyncio.wait({self.exited}, timeout=REAP_S)
         if not done:
-            log.warning("process %s of %s was killed and is not gone yet", self._popen.pid, self._entrance)
+            log.warning("process %s of %s was killed and is not gone yet", self._leader.pid, self._entrance)
         if self._connected:
             with suppress(ConnectionError):
                 await self._writer.wait_closed()
 
     def is_gone(self) -> bool:
         """Say whether the process has ended by itself."""
-        with self._reaping:
-            return self._reaped
-
-    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
-        # Only once it is reaped can its number be given to another, so what is left of its group is killed before that.
-        if sys.platform == "darwin":  # has no way to wait without reaping before Python 3.13
-            self._popen.wait()
-        else:
-            with suppress(ChildProcessError):  # someone else reaped it
-                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
-        with self._reaping:
-            self._kill_group()
-            code = self._popen.wait()
-            self._reaped = True
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(self._note_exit, code)
-
-    def _note_exit(self, code: int) -> None:
-        self.kill()
-        if not self.exited.done():
-            self.exited.set_result(code)
-
-    def _kill_group(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS forbids it where only the dead are left
-            os.killpg(self._popen.pid, signal.SIGKILL)
-
-    def _how(self) -> str:
-        if not self.exited.done():
-            return "it cannot be reaped"
-        code = self.exited.result()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
+        return self._leader.is_gone()

@@ -71,7 +71,7 @@ def _delegation(brief: Brief, name: str) -> list[Offer]:
         return text_of(list_agents(brief))
 
     return [
-        Offer(name, description, _schema(SubAgentArgs), ask),
+        Offer(name, description, schema_for_models(SubAgentArgs), ask),
         Offer("list_agents", "List the agents that you can ask, and what they are for.", _NO_ARGUMENTS, show),
     ]
 
@@ -92,7 +92,7 @@ async def _told(work: Callable[[], Awaitable[Any]]) -> str:
 _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
-def _schema(kind: type[msgspec.Struct]) -> Schema:
+def schema_for_models(kind: type[msgspec.Struct]) -> Schema:
     """Return what a model has to know of a struct: whatever is said of a tool, it is sent with every call."""
     schema = msgspec.json.schema(kind)
     known: dict[str, Schema] = schema["$defs"]

@@ -13,16 +13,19 @@ from msgspec.structs import replace
 from remit.agents.model import ModelAgent
 from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
 from remit.faces.embedded import Hub
-from remit.faces.team.checks import key_of
+from remit.faces.team.checks import key_of, secret_of
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
 from remit.faces.team.models import model_agent, orchestrator_model, summarizer_of
 from remit.faces.team.sections import AgentSection, Section, Team, TeamFile, WorkflowSection
+from remit.faces.team.servers import settings_of
+from remit.faces.team.telemetry import headers_of
 from remit.faces.team.values import duration_ms
 from remit.faces.tokens import token_counter
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Detector, Guard
+from remit.protocol.card import CONCURRENCY
 from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
@@ -40,10 +43,12 @@ def hub_of(
     approver: Approver | None = None,
     store: Store | Path | None = None,
     environ: Mapping[str, str] = os.environ,
+    held: Any = None,
 ) -> Hub:
     """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
 
     *approver* is who sits at the terminal, for a team that asks there; *store* counts more than what the team says.
+    *held* keeps the credentials under which requests from elsewhere are carried out, so that they can be passed on.
     While it is open, it takes over what it can of a changed file when another process says so (`remit reload`).
     """
     hub = Hub(
@@ -63,8 +68,15 @@ def hub_of(
     for name, tool in team.tools.items():
         add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat)
         add(_found(tool_at, tool.run, team))
+    for name in team.mcp:
+        hub.add_mcp(settings_of(team, name, environ))
     for name, agent in team.agents.items():
-        _add_agent(hub, team, name, agent, environ)
+        if agent.peer is not None:
+            _connect(hub, team, name, agent, agent.peer, environ, held)
+        elif agent.card is not None:
+            _connect_a2a(hub, team, name, agent, agent.card, environ)
+        else:
+            _add_agent(hub, team, name, agent, environ)
     model = orchestrator_model(team, environ)
     for name, workflow in team.workflows.items():
         _add_workflow(hub, team, name, workflow, model)
@@ -80,6 +92,17 @@ def hub_of(
             glossary=team.glossary,
             time_ms=None if section.time is None else duration_ms(section.time),
             tokens=section.tokens,
+        )
+    if (told := team.telemetry) is not None:
+        hub.telemetry(
+            told.endpoint,
+            headers=headers_of(told, environ),
+            service=told.service,
+            content=told.content,
+            sample=told.sample,
+            metrics=told.metrics,
+            every_s=duration_ms(told.interval) / 1_000,
+            environ=environ,
         )
     hub.on_reload(_Reloading(hub, team, environ))
     return hub
@@ -102,6 +125,50 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         prompt=agent.prompt,
         **_changeable(agent),
     )
+
+
+def _connect(
+    hub: Hub, team: Team, name: str, agent: AgentSection, peer: str, environ: Mapping[str, str], held: Any
+) -> None:
+    from remit.faces.team.others import addressee_of, papers_of
+    from remit.runtime.clock import LoopClock
+    from remit.transports.credentials.incoming import Held
+
+    wall_ms = LoopClock().wall_ms
+    papers = papers_of(team, held=held or Held(wall_ms), wall_ms=wall_ms)
+    url = team.peers[peer].url
+    assert url is not None, "a peer without an address is refused by the checks"
+    hub.connect(
+        name,
+        url,
+        remote=agent.remote,
+        credential=papers.credential(addressee_of(team, peer, environ)),
+        **_elsewhere(team, agent),
+    )
+
+
+def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str, environ: Mapping[str, str]) -> None:
+    try:
+        token = None if agent.card_token is None else secret_of(agent.card_token, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    keys = [key.lower() for key in agent.card_keys]
+    hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
+
+
+def _elsewhere(team: Team, agent: AgentSection) -> Any:
+    """Return what this team says of an agent that lives elsewhere."""
+    return {
+        "description": agent.description or "",
+        "version": agent.version,
+        "capabilities": [team.capabilities[code].capability(code) for code in agent.capabilities],
+        "concurrency": agent.concurrency or CONCURRENCY,
+        "queue": agent.queue,
+        "rate": agent.rate,
+        "time_ms": None if agent.time is None else duration_ms(agent.time),
+        "tokens": agent.tokens,
+        "sees": agent.sees,
+    }
 
 
 def _phrases(team: Team) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The hub that a Python program opens: SQLite beside it, agents from plain functions."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
@@ -20,17 +21,38 @@ from remit.policy.limits import Limits
 from remit.policy.plan import Workflow, problems
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
-from remit.runtime.ports import Approver, Classifier, Clock, Store, Summarizer, TokenCounter, Workspace
+from remit.runtime.brief import Brief
+from remit.runtime.ports import (
+    Agent,
+    Approver,
+    Classifier,
+    Clock,
+    Credential,
+    Remote,
+    Store,
+    Summarizer,
+    TokenCounter,
+    Workspace,
+)
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
 from remit.stores.sqlite import SqliteStore
 from remit.transports.local import LocalTransport
 
-if TYPE_CHECKING:  # a foreign package that need not be there
+if TYPE_CHECKING:
+    # most hubs have nobody to tell, and no servers
+    from opentelemetry.sdk.trace.export import SpanExporter
     from pydantic_ai.models import Model
+
+    from remit.agents.mcp.server import McpServer
+    from remit.agents.mcp.settings import Settings
+    from remit.faces.api.a2a.routes import Exposure
+    from remit.stores.telemetry.exporter import Telemetry
+    from remit.stores.telemetry.spans import Who
 
 DEFAULT_STORE = Path(STORE_PATH)
 # A process takes some 20 MB, and more of them than this only share the processors.
@@ -97,6 +119,11 @@ class Hub(hub.Hub):
         clock: Clock | None = None,
     ) -> None:
         self._workflows: list[Workflow] = []
+        self._mcp: dict[str, McpServer] = {}
+        """The MCP servers of those tools that have one."""
+        self._planners: set[str] = set()
+        self._make_telemetry: Callable[[], Telemetry] | None = None
+        self._telemetry: Telemetry | None = None
         self._phrases: dict[str, str] = {}
         self._glossary: dict[str, str] = {}
         count = token_counter() if count is None else count
@@ -128,6 +155,9 @@ class Hub(hub.Hub):
             if found := problems(workflow, agents=offered, capabilities=set[str]().union(*offered.values())):
                 raise _unsound(workflow, found)
         await super().__aenter__()
+        if self._make_telemetry is not None:
+            self._telemetry = self._make_telemetry()
+            self._telemetry.open()
         if self._ignored is not None:
             (self._ignored / ".gitignore").write_text("*\n", encoding="ascii")
         return self
@@ -194,6 +224,213 @@ class Hub(hub.Hub):
         else:
             threads = Threads(name, min(concurrency, MAX_THREADS))
             self.register(card, agent_from(function, threads), closing(function, threads))
+
+    def connect(
+        self,
+        name: str,
+        url: str,
+        *,
+        remote: str | None = None,
+        token: str | None = None,
+        credential: Credential | None = None,
+        description: str = "",
+        version: str = "1.0",
+        capabilities: Iterable[Capability | str] = (),
+        concurrency: int = CONCURRENCY,
+        queue: int = QUEUE,
+        rate: Rate | None = None,
+        time_ms: int | None = None,
+        tokens: int | None = None,
+        sees: Collection[str] = (),
+    ) -> None:
+        """Add an agent that lives at another hub, at *url*, where it is called *remote*; it is asked like any other.
+
+        *token* proves this hub to that one; *credential* does so request by request.
+        """
+        from remit.transports.http import Peer  # most hubs are alone
+
+        peer = Peer(url, token=token, credential=credential, max_bytes=self._parts.limits.max_result_bytes)
+        card = AgentCard(
+            name=name,
+            version=version,
+            description=description,
+            capabilities=tuple(_capability(each, name) for each in capabilities),
+            concurrency=concurrency,
+            queue=queue,
+            rate=rate,
+            time_ms=time_ms,
+            tokens=tokens,
+            sees=_names(sees, name, "sees"),
+        )
+        self.register(card, peer.agent(remote or name), peer.close)
+
+    @asynccontextmanager
+    async def serve(
+        self,
+        *,
+        clients: Mapping[str, str] | None = None,
+        hubs: Mapping[str, str] | None = None,
+        operators: Collection[str] = (),
+        agents: Collection[str] | None = None,
+        users: Mapping[str, Collection[str]] | None = None,
+        a2a: "Exposure | bool" = False,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> AsyncGenerator[str, None]:
+        """Serve this hub, which is open, over HTTP until the block ends; what is given is its address.
+
+        *clients* and *hubs* are who may come, each by name with the token that proves it; a hub speaks for its agents,
+        under the name that it gives itself. Those of them who are *operators* may see everything. *agents* are those
+        that can be asked; None: all. *users* are those for whom a client may ask, by the client's name; who is not
+        there asks for anyone. With *a2a* the agents speak A2A, too, below `/a2a/NAME`.
+        """
+        from remit.faces.api.app import Api  # most hubs are not served
+        from remit.faces.api.server import Server, listening
+        from remit.runtime.clock import LoopClock
+        from remit.transports.credentials.incoming import Door, Known
+
+        named = [(name, token, False) for name, token in (clients or {}).items()]
+        named += [(name, token, True) for name, token in (hubs or {}).items()]
+        known = [
+            Known(
+                name=name,
+                token=token,
+                is_hub=is_hub,
+                is_operator=name in operators,
+                users=None if name not in (users or {}) else _names((users or {})[name], name, "users"),
+            )
+            for name, token, is_hub in named
+        ]
+        door = Door(known, wall_ms=LoopClock().wall_ms)
+        exposed = None if agents is None else _names(agents, "served", "agents")
+        api = Api(
+            self,
+            door,
+            exposed=lambda: self.cards if exposed is None else exposed,
+            a2a=_exposure() if a2a is True else a2a or None,
+        )
+        with listening(host, port) as bound:
+            async with Server(api, bound=bound) as server:
+                yield server.address
+
+    def mcp(
+        self,
+        name: str,
+        command: str | None = None,
+        args: Sequence[str] = (),
+        *,
+        url: str | None = None,
+        allow: Collection[str],
+        env: Mapping[str, str] | None = None,
+        folder: Path | str | None = None,
+        token: str | None = None,
+        safe_to_repeat: Collection[str] = (),
+        prefix: str | None = None,
+        time_ms: int | None = None,
+        max_output: int | None = None,
+    ) -> None:
+        """Let agents use tools of an MCP server: one that *command* starts, or one at *url*.
+
+        The tools in *allow*, and no others, become tools of the hub, called `NAME.TOOL` or as *prefix* says. It is
+        started with the first request to an agent that may use one of them, and ends with the hub. Of this process's
+        environment it gets what every program needs, and *env*; *token* proves this hub to a server at a *url*.
+        """
+        from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S, Settings, reach_of  # most hubs have none
+
+        self.add_mcp(
+            Settings(
+                name=name,
+                reach=reach_of(name, command, args, env or {}, folder, url, token),
+                allow=tuple(_listed(allow, name, "allow")),
+                safe_to_repeat=frozenset(_listed(safe_to_repeat, name, "safe_to_repeat")),
+                prefix=prefix,
+                time_s=TIME_S if time_ms is None else time_ms / 1_000,
+                max_output=MAX_OUTPUT if max_output is None else max_output,
+            )
+        )
+
+    def add_mcp(self, settings: "Settings") -> None:
+        """Add an MCP server as `mcp` does, by its settings."""
+        from remit.agents.mcp.server import McpServer
+
+        server = McpServer(settings, self.describe_tool)
+        for tool in server.tools():
+            self.register_tool(tool)
+            self._mcp[tool.card.name] = server
+        self._closers.append(server.close)
+
+    def register(
+        self, card: AgentCard, agent: Agent | Remote, close: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """Add an agent under its card; *close* is awaited when the hub closes."""
+        if card.tools and not isinstance(agent, Remote):
+            agent = self._equipped(agent)
+        super().register(card, agent, close)
+
+    def _equipped(self, agent: Agent) -> Agent:
+        """Return an agent that begins once it is known what the MCP tools take that it may use."""
+
+        async def answer(brief: Brief) -> Answer:
+            if self._mcp:
+                for server in {self._mcp[tool] for tool in brief.tools if tool in self._mcp}:
+                    await server.ready()
+            return await agent(brief)
+
+        return answer
+
+    def connect_a2a(
+        self,
+        name: str,
+        card_url: str,
+        *,
+        token: str | None = None,
+        credential: Credential | None = None,
+        keys: Collection[str] = (),
+        hosts: Collection[str] = (),
+        private: bool = False,
+        description: str = "",
+        version: str = "1.0",
+        capabilities: Iterable[Capability | str] = (),
+        concurrency: int = CONCURRENCY,
+        queue: int = QUEUE,
+        rate: Rate | None = None,
+        time_ms: int | None = None,
+        tokens: int | None = None,
+        sees: Collection[str] = (),
+    ) -> None:
+        """Add an agent that speaks A2A, by the address of its card; it is asked like any other.
+
+        *token* proves this hub to it, and *credential* does so request by request. With *keys* its card has to be
+        signed by one of them. The card may lead to the host that it lies at, and to *hosts*; these are in the public
+        network unless they are named there, or are *private*.
+        """
+        from remit.dialects.a2a.tongue import TONGUE  # most hubs are alone
+        from remit.transports.a2a.agent import A2aAgent
+        from remit.transports.a2a.peer import Peer
+
+        peer = Peer(
+            card_url,
+            TONGUE,
+            token=token,
+            credential=credential,
+            keys=keys,
+            hosts=hosts,
+            private=private,
+            max_bytes=self._parts.limits.max_result_bytes,
+        )
+        card = AgentCard(
+            name=name,
+            version=version,
+            description=description,
+            capabilities=tuple(_capability(each, name) for each in capabilities),
+            concurrency=concurrency,
+            queue=queue,
+            rate=rate,
+            time_ms=time_ms,
+            tokens=tokens,
+            sees=_names(sees, name, "sees"),
+        )
+        self.register(card, A2aAgent(peer, name), peer.close)
 
     def workflow(
         self,
@@ -283,6 +520,7 @@ class Hub(hub.Hub):
             aclose=None if asked is None else asked.aclose,
         )
         self.add(name, agent, may_call={"*"}, time_ms=time_ms, tokens=tokens, resumable=True)
+        self._planners.add(name)
 
     def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:
         """Return what users can ask for: each capability with who has it, and each workflow under its own name."""
@@ -323,6 +561,58 @@ class Hub(hub.Hub):
 
         return add
 
+    def telemetry(
+        self,
+        endpoint: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        service: str | None = None,
+        content: bool = False,
+        sample: float = 1.0,
+        metrics: bool = True,
+        every_s: float = 60.0,
+        exporter: "SpanExporter | None" = None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Deliver spans of all that is done here, and metrics, to the OpenTelemetry collector at *endpoint*.
+
+        Without an endpoint it is the one that `OTEL_EXPORTER_OTLP_ENDPOINT` names; an *exporter* of OpenTelemetry's SDK
+        gets the spans instead, and no metrics. *content* lets what is said go along, redacted; of the runs that begin
+        here *sample* is the share that is traced. Said before the hub is opened; it needs the extra `otel`.
+        """
+        from remit.stores.telemetry.setup import sink_for, telemetry_for  # most hubs have nobody to tell
+
+        if self._open or self._make_telemetry is not None:
+            raise team_invalid("say once where spans go, and before the hub is opened")
+        if not 0 <= sample <= 1 or not every_s > 0:
+            raise team_invalid("`sample` is a share from 0 to 1, and `every_s` a number of seconds above 0")
+        name = self._parts.registry.hub
+        sink = sink_for(name, endpoint, headers=headers or {}, service=service, exporter=exporter, environ=environ)
+        self._parts.sample_ratio = sample
+        self._make_telemetry = lambda: telemetry_for(
+            self,
+            name,
+            sink,
+            self._described(),
+            content=content,
+            sample=sample,
+            every_s=every_s if metrics and exporter is None else None,
+        )
+        self._closers.append(self._close_telemetry)
+
+    def _described(self) -> "Callable[[str], Who]":
+        """Return what says of an agent what its spans are named by."""
+        from remit.stores.telemetry.spans import Role, Who
+
+        roles = dict.fromkeys((each.name for each in self._workflows), Role.WORKFLOW)
+        roles |= dict.fromkeys(self._planners, Role.PLANNER)
+        return lambda name: Who(roles.get(name, Role.AGENT), self.is_elsewhere(name))
+
+    async def _close_telemetry(self) -> None:
+        telemetry, self._telemetry = self._telemetry, None
+        if telemetry is not None:
+            await telemetry.close()
+
 
 def _within(capability: Capability, card: AgentCard) -> Capability:
     """Return a capability with the time and tokens that a call for it gets where its caller says nothing."""
@@ -331,6 +621,12 @@ def _within(capability: Capability, card: AgentCard) -> Capability:
         time_ms=card.time_ms if capability.time_ms is None else capability.time_ms,
         tokens=card.tokens if capability.tokens is None else capability.tokens,
     )
+
+
+def _exposure() -> "Exposure":
+    from remit.faces.api.a2a.routes import Exposure
+
+    return Exposure()
 
 
 def _folder(path: str | Path) -> Workspace:
@@ -372,6 +668,12 @@ def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:
     if isinstance(given, str):
         raise team_invalid(f"agent `{agent}`: {field} takes several names, not one text: [{given!r}]")
     return frozenset(given)
+
+
+def _listed(given: Collection[str], server: str, field: str) -> Collection[str]:
+    if isinstance(given, str):
+        raise team_invalid(f"MCP server `{server}`: {field} takes several names, not one text: [{given!r}]")
+    return given
 
 
 def _capability(capability: Capability | str, agent: str) -> Capability:

@@ -13,7 +13,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Artifact, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, Problem
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind
+from remit.protocol.records import Kind, Record
 from remit.runtime.audit import Finding
 from remit.runtime.ports import Decision, Question
 
@@ -249,6 +249,41 @@ class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     run: RunId
     session: Annotated[str, Meta(description="The session in whose conversation it stands.")]
     body: Annotated[Any, Meta(description="What is told: an envelope, or what `docs/audit.md` has for its kind.")]
+
+
+def record_line(record: Record) -> RecordLine:
+    """Return one record."""
+    return RecordLine(
+        seq=record.seq, kind=record.kind, at_ms=record.at_ms, run=record.run, session=record.session, body=record.body
+    )
+
+
+class ServerUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.serving/1"):
+    """A server that takes requests. Printed by `remit serve --json` once it does."""
+
+    team: Annotated[str, Meta(description="The hub's name.")]
+    address: Annotated[str, Meta(description="Where it can be reached.")]
+    agents: Annotated[tuple[str, ...], Meta(description="The agents that can be asked.")]
+    token_file: Annotated[
+        str | None, Meta(description="The file of the token that is let in, where the team names no clients.")
+    ] = None
+
+
+class McpTool(Struct, frozen=True, kw_only=True):
+    """A tool of an MCP server, in the server's own words."""
+
+    name: Annotated[str, Meta(description="What the server calls it.")]
+    tool: Annotated[str | None, Meta(description="What it is called in the hub; null if `allow` does not name it.")]
+    description: Annotated[str, Meta(description="What the server says that it does.")] = ""
+    input_schema: Annotated[dict[str, Any], Meta(description="What it takes, as JSON Schema.")] = {}
+
+
+class McpTools(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.mcp-tools/1"):
+    """The tools of an MCP server. Printed by `remit mcp --tools SERVER --json`."""
+
+    server: Annotated[str, Meta(description="The server's name in the team file.")]
+    tools: Annotated[tuple[McpTool, ...], Meta(description="Its tools, as it lists them.")]
+    missing: Annotated[tuple[str, ...], Meta(description="Tools that `allow` names and the server does not have.")] = ()
 
 
 class Records(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.export/1"):
@@ -544,6 +579,41 @@ class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     decision: Annotated[Decision, Meta(description="What was answered, and by whom.")]
 
 
+# ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class OwnKey(Struct, frozen=True, kw_only=True):
+    """A key of this hub."""
+
+    public: Annotated[str, Meta(description="The key as others write it down.")]
+    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare it.")]
+    state: Annotated[
+        Literal["signs", "next", "old"],
+        Meta(description="It `signs`, will do so `next`, or is `old` and still accepted."),
+    ]
+    signs_from_ms: AtMs
+    accepted_until_ms: Annotated[int | None, Meta(description="When it ends; null: not yet decided.")] = None
+
+
+class PeerKey(Struct, frozen=True, kw_only=True):
+    """A key of another hub."""
+
+    peer: Annotated[str, Meta(description="Whose it is.")]
+    public: Annotated[str, Meta(description="The key.")]
+    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare it.")]
+    file: Annotated[str, Meta(description="Where it stands.")]
+    counts: Annotated[bool, Meta(description="Whether the team file has a peer of that name; without, it is no use.")]
+
+
+class KeysShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.keys/1"):
+    """The keys of this hub and its peers, as they are now. Printed by the commands below `remit keys` with `--json`."""
+
+    file: Annotated[str, Meta(description="Where this hub's own key is.")]
+    keys: Annotated[tuple[OwnKey, ...], Meta(description="This hub's keys, oldest first; empty if it has none.")]
+    peers: Annotated[tuple[PeerKey, ...], Meta(description="The keys of other hubs.")]
+    revoked: Annotated[int, Meta(description="How many credentials are revoked.")]
+
+
 # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -597,20 +667,20 @@ def outputs_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What remit prints with --json and --jsonl",
-        **cast("dict[str, Any]", _as_others_read(schema)),
+        **cast("dict[str, Any]", as_others_read(schema)),
     }
 
 
-def _as_others_read(schema: object) -> object:
+def as_others_read(schema: object) -> object:
     r"""Return a schema whose patterns end as ECMA-262 has it: what is `\Z` to Python is `$` there."""
     match schema:
         case dict():
             members = cast("dict[str, object]", schema)
             return {
-                name: each.replace(r"\Z", "$") if name == "pattern" and isinstance(each, str) else _as_others_read(each)
+                name: each.replace(r"\Z", "$") if name == "pattern" and isinstance(each, str) else as_others_read(each)
                 for name, each in members.items()
             }
         case list():
-            return [_as_others_read(each) for each in cast("list[object]", schema)]
+            return [as_others_read(each) for each in cast("list[object]", schema)]
         case _:
             return schema

@@ -16,11 +16,11 @@ from remit.policy.components import (
     Findings,
     in_words,
     laid_out,
-    level_of,
     name_words,
     said_shortly,
 )
 from remit.protocol.codec import encode, text_of
+from remit.protocol.confidence import level_of
 from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status

@@ -1,7 +1,6 @@
 """What several agents gave back, as components of one answer: the values that are compared, merged and told."""
 
 import re
-from enum import StrEnum
 from functools import lru_cache
 from typing import Literal, NamedTuple, cast
 
@@ -50,27 +49,6 @@ class Findings(Struct, frozen=True, kw_only=True):
     agreement: float = 1.0
     complete: bool = True
     """False if there was more to compare, or to list, than is ever looked at."""
-
-
-# ── confidence in words ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Level(StrEnum):
-    """How sure somebody is, in words."""
-
-    HIGH = "HIGH"
-    MEDIUM = "MEDIUM"
-    LOW = "LOW"
-    SPECULATIVE = "SPECULATIVE"
-
-
-# The least confidence for each; what is below them all is speculative.
-LEVELS = ((0.8, Level.HIGH), (0.5, Level.MEDIUM), (0.2, Level.LOW))
-
-
-def level_of(confidence: float) -> Level:
-    """Return the word for a confidence from 0 to 1."""
-    return next((level for least, level in LEVELS if confidence >= least), Level.SPECULATIVE)
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,14 +11,13 @@ from remit.policy.components import (
     Component,
     Conflict,
     Findings,
-    Level,
     capital,
     in_words,
     laid_out,
-    level_of,
     said_shortly,
     words_of,
 )
+from remit.protocol.confidence import Level, level_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault
 

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.remit import MAX_INTEGER, NAME_RULE
+from remit.protocol.submission import Submission
 
 # An envelope carries a task and its context, not a data set: those travel by reference.
 MAX_BYTES = 4 * 1024 * 1024
@@ -26,7 +27,7 @@ MAX_PROBLEMS = 100
 SHOWN = 100
 
 T = TypeVar("T")
-E = TypeVar("E", Request, Response)
+E = TypeVar("E", Request, Response, Submission)
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _untyped = msgspec.json.Decoder()
@@ -143,6 +144,11 @@ def decode_response(raw: bytes, versions: Versions = VERSIONS) -> Response:
     return _decode_envelope(raw, Response, versions)
 
 
+def decode_submission(raw: bytes, versions: Versions = VERSIONS) -> Submission:
+    """Read what someone elsewhere sends, or raise a `RemitError` that names every wrong field."""
+    return _decode_envelope(raw, Submission, versions)
+
+
 def encode_for(envelope: Request | Response, version: str, versions: Versions = VERSIONS) -> bytes:
     """Write an envelope for a peer that speaks *version*, or raise a `RemitError` if that is not spoken here."""
     plain: dict[str, Any] = msgspec.to_builtins(envelope, str_keys=True)
@@ -151,7 +157,7 @@ def encode_for(envelope: Request | Response, version: str, versions: Versions = 
 
 def decode(raw: bytes, kind: type[T], *, max_bytes: int = MAX_BYTES) -> T:
     """Read a value of *kind* strictly, or raise a `RemitError` that names every wrong field."""
-    return _convert(_parse(raw, max_bytes), kind)
+    return convert(_parse(raw, max_bytes), kind)
 
 
 def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
@@ -163,12 +169,12 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     try:
         raw = msgspec.json.encode(value)
     except _UNWRITABLE as error:
-        raise RemitError(_malformed(tuple(_unwritable_fields(value)))) from error
+        raise RemitError(malformed(tuple(_unwritable_fields(value)))) from error
     _refuse_size(raw, max_bytes)
     try:
         copy = _decoder(kind).decode(raw)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(_problems(_untyped.decode(raw), kind))) from error
+        raise RemitError(malformed(_problems(_untyped.decode(raw), kind))) from error
     differs = copy != value
     if differs or _LONG_NUMBER.search(raw) or _many_brackets(raw):
         _refuse_ambiguity(raw)
@@ -203,17 +209,30 @@ def _refuse_unsayable(value: object) -> None:
     try:
         _plain_json.dumps(msgspec.to_builtins(value), allow_nan=False)
     except ValueError as error:
-        raise RemitError(_malformed((Problem("$", "NaN and infinity cannot be written as JSON"),))) from error
+        raise RemitError(malformed((Problem("$", "NaN and infinity cannot be written as JSON"),))) from error
 
 
 def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
+    _refuse_size(raw, MAX_BYTES)
+    try:
+        envelope: E = _decoder(kind).decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_slowly(raw, kind, versions)
+    if envelope.version != versions.current:
+        return _decode_slowly(raw, kind, versions)
+    _refuse_ambiguity(raw)
+    return envelope
+
+
+def _decode_slowly(raw: bytes, kind: type[E], versions: Versions) -> E:
+    """Read an envelope of an older version, or one that is wrong: then say all that is."""
     value = _parse(raw, MAX_BYTES)
     if isinstance(value, dict):
         value = cast("dict[str, Json]", value)
         # A version that is no text is a wrong field like any other.
         if isinstance(version := value.get("version"), str):
             value = versions.upgrade(value, versions.spoken(version))
-    return _convert(value, kind)
+    return convert(value, kind)
 
 
 def _parse(raw: bytes, max_bytes: int) -> Json:
@@ -221,7 +240,7 @@ def _parse(raw: bytes, max_bytes: int) -> Json:
     try:
         value = _untyped.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RemitError(_malformed((Problem("$", f"not valid JSON: {error}"),))) from error
+        raise RemitError(malformed((Problem("$", f"not valid JSON: {error}"),))) from error
     except RecursionError as error:
         raise RemitError(_TOO_DEEP) from error
     _refuse_ambiguity(raw)
@@ -233,14 +252,16 @@ def _refuse_size(raw: bytes, max_bytes: int) -> None:
         raise RemitError(fault(Code.TOO_LARGE, f"there are {len(raw)} bytes; at most {max_bytes} are taken"))
 
 
-def _convert(value: Json, kind: type[T]) -> T:
+def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
+    """Return plain JSON as a value of *kind*, or raise a `RemitError` that names every wrong field, from *place* on."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise RemitError(_malformed(_problems(value, kind))) from error
+        raise RemitError(malformed(_problems(value, kind, place))) from error
 
 
-def _malformed(problems: tuple[Problem, ...]) -> Fault:
+def malformed(problems: tuple[Problem, ...]) -> Fault:
+    """Return the fault of an envelope in which these fields are wrong."""
     fields = "field is" if len(problems) == 1 else "fields are"
     least = "at least " if len(problems) == MAX_PROBLEMS else ""
     return fault(
@@ -253,7 +274,9 @@ def _malformed(problems: tuple[Problem, ...]) -> Fault:
 _TOO_DEEP = fault(Code.TOO_LARGE, f"the envelope is nested deeper than {MAX_NESTING} levels")
 
 # Both patterns take every string whole, so that what stands inside one is never mistaken for structure.
-_STRING = re.compile(rb'"((?:[^"\\]|\\.)*+)"(\s*:)?', re.DOTALL)
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ONE_KIND = bytes.maketrans(b"{}", b"[]")
 # The digits of a fraction or an exponent are no integer, and the middle of a number is no place to begin one.
 _TOKEN = re.compile(
     rb'"(?:[^"\\]|\\.)*+"(?P<colon>\s*:)?|[\[\]{},]|(?<![\d.eE+-])-?\d{16,}+(?![.eE])',
@@ -264,13 +287,41 @@ _LONG_NUMBER = re.compile(rb"\d{16}")
 
 def _refuse_ambiguity(raw: bytes) -> None:
     """Refuse valid JSON that two readers would read differently: duplicate keys, integers past 2**53, deep nesting."""
-    # Nearly every envelope passes here: few brackets, no long number, and no key twice anywhere in it.
-    if not _many_brackets(raw) and not _LONG_NUMBER.search(raw):
-        keys = [text for text, colon in _STRING.findall(raw) if colon]
-        if len(set(keys)) == len(keys) and not any(b"\\" in key for key in keys):
-            return
+    if _many_brackets(raw):
+        _refuse_depth(raw)
+    # Nearly every envelope passes here: Python's own reader tells of each object which keys it has, and how often.
+    if not _LONG_NUMBER.search(raw) and _names_each_once(raw):
+        return
     if problems := tuple(islice(_ambiguities(raw), MAX_PROBLEMS)):
-        raise RemitError(_malformed(problems))
+        raise RemitError(malformed(problems))
+
+
+def _names_each_once(raw: bytes) -> bool:
+    try:
+        _plain_json.loads(raw, object_pairs_hook=_refuse_double)
+    except _DoubleKey:
+        return False
+    return True
+
+
+class _DoubleKey(Exception):
+    """A key stands twice in one object."""
+
+
+def _refuse_double(pairs: list[tuple[str, Json]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _DoubleKey
+
+
+def _refuse_depth(raw: bytes) -> None:
+    """Refuse nesting past the limit: of the brackets alone, take the innermost pairs away, level by level."""
+    brackets = _STRINGS.sub(b"", raw).translate(_ONE_KIND, _NO_BRACKETS)
+    for _ in range(MAX_NESTING):
+        if not brackets:
+            return
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise RemitError(_TOO_DEEP)
 
 
 def _many_brackets(raw: bytes) -> bool:
@@ -286,7 +337,6 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
             case b"{" | b"[" as opening:
                 seen.append(set())
                 place.append("" if opening == b"{" else 0)
-                _refuse_depth(len(place))
             case b"}" | b"]":
                 seen.pop()
                 place.pop()
@@ -298,19 +348,14 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
                     key = str(_untyped.decode(token[0][: -len(token["colon"])]))
                     place[-1] = key
                     if key in seen[-1]:
-                        yield Problem(_path(place), "the key stands twice in one object")
+                        yield Problem(path_of(place), "the key stands twice in one object")
                     seen[-1].add(key)
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:
-                    yield Problem(_path(place), "the integer is past ±(2**53 - 1)")
+                    yield Problem(path_of(place), "the integer is past ±(2**53 - 1)")
 
 
-def _refuse_depth(levels: int) -> None:
-    if levels > MAX_NESTING:
-        raise RemitError(_TOO_DEEP)
-
-
-def _path(steps: Iterable[str | int]) -> str:
+def path_of(steps: Iterable[str | int]) -> str:
     """Return where a value is, as it can be shown: `$.handoff.references[0]`."""
     return "$" + "".join(
         f".{step}" if isinstance(step, str) and step.isidentifier() and len(step) <= SHOWN else f"[{_shown(step)}]"
@@ -348,8 +393,9 @@ def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> I
             yield from within
 
 
-def _problems(value: Json, kind: Any) -> tuple[Problem, ...]:
-    return tuple(Problem(_path(place), message) for place, message in islice(wrong_fields(value, kind), MAX_PROBLEMS))
+def _problems(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> tuple[Problem, ...]:
+    wrong = islice(wrong_fields(value, kind, place), MAX_PROBLEMS)
+    return tuple(Problem(path_of(where), message) for where, message in wrong)
 
 
 def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[Wrong]:
@@ -367,7 +413,7 @@ def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterat
 
 def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[Wrong]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
-    for name in value:
+    for name in value if kind.__struct_config__.forbid_unknown_fields else ():
         if name not in fields:
             hint = did_you_mean(name, fields) or f"; known fields: {', '.join(sorted(fields))}"
             yield Wrong((*place, name), f"unknown field{hint}")

@@ -117,7 +117,7 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     tokens: Count = 0
     at_ms: Count = 0
     seq: Count = 0
-    """The record that holds its text: by this number it is referred to, and never kept twice."""
+    """The record that holds its text: by this number it is referred to, and never kept twice. 0: it has none here."""
     delegation: str = ""
     """The request that it is, or answers."""
 
@@ -146,8 +146,10 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     def recorded(self) -> "View":
         """Return the view as it is kept: which messages it showed, and how the rest began, but no text twice."""
         return View(
+            # Those without a number were said at another hub, and are on record nowhere else here.
             messages=tuple(
-                Message(role=each.role, text="", tokens=each.tokens, seq=each.seq) for each in self.messages
+                Message(role=each.role, text="", tokens=each.tokens, seq=each.seq) if each.seq else each
+                for each in self.messages
             ),
             summary=self.summary[:PREVIEW_LENGTH],
             workspace=self.workspace[:PREVIEW_LENGTH],
@@ -218,11 +220,20 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     retry_of: Name | None = None
     created_ms: Count | None = None
     """When it was asked, in milliseconds since 1970, for people to read; no deadline is counted from it."""
+    traceparent: str | None = None
+    """Where in a trace it belongs that began elsewhere, as W3C writes it; None: the run is a trace of its own."""
+    via: Name | None = None
+    """Who brought it here from elsewhere: a hub, or a client of this one."""
 
     @property
     def path(self) -> str:
         """Its place in the run: the run's id for the root, whatever id its sender chose; else its own id, `run.2.1`."""
         return self.run if self.parent is None else self.id
+
+    @property
+    def sender(self) -> str:
+        """Whose own its id is: two clients, or two hubs, may choose the same without knowing of each other."""
+        return self.origin if self.via is None else f"{self.origin}@{self.via}"
 
 
 class Strategy(StrEnum):

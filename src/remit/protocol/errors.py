@@ -39,11 +39,16 @@ class Code(StrEnum):
     PATH_NOT_ALLOWED = "PATH_NOT_ALLOWED"
     USER_MISMATCH = "USER_MISMATCH"
     APPROVAL_DECLINED = "APPROVAL_DECLINED"
+    CREDENTIAL_INVALID = "CREDENTIAL_INVALID"
+    CREDENTIAL_EXPIRED = "CREDENTIAL_EXPIRED"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
     AGENT_NOT_FOUND = "AGENT_NOT_FOUND"
     CAPABILITY_NOT_FOUND = "CAPABILITY_NOT_FOUND"
+    NOT_FOUND = "NOT_FOUND"
     VERSION_UNSUPPORTED = "VERSION_UNSUPPORTED"
     MALFORMED_ENVELOPE = "MALFORMED_ENVELOPE"
     TOO_LARGE = "TOO_LARGE"
+    UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
     INPUT_VALIDATION_FAILED = "INPUT_VALIDATION_FAILED"
     DATA_MISSING_REQUIRED_INPUT = "DATA_MISSING_REQUIRED_INPUT"
     RESULT_VALIDATION_FAILED = "RESULT_VALIDATION_FAILED"
@@ -191,6 +196,30 @@ TABLE: dict[Code, Row] = {
         "A person had to agree and did not.",
         "Ask for something that needs no approval, or ask the approver again with a better reason.",
     ),
+    Code.CREDENTIAL_INVALID: Row(
+        Blame.CALLER,
+        403,
+        4,
+        False,
+        "The credential of a request was not made for this hub, by its sender, or for this request, or was revoked.",
+        "Ask whoever passed the request on for a new one; the message says which check failed.",
+    ),
+    Code.CREDENTIAL_EXPIRED: Row(
+        Blame.CALLER,
+        401,
+        4,
+        True,
+        "The credential of a request was valid once, and its time is over.",
+        "Get a new one and send the request again; if it was new, compare the clocks of both machines.",
+    ),
+    Code.UNAUTHENTICATED: Row(
+        Blame.CALLER,
+        401,
+        4,
+        False,
+        "Nothing that came with the request proves who sends it.",
+        "Send the token that the team file gives this client, as `Authorization: Bearer …`.",
+    ),
     Code.AGENT_NOT_FOUND: Row(
         Blame.CALLER,
         404,
@@ -206,6 +235,14 @@ TABLE: dict[Code, Row] = {
         False,
         "No registered agent offers that capability, or the named agent does not.",
         "Check the code against the registered capabilities.",
+    ),
+    Code.NOT_FOUND: Row(
+        Blame.CALLER,
+        404,
+        2,
+        False,
+        "There is no run of that id, or no such address, that whoever asks may see.",
+        "Look at the ids that `GET /v1/runs` or `remit runs list` gives, and at `/openapi.json`.",
     ),
     Code.VERSION_UNSUPPORTED: Row(
         Blame.CALLER,
@@ -230,6 +267,14 @@ TABLE: dict[Code, Row] = {
         False,
         "The envelope is larger, or nested deeper, than a hub reads.",
         "Send less, or a reference to where the data lies.",
+    ),
+    Code.UNSUPPORTED_MEDIA_TYPE: Row(
+        Blame.CALLER,
+        415,
+        2,
+        False,
+        "The body is compressed, or of a type that is not read here.",
+        "Send plain JSON, with the header `Content-Type: application/json`.",
     ),
     Code.INPUT_VALIDATION_FAILED: Row(
         Blame.CALLER,

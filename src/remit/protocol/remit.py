@@ -17,8 +17,10 @@ MAX_INTEGER = 2**53 - 1
 Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 # Names end up in logs and terminals: one that could break a line there, or steer the terminal, is none.
 NAME_RULE = "control characters are not allowed in a name"
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z")]
+NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NAME_PATTERN)]
 Names = Annotated[frozenset[Name], Meta(max_length=1_000)]
+Chain = Annotated[tuple[Name, ...], Meta(max_length=100)]
 
 
 class Priority(StrEnum):
@@ -44,7 +46,7 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     max_depth: Count
     time_ms: Count
     tokens: Count
-    chain: Annotated[tuple[Name, ...], Meta(max_length=100)] = ()
+    chain: Chain = ()
     context_tokens: Count = CONTEXT_TOKENS
     tools: Names | None = None
     targets: Names | None = None

@@ -10,6 +10,7 @@ from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Request
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Priority, Remit
+from remit.protocol.trace import place_of
 
 
 class AskOptions(TypedDict, total=False):
@@ -31,6 +32,7 @@ class AskOptions(TypedDict, total=False):
     hints: tuple[str, ...]
     correlation: str | None
     retry_of: str | None
+    traceparent: str | None
 
 
 def root_request(
@@ -67,8 +69,12 @@ def root_request(
         correlation=options.get("correlation"),
         retry_of=options.get("retry_of"),
         created_ms=created_ms,
+        traceparent=options.get("traceparent"),
     )
     request = checked(request)
+    if request.traceparent is not None and place_of(request.traceparent) is None:
+        problem = Problem("traceparent", "expected it as W3C writes it: 00-<32 hex digits>-<16 hex digits>-01")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the traceparent is none", problems=(problem,)))
     return _within_limits(request, limits)
 
 

@@ -110,6 +110,8 @@ class Desk(Protocol):
 
     def original_request(self) -> str: ...
 
+    def traceparent(self) -> str: ...
+
     def delegates(self) -> tuple[Delegate, ...]: ...
 
     def tool_cards(self) -> tuple[ToolCard, ...]: ...
@@ -189,6 +191,11 @@ class Brief:
     def original_request(self) -> str:
         """What the user said at the top of the run, in the user's words."""
         return self._desk.original_request()
+
+    @property
+    def traceparent(self) -> str:
+        """Where in the trace this delegation stands, as W3C writes it: for spans that the agent makes itself."""
+        return self._desk.traceparent()
 
     @property
     def available_delegates(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
+from remit.protocol.trace import Place, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
@@ -255,6 +256,12 @@ class LocalDesk:
         root = self._frame.run.request
         said = root.handoff.original_request if root.handoff else ""
         return said or root.objective or text_of(root.input)
+
+    def traceparent(self) -> str:
+        run, parts = self._frame.run, self._dispatch.parts
+        given = run.request.traceparent
+        sampled = is_sampled(run.id, given, parts.sample_ratio)
+        return str(Place(trace_id(run.id, given), span_id(self._frame.path), sampled))
 
     def delegates(self) -> tuple[Delegate, ...]:
         remit, registry = self._frame.request.remit, self._dispatch.parts.registry

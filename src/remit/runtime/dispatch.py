@@ -19,7 +19,7 @@ from remit.runtime.cache import lookup
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of
 from remit.runtime.ledger import Errand, Frame, Route, Run
-from remit.runtime.ports import Owner
+from remit.runtime.ports import Owner, Remote
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
 from remit.runtime.routes import Routing
@@ -214,7 +214,9 @@ class Dispatch(Routing):
         request = draft(parent, call, card, path, 0, 0, parts.limits)
         room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
         room = room if call.context_tokens is None else min(room, call.context_tokens)
-        return await parts.sessions.show(request, of=of, frame=parent, run=parent.run, to=call.session, room=room)
+        # What an agent elsewhere was shown before is kept there as it was shown, and not as part of its conversation.
+        to = None if entry is not None and isinstance(entry.agent, Remote) else call.session
+        return await parts.sessions.show(request, of=of, frame=parent, run=parent.run, to=to, room=room)
 
     async def confirm(self, frame: Frame, question: str) -> bool:
         """Have a person asked in the name of an agent at work, and return whether they agreed."""

@@ -24,6 +24,8 @@ class Events(AsyncIterator[Record]):
         self._run = run
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
         self._closed = False
+        self.lost = False
+        """Whether the oldest were dropped since someone last said that it does not matter."""
         self._leave = [recorder.listen(self._heard)]
         if outflow is not None:
             self._leave.append(outflow.listen(self._heard, run))
@@ -34,6 +36,17 @@ class Events(AsyncIterator[Record]):
             self._queue.put_nowait(None)  # for whoever else reads, and for the next time
             raise StopAsyncIteration
         return record
+
+    def ready(self, most: int) -> list[Record]:
+        """Return what can be read without waiting, at most so many."""
+        found: list[Record] = []
+        while len(found) < most and not self._queue.empty():
+            record = self._queue.get_nowait()
+            if record is None:
+                self._queue.put_nowait(None)
+                break
+            found.append(record)
+        return found
 
     def close(self) -> None:
         """Hear no more; what was heard so far can still be read."""
@@ -60,5 +73,6 @@ class Events(AsyncIterator[Record]):
         if record is not None and record.kind is Kind.DELTA and self._queue.qsize() >= BACKLOG // 2:
             return  # what is kept nowhere must not push out what is on record
         if self._queue.full():
+            self.lost = True
             self._queue.get_nowait()
         self._queue.put_nowait(record)

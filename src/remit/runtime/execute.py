@@ -14,8 +14,8 @@ from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
-from remit.runtime.ports import Slot
-from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, verified
+from remit.runtime.ports import Remote, Slot
+from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
@@ -40,6 +40,8 @@ class Executor:
         frame.taken_s = parts.clock.now()
         frame.state = advance(frame.state, _RUNNING)
         frame.ran = True
+        if isinstance(frame.agent, Remote):
+            return await self._send(frame, frame.agent, request)
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
         brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
         name = frame.card.name
@@ -66,6 +68,25 @@ class Executor:
             response = await self._hand_on(frame, answer.calls, answer.strategy)
         else:
             response = answered(frame, answer)
+        return self._checked(frame, response) if response.sources or request.capability is not None else response
+
+    async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
+        """Have a request carried out elsewhere, and take from the answer what a peer may say."""
+        from remit.runtime.line import LocalLine  # most hubs have nobody elsewhere
+
+        parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
+        line = LocalLine(self._dispatch, frame)
+        ledger.outbound.setdefault(line.trace, []).append(frame)
+        try:
+            given = await remote.send(for_callee(request), line)
+        except RemitError as error:
+            return ended(frame, Status.FAILED, failure(frame, error, parts.redactor.worded(error, frame.run.sealing)))
+        finally:
+            line.close()
+            ledger.outbound[line.trace].remove(frame)
+            if not ledger.outbound[line.trace]:
+                del ledger.outbound[line.trace]
+        response = relayed(frame, given, parts.limits.max_result_bytes)
         return self._checked(frame, response) if response.sources or request.capability is not None else response
 
     async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:

@@ -3,22 +3,27 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from types import TracebackType
-from typing import Self, Unpack
+from typing import NamedTuple, Self, Unpack
 from weakref import WeakSet
 
 from msgspec.structs import replace
 
-from remit.policy.breaker import BreakerSettings
+from remit.policy.breaker import BreakerSettings, Phase
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
+from remit.policy.reception import Grant, Sender, receive, trace_of
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.envelope import Json, Request, Response
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Delegation, Kind, Record, Refusal, delegations
+from remit.protocol.remit import Remit
+from remit.protocol.submission import Submission
+from remit.protocol.trace import passed_on
 from remit.runtime.admission import GUARDS
 from remit.runtime.approvals import decide
 from remit.runtime.asking import AskOptions, root_request
@@ -27,6 +32,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.events import Events
 from remit.runtime.execute import Executor
+from remit.runtime.figures import Figures
 from remit.runtime.ledger import Frame, Ledger
 from remit.runtime.outflow import Outflow
 from remit.runtime.parts import Parts
@@ -37,6 +43,7 @@ from remit.runtime.ports import (
     Control,
     Decision,
     Question,
+    Remote,
     Store,
     Summarizer,
     TokenCounter,
@@ -46,11 +53,23 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
+from remit.runtime.runs import Going
 from remit.runtime.sessions import Sessions
 from remit.runtime.upkeep import Upkeep
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
+
+# Whoever comes while the hub closes, or before it is open, finds another in a second.
+CLOSED_MS = 1_000
+
+
+class Standing(NamedTuple):
+    """How an agent stands at one moment."""
+
+    running: int
+    queued: int
+    breaker: Phase
 
 
 class Hub:
@@ -95,11 +114,14 @@ class Hub:
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._listening: WeakSet[Events] = WeakSet()
+        self._figures: Figures | None = None
         self._open = False
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def register(self, card: AgentCard, agent: Agent, close: Callable[[], Awaitable[None]] | None = None) -> None:
+    def register(
+        self, card: AgentCard, agent: Agent | Remote, close: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         """Add an agent under its card; *close* is awaited when the hub closes."""
         self._parts.registry.add(card, agent)
         if close is not None:
@@ -113,10 +135,19 @@ class Hub:
         if close is not None:
             self._closers.append(close)
 
+    def describe_tool(self, card: ToolCard) -> None:
+        """Put a new card in the place of a tool's, of which more is known by now; the next who is asked sees it."""
+        self._parts.registry.describe_tool(card)
+
     @property
     def cards(self) -> dict[str, AgentCard]:
         """The agents that are registered, by name."""
         return {name: entry.card for name, entry in self._parts.registry.agents.items()}
+
+    def is_elsewhere(self, agent: str) -> bool:
+        """Say whether an agent lives at another hub."""
+        entry = self._parts.registry.agents.get(agent)
+        return entry is not None and isinstance(entry.agent, Remote)
 
     @property
     def store(self) -> Store:
@@ -219,6 +250,80 @@ class Hub:
         """Ask an agent in a user's name and return how it ended; nothing leaves before it is recorded."""
         return await self._runs.ask(self._request(agent, text, user, options))
 
+    def receive(
+        self,
+        sent: Submission,
+        sender: Sender,
+        *,
+        exposed: Collection[str] | None = None,
+        grant: Grant | None = None,
+    ) -> Request:
+        """Return what someone elsewhere asks for as a request of this hub, still to be judged (`carry_out`).
+
+        *exposed* are the agents that can be asked from elsewhere; None: all. What *sender* may not ask for is refused
+        with a `RemitError`, and *grant*, what its credential allows, bounds the rest.
+        """
+        if not self._open:
+            raise RemitError(fault(Code.OVERLOADED, "the hub is not open", retry_after_ms=CLOSED_MS))
+        parts, created_ms = self._parts, self._parts.clock.wall_ms()
+        request = receive(
+            sent,
+            sender,
+            exposed=frozenset(parts.registry.agents if exposed is None else exposed),
+            run=_new_run(created_ms),
+            created_ms=created_ms,
+            limits=parts.limits,
+            grant=grant,
+            above=self._above(sent),
+        )
+        if isinstance(request, Fault):
+            raise RemitError(request)
+        return request
+
+    def _above(self, sent: Submission) -> Remit | None:
+        """Return the remit of what this hub has under way elsewhere and from which a request comes back."""
+        trace = trace_of(sent.traceparent)
+        out = self._parts.ledger.outbound.get(trace, ()) if trace is not None else ()
+        claimed = sent.remit.chain if sent.remit is not None else sent.chain
+        remits = [frame.request.remit for frame in out]
+        # Several may be out at once: the one that the request says it comes from, else the deepest.
+        named = [remit for remit in remits if claimed[: len(remit.chain)] == remit.chain]
+        return max(named or remits, key=lambda remit: (len(remit.chain), remit.depth), default=None)
+
+    def pass_on(self, run: str, beside: Mapping[str, str]) -> None:
+        """Let what came beside a request that is about to begin go along to every hub that its run asks."""
+        if found := passed_on(beside):
+            self._parts.passed_on[run] = found
+
+    async def begin(self, request: Request) -> Going | Response:
+        """Start what was received from elsewhere, or find the same under way: it goes on, whoever waits for it."""
+        begun = ""
+        try:
+            going = await self._runs.begin(request)
+            begun = going.run
+        finally:
+            if begun != request.run:
+                self._parts.passed_on.pop(request.run, None)
+        return going
+
+    async def outcome(self, run: str) -> Response | None:
+        """Return how a run ended, as its user gets it; None if it has not, or was never submitted."""
+        (summary, *_) = await self._parts.store.runs(run=run, limit=1) or [None]
+        if summary is None or summary.run != run or summary.response is None:
+            return None
+        return await self._parts.redactor.for_user(run, summary.response)
+
+    async def asked(self, run: str) -> Request | None:
+        """Return what a run was asked, as its user said it; None if nothing is on record of it."""
+        (record, *_) = await self._parts.store.records(run=run, limit=1) or [None]
+        match record.body if record is not None else None:
+            case Request() as request:
+                return await self._parts.redactor.said(request.run, request)
+            case Refusal(request=request):
+                return await self._parts.redactor.said(request.run, request)
+            case _:
+                return None
+
     async def stream(
         self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
     ) -> AsyncGenerator[Record, None]:
@@ -259,6 +364,16 @@ class Hub:
         self._listening.add(events)
         return events
 
+    def follow(self, run: str) -> Events:
+        """Return what this hub records of a run from now on, with what its agents say as it comes."""
+        events = Events(self._parts.store, run, self._parts.outflow)
+        self._listening.add(events)
+        return events
+
+    def is_here(self, run: str) -> bool:
+        """Say whether this hub carries a run out."""
+        return run in self._parts.ledger.frames
+
     def cancel(self, delegation: str, reason: str = "asked for") -> bool:
         """Stop a run, or one delegation of it, and everything below; False if nothing of that id is in flight here."""
         return self._runs.cancel(delegation, reason)
@@ -273,6 +388,23 @@ class Hub:
         """Answer a question of the inbox, named by its id or an unmistakable part of it, in a person's name."""
         decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
         return await decide(self._parts.store, question, decision)
+
+    @property
+    def figures(self) -> Figures:
+        """What this hub has done, in numbers, counted since they were first asked for."""
+        if self._figures is None:
+            self._figures = Figures(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
+            self._parts.store.listen(self._figures.count, patient=True)
+        return self._figures
+
+    def standing(self) -> dict[str, Standing]:
+        """Return how each agent stands at this moment."""
+        ledger, queued = self._parts.ledger, self._parts.transport.queued()
+        running = Counter(frame.card.name for frame in ledger.frames.values())
+        return {
+            name: Standing(running[name], queued.get(name, 0), ledger.phase(name))
+            for name in self._parts.registry.agents
+        }
 
     async def ranking(self, capability: str) -> tuple[Ranked, ...]:
         """Return how the agents that offer a capability stand now, first choice first, each with the reasons."""
@@ -293,8 +425,7 @@ class Hub:
         if not self._open:
             raise RemitError(fault(Code.TEAM_INVALID, "the hub is not open: use `async with hub:`"))
         created_ms = self._parts.clock.wall_ms()
-        # Ids in the order of time keep the store's indexes growing at one end, at half the cost of random ones.
-        run = f"{created_ms:012x}{os.urandom(10).hex()}"
+        run = _new_run(created_ms)
         return root_request(agent, text, user, options, run=run, created_ms=created_ms, limits=self._parts.limits)
 
     def _serve(self, card: AgentCard) -> None:
@@ -308,6 +439,11 @@ class Hub:
         self._dispatch.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
+
+
+def _new_run(created_ms: int) -> str:
+    # Ids in the order of time keep the store's indexes growing at one end, at half the cost of random ones.
+    return f"{created_ms:012x}{os.urandom(10).hex()}"
 
 
 async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:

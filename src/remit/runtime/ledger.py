@@ -276,6 +276,8 @@ class Ledger:
         self.windows: dict[str, Window] = {}
         self.tracks: dict[tuple[str, str], Track] = {}
         """How each agent did at each of its capabilities, by capability and agent."""
+        self.outbound: dict[str, list[Frame]] = {}
+        """What is being carried out elsewhere, by trace: a request that comes back from there belongs below it."""
         self.is_new = True
         """Whether it knows nothing yet of how they did before this hub was opened."""
 
@@ -289,6 +291,10 @@ class Ledger:
         if breaker is None or breaker.phase is _CLOSED:
             return 0
         return breakers.wait_ms(breaker, now, self.settings)
+
+    def phase(self, target: str) -> Phase:
+        """Return whether an agent is asked as usual, left alone, or tried out."""
+        return self.breakers.get(target, _FRESH).phase
 
     def open(self, frame: Frame) -> None:
         """Reserve what the delegation was granted and count it as in flight."""

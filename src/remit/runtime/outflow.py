@@ -29,6 +29,11 @@ class Outflow:
         self._clock = clock
         self._listeners: dict[object, tuple[Listener, str | None]] = {}
 
+    @property
+    def heard(self) -> bool:
+        """Whether anyone listens."""
+        return bool(self._listeners)
+
     def listen(self, listener: Listener, asker_of: str | None = None) -> Callable[[], None]:
         """Call *listener* with each piece; the function returned ends it.
 

@@ -31,3 +31,7 @@ class Parts(Struct, kw_only=True):
     sessions: Sessions
     outflow: Outflow
     cache: Cache
+    sample_ratio: float = 1.0
+    """The share of the runs that begin here whose spans are kept, so that other hubs keep those of the same."""
+    passed_on: dict[str, dict[str, str]] = {}
+    """By run, what came beside its request for others to read; it goes along wherever the run goes."""

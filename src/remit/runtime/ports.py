@@ -1,6 +1,7 @@
 """Every extension point of the runtime, each with what it promises."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -10,13 +11,69 @@ from remit.protocol.card import ToolCard
 from remit.protocol.envelope import VERSION, Answer, ContextFilter, Json, Message, Note, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Body, Kind, Record
+from remit.protocol.records import Approval, Body, Kind, Record
 from remit.runtime.brief import Brief
 
 # ── an agent, a tool, a person ────────────────────────────────────────────────────────────────────────────────────────
 
 Agent = Callable[[Brief], Awaitable[Answer]]
 """Anything that answers: it gets a brief and gives an answer back. `agents/` makes one from whatever a user has."""
+
+
+class Line(Protocol):
+    """What may be done here for a delegation while it is carried out elsewhere."""
+
+    @property
+    def heard(self) -> bool:
+        """Whether someone reads along: only then is it worth having what is said sent as it comes."""
+        ...
+
+    @property
+    def traceparent(self) -> str:
+        """Its place in the trace, as W3C writes it."""
+        ...
+
+    @property
+    def passed_on(self) -> Mapping[str, str]:
+        """What came beside the request of its run for others to read: headers that go along as they are."""
+        ...
+
+    def time_left_ms(self) -> int: ...
+
+    def progress(self, text: str, partial: Answer | None) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def settle(self, response: Response) -> None:
+        """Count what was spent on what was stopped there, and keep what of it was finished."""
+        ...
+
+    async def asked(self, approval: Approval) -> None:
+        """Heed that a person is asked there, or has said: no time passes here meanwhile, within what a person may take.
+
+        It is put on record, so that whoever waits for this hub's answer knows what it waits for.
+        """
+        ...
+
+    def paused(self) -> AbstractAsyncContextManager[None]:
+        """Let no time pass here meanwhile, because a person is asked there: for where it is not said what."""
+        ...
+
+    async def durable(self) -> None:
+        """Return once everything recorded so far is durable: before that, nothing leaves the hub."""
+        ...
+
+
+class Remote:
+    """An agent that lives elsewhere: it is sent the request itself, and says how it ended there."""
+
+    async def send(self, request: Request, line: Line) -> Response:
+        """Return how it ended; cancelled, tell the other side before raising, and wait no longer than is polite."""
+        raise NotImplementedError
+
+
+Credential = Callable[[Request], Awaitable[dict[str, str]]]
+"""Returns the headers that prove to another hub who asks, and for what."""
 
 
 class Tool(NamedTuple):
@@ -137,6 +194,10 @@ class Transport(Protocol):
         """Hand requests for *agent* to *handler*, never more than *slots* at once; the function returned ends it."""
         ...
 
+    def queued(self) -> dict[str, int]:
+        """Return how many requests wait here for each agent that is served here."""
+        ...
+
     def publish(self, topic: str, message: Json) -> None:
         """Tell whoever listens now; may lose, never lies."""
         ...
@@ -207,6 +268,44 @@ class RunSummary(NamedTuple):
     response: Response | None
     state: Literal["waiting", "running", "silent", "finished"] = "finished"
     """Silent: its worker has not been heard of for longer than its lease."""
+    via: str = ""
+    """Who brought its request here from elsewhere."""
+    session: str = ""
+    changed_ms: int = 0
+    """When it ended; of one that has not, when it began."""
+
+
+class Whose(NamedTuple):
+    """Which runs somebody may see; None bounds nothing."""
+
+    users: Collection[str] | None = None
+    agents: Collection[str] | None = None
+    via: str | None = None
+    """Who brought their requests here from elsewhere."""
+
+
+ANYONES = Whose()
+
+
+class RunState(NamedTuple):
+    """Where one run stands, without what was said in it."""
+
+    run: str
+    id: str
+    """That of its request."""
+    user: str
+    via: str
+    session: str
+    correlation: str
+    changed_ms: int
+    """When it ended; of one that has not, when it began; of one that was called off after it asked back, when."""
+    seq: int
+    """The number of the record that says so."""
+    status: Status | None
+    asks_back: bool
+    """Whether it ended with a question to its user."""
+    called_off: bool
+    """Whether nobody wants to know any more what it asked: a notice after its end says that it was cancelled."""
 
 
 class Control(NamedTuple):
@@ -248,8 +347,11 @@ class Recorder(Protocol):
         """Return once everything appended so far is durable, or raise `StoreError`."""
         ...
 
-    def listen(self, listener: Callable[[list[Record]], None]) -> Callable[[], None]:
-        """Call *listener* in the event loop with each group of records that this store committed, in order."""
+    def listen(self, listener: Callable[[list[Record]], None], *, patient: bool = False) -> Callable[[], None]:
+        """Call *listener* in the event loop with each group of records that this store committed, in order.
+
+        For one that is *patient* nothing is committed sooner than it would be without it.
+        """
         ...
 
 
@@ -259,7 +361,7 @@ class Requests(Protocol):
     async def submit(
         self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
     ) -> Accepted | Known:
-        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id).
+        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id).
 
         A request that is *waiting* for a person has not begun; `begin` says when it does.
         """
@@ -448,8 +550,20 @@ class Archive(Protocol):
         """
         ...
 
-    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(
+        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+    ) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
+        ...
+
+    async def named(self, id: str, of: Whose) -> list[str]:
+        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
+        ...
+
+    async def states(
+        self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
+    ) -> list[RunState]:
+        """Return where an agent's runs stand, the one that changed last first; of some users, or in a session."""
         ...
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:

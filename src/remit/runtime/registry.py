@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.runtime.ports import Agent, Tool
+from remit.runtime.ports import Agent, Remote, Tool
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that would need quoting there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
@@ -18,7 +18,7 @@ class Entry(NamedTuple):
     """An agent that is registered here."""
 
     card: AgentCard
-    agent: Agent
+    agent: Agent | Remote
     address: str
 
 
@@ -32,7 +32,7 @@ class Registry:
         self.agents: dict[str, Entry] = {}
         self.tools: dict[str, Tool] = {}
 
-    def add(self, card: AgentCard, agent: Agent) -> None:
+    def add(self, card: AgentCard, agent: Agent | Remote) -> None:
         """Register an agent under its card's name."""
         if not isinstance(card.name, str) or not NAME.fullmatch(card.name) or card.name == USER:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise team_invalid(
@@ -58,6 +58,10 @@ class Registry:
         if tool.card.name in self.tools:
             raise team_invalid(f"there are two tools named `{tool.card.name}`")
         self.tools[tool.card.name] = tool
+
+    def describe_tool(self, card: ToolCard) -> None:
+        """Put a new card in the place of a tool's."""
+        self.tools[card.name] = self.tools[card.name]._replace(card=card)
 
     def offering(self, capability: str) -> list[Entry]:
         """Return the agents that offer a capability, in the order in which they were registered."""

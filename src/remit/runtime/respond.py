@@ -118,6 +118,32 @@ def handed_on(frame: Frame, response: Response) -> Response:
     )
 
 
+def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
+    """Return how a delegation ended elsewhere, as far as a peer may say that; what it says it used is counted here."""
+    request = frame.request
+    frame.meter(given.usage)
+    try:
+        given = checked(given, max_bytes=max_bytes)
+    except RemitError as error:
+        why = fault(Code.RESULT_VALIDATION_FAILED, f"{request.target} gave an answer that cannot be used: {error}")
+        return ended(frame, Status.FAILED, why)
+    if given.ok is (given.fault is not None):
+        message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
+        return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+    return replace(
+        given,
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        run=request.run,
+        session=request.session,
+        usage=Usage(),
+        duration_ms=0,
+        queued_ms=0,
+        cache="none",
+    )
+
+
 def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
     """Return a copy of an answer that is one, or what is wrong with it."""
     result = answer.result

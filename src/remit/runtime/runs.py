@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -31,12 +31,19 @@ LEASE_MS = 5_000
 CLOSING_S = 0.05
 
 
-class Going(NamedTuple):
-    """A root request that this hub carries out."""
+class Going:
+    """A root request that this hub carries out, or whose end it waits for."""
 
-    digest: bytes
-    run: str
-    task: asyncio.Task[Response]
+    __slots__ = ("decided", "digest", "on_record", "run", "task")
+
+    def __init__(self, digest: bytes, run: str, task: asyncio.Task[Response]) -> None:
+        self.digest = digest
+        self.run = run
+        self.task = task
+        self.on_record = ""
+        """The run under which it is safely on record: its own, or one that the same request began before."""
+        self.decided = asyncio.Event()
+        """Set once it is on record, or has ended without having got there."""
 
 
 class Runs:
@@ -46,6 +53,7 @@ class Runs:
         self._dispatch = dispatch
         self._worker = worker
         self._going: dict[tuple[str, str, str], Going] = {}
+        self._by_run: dict[str, Going] = {}
         self._tasks: set[asyncio.Task[Response]] = set()
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
         """Those that wait for a person or for another hub, and why they need not wait any more."""
@@ -58,7 +66,20 @@ class Runs:
 
     async def ask(self, request: Request) -> Response:
         """Carry out a root request, or attach to the same one under way; only the first who asked can cancel it."""
-        key, content = (request.origin, request.remit.user, request.id), self._digest(request)
+        going = await self.begin(request)
+        if isinstance(going, Response):
+            return going
+        try:
+            return await asyncio.shield(going.task)
+        except asyncio.CancelledError:
+            if not going.task.done() and going.run == request.run:
+                self.cancel(request.run, "its caller was cancelled")
+                await asyncio.wait({going.task})
+            raise
+
+    async def begin(self, request: Request) -> Going | Response:
+        """Start a root request, or find the same one under way: it goes on, whoever waits for it; else refuse it."""
+        key, content = (request.sender, request.remit.user, request.id), self._digest(request)
         going = self._going.get(key)
         if going is not None and going.digest != content:
             # One that was changed before it began, and taken up since, is known to the store by what was said first.
@@ -66,16 +87,7 @@ class Runs:
             if known is None or not known.same_content:
                 return await self._refuse(request, _duplicate(request))
             going = going if known.run == going.run else None
-        if going is not None:
-            return await asyncio.shield(going.task)
-        task = self._go(key, content, request.run, self._run(request, content))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if not task.done():
-                self.cancel(request.run, "its caller was cancelled")
-                await asyncio.wait({task})
-            raise
+        return going or self._go(key, content, request.run, self._run(request, content))
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
@@ -95,12 +107,10 @@ class Runs:
 
     def _named(self, name: str) -> Going | None:
         """Return the run of that id; else the one whose request has it, if there is only one."""
-        found = [going for going in self._going.values() if going.run == name] or [
-            # Request ids are the sender's own, so two users may have chosen the same one: then it names neither.
-            going
-            for (_, _, request_id), going in self._going.items()
-            if request_id == name
-        ]
+        if name in self._by_run:
+            return self._by_run[name]
+        # Request ids are the sender's own, so two users may have chosen the same one: then it names neither.
+        found = [going for (_, _, request_id), going in self._going.items() if request_id == name]
         return found[0] if len(found) == 1 else None
 
     async def close(self) -> None:
@@ -122,20 +132,27 @@ class Runs:
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _go(
-        self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]
-    ) -> asyncio.Task[Response]:
+    def _go(self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]) -> Going:
         task = asyncio.get_running_loop().create_task(work)
-        going = self._going[key] = Going(content, run, task)
+        going = self._going[key] = self._by_run[run] = Going(content, run, task)
         self._tasks.add(task)
         task.add_done_callback(lambda _: self._gone(key, going))
-        return task
+        return going
 
     def _gone(self, key: tuple[str, str, str], going: Going) -> None:
         self._tasks.discard(going.task)
         self._called_off.pop(going.run, None)
+        self._dispatch.parts.passed_on.pop(going.run, None)
+        going.decided.set()
         if self._going.get(key) is going:
             del self._going[key]
+        if self._by_run.get(going.run) is going:
+            del self._by_run[going.run]
+
+    def _on_record(self, request: Request, run: str) -> None:
+        if (going := self._by_run.get(request.run)) is not None:
+            going.on_record = run
+            going.decided.set()
 
     def _interrupt(self, task: asyncio.Task[Response], why: Fault) -> bool:
         """End the waiting of a run for a person or another hub; False if it does not wait for one."""
@@ -168,22 +185,28 @@ class Runs:
         if parked is not None:
             self._parked[request.run] = parked
         try:
-            return await self._admit(request, content)
-        except StoreError as error:
+            try:
+                return await self._admit(request, content)
+            except StoreError:
+                raise
+            except RemitError as error:
+                return await self._refuse(request, error.fault)
+        except StoreError as error:  # also one that could not even take the refusal
             return refused(request, error.fault)
-        except RemitError as error:
-            return await self._refuse(request, error.fault)
         finally:
             self._parked.pop(request.run, None)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
         parts = self._dispatch.parts
         entry = parts.registry.agents.get(request.target)
-        is_new = request.run not in self._parked
         # What the sender chose may have been used before: an id for the same request, a session by its owner.
-        if is_new and request.id != request.run and (known := await parts.store.find(request, content)) is not None:
-            return await self._known(request, known)
         chosen = request.session if request.session != request.run else None
+        may_be_known = request.id != request.run and request.run not in self._parked
+        # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
+        if may_be_known and (chosen or request.context is not None or request.retry_of is not None):
+            if (known := await parts.store.find(request, content)) is not None:
+                return await self._known(request, known)
+            may_be_known = False
         owner = await parts.store.owner(chosen) if chosen else None
         approved: frozenset[str] = frozenset()
         questions = 0
@@ -194,7 +217,7 @@ class Runs:
             await parts.redactor.recall(run)
         if request.retry_of is not None and run.steps is not None:
             await self._take_over(run, request, content)
-        if goes_on or (owner is None and request.context is not None):
+        if goes_on or request.view is not None or (owner is None and request.context is not None):
             request = await self._reminded(run, request, goes_on=goes_on)
         taken = False
         while True:
@@ -211,7 +234,13 @@ class Runs:
                 approved=approved,
                 sealing=run.sealing,
             )
-            match self._dispatch.judge(request, facts, run):
+            verdict = self._dispatch.judge(request, facts, run)
+            # Nothing may be refused, asked or kept for what has an outcome already.
+            if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):
+                if (known := await parts.store.find(request, content)) is not None:
+                    return await self._known(request, known)
+                may_be_known = False
+            match verdict:
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask() as ask:
@@ -269,6 +298,8 @@ class Runs:
         # A session that was nobody's a moment ago may be another's by now.
         of = run.scope if goes_on else run.id
         shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
+        if request.via is not None and request.view is not None:
+            shown = await sessions.brought(request.view, shown)
         return replace(request, view=None) if shown is None else sessions.shown(request, shown)
 
     async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
@@ -283,6 +314,7 @@ class Runs:
         if isinstance(submitted, Known):
             return submitted
         self._parked[request.run] = submitted.epoch
+        self._on_record(request, request.run)
         return None
 
     def _redacted(self, run: Run, request: Request) -> Request:
@@ -315,6 +347,7 @@ class Runs:
             raise
         if isinstance(submitted, Accepted):
             frame.run.epoch = submitted.epoch
+            self._on_record(clean, clean.run)
             for path, step in (frame.run.steps or {}).items():
                 parts.store.journal(clean.run, submitted.epoch, path, step)
             return await self._carry_out(frame)
@@ -324,6 +357,7 @@ class Runs:
     async def _known(self, request: Request, known: Known) -> Response:
         if not known.same_content:
             return await self._refuse(request, _duplicate(request))
+        self._on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
         return await self._dispatch.parts.redactor.for_user(known.run, response)
 

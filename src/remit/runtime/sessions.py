@@ -82,6 +82,18 @@ class Sessions:
         )
         return Shown(view, last_first=wanted.last_messages is not None)
 
+    async def brought(self, view: View, shown: Shown | None) -> Shown:
+        """Return what a sender shows of a conversation elsewhere, counted here, with what is shown of one here."""
+        await self._learn_to_count()
+        elsewhere = (each for each in view.messages if not each.seq)
+        here = View() if shown is None else shown.view
+        view = replace(
+            view,
+            messages=(*(replace(each, tokens=self._count(each.text)) for each in elsewhere), *here.messages),
+            known=tuple(dict.fromkeys((*view.known, *here.known))),
+        )
+        return Shown(view, last_first=True)
+
     def shown(self, request: Request, shown: Shown) -> Request:
         """Return the request with as much of that as its remit has room for."""
         room = request.remit.context_tokens

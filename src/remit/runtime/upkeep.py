@@ -133,11 +133,12 @@ class Upkeep(Runs):
         """Take up what was claimed."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
-        key = (request.origin, request.remit.user, request.id)
+        key = (request.sender, request.remit.user, request.id)
         run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
         await self._dispatch.parts.redactor.recall(run)
-        # What the user said, as the guards and the digest knew it before; what was shown with it is found again.
-        said = replace(restore(request, run.held), view=None)
+        # What the user said, as the guards and the digest knew it before; what was shown with it is found again, unless
+        # it was brought from elsewhere.
+        said = restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
         content = self._digest(said)
         if expired.waiting:
             work = self._run(said, content, epoch)
@@ -146,6 +147,7 @@ class Upkeep(Runs):
         else:
             work = self._give_up(Run(request, epoch, None))
         self._go(key, content, request.run, work)
+        self._on_record(request, request.run)
         for control in called_off:
             self._obey(control)
 

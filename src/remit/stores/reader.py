@@ -13,8 +13,9 @@ import msgspec
 
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
-from remit.runtime.ports import RunSummary, StoreError
+from remit.runtime.ports import ANYONES, RunState, RunSummary, StoreError, Whose
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.schema import KINDS
@@ -145,13 +146,14 @@ def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgs
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(raw)))
 
 
-def runs(user: str | None, run: str | None, limit: int, now_ms: int) -> Query[list[RunSummary]]:
+def runs(user: str | None, run: str | None, limit: int, now_ms: int, of: Whose = ANYONES) -> Query[list[RunSummary]]:
     """Return the query for the newest runs."""
     wanted = {"user = ?": [user]} if user is not None else {}
     if run:
         # No name sorts behind one that goes on with the last character of all.
         bounds = [run, run + chr(sys.maxunicode)]
         wanted[_BEGINS_WITH] = bounds * 2
+    wanted |= _within(of)
     sql = _RUNS.format(where=" AND ".join(wanted) or "TRUE")
     values = [value for each in wanted.values() for value in each]
     return lambda connection: [_summary(*row) for row in connection.execute(sql, (now_ms, *values, limit))]
@@ -159,7 +161,8 @@ def runs(user: str | None, run: str | None, limit: int, now_ms: int) -> Query[li
 
 _RUNS = """
     SELECT request.run, user, CASE WHEN last_seq THEN 'finished' WHEN waiting THEN 'waiting'
-        WHEN lease_until_ms <= ? THEN 'silent' ELSE 'running' END, submitted.at_ms, begun.body, ended.body
+        WHEN lease_until_ms <= ? THEN 'silent' ELSE 'running' END, submitted.at_ms, begun.body, ended.body,
+        begun.session, coalesce(ended.at_ms, begun.at_ms)
     FROM request JOIN record AS submitted ON submitted.seq = first_seq
     JOIN record AS begun ON begun.seq = coalesce(begun_seq, first_seq) LEFT JOIN record AS ended ON ended.seq = last_seq
     WHERE {where} ORDER BY first_seq DESC LIMIT ?
@@ -171,10 +174,109 @@ _BEGINS_WITH = """first_seq IN (
     UNION ALL SELECT first_seq FROM request WHERE state = 2 AND run >= ? AND run <= ?)"""
 
 
-def _summary(run: str, user: str, state: State, started_ms: int, begun: bytes, ended: bytes | None) -> RunSummary:
+def named(id: str, of: Whose) -> Query[list[str]]:
+    """Return the query for the runs whose requests have that id."""
+    wanted = {"id = ?": [id], "state < 2": [], **_within(of)}
+    sql = _NAMED.format(where=" AND ".join(wanted))
+    values = [value for each in wanted.values() for value in each]
+    return lambda connection: [run for (run,) in connection.execute(sql, values)]
+
+
+_NAMED = """
+    SELECT request.run FROM request JOIN record AS begun ON begun.seq = coalesce(begun_seq, first_seq)
+    WHERE {where} ORDER BY first_seq DESC
+"""
+
+
+def _within(of: Whose) -> dict[str, list[str]]:
+    """Return the conditions under which a run is one of those, each with its values."""
+    wanted: dict[str, list[str]] = {}
+    if of.users is not None:
+        wanted["user IN (SELECT value FROM json_each(?))"] = [msgspec.json.encode(sorted(of.users)).decode()]
+    if of.agents is not None:
+        agents = msgspec.json.encode(sorted(of.agents)).decode()
+        wanted["CAST(begun.body AS TEXT) ->> '$.target' IN (SELECT value FROM json_each(?))"] = [agents]
+    if of.via is not None:
+        wanted["CAST(begun.body AS TEXT) ->> '$.via' = ?"] = [of.via]
+    return wanted
+
+
+def _summary(
+    run: str,
+    user: str,
+    state: State,
+    started_ms: int,
+    begun: bytes,
+    ended: bytes | None,
+    session: str,
+    changed_ms: int,
+) -> RunSummary:
     request = read_request(begun)
     response = read_response(ended) if ended else None
-    return RunSummary(run, user, request.target, request.objective, started_ms, response, state)
+    return RunSummary(
+        run,
+        user,
+        request.target,
+        request.objective,
+        started_ms,
+        response,
+        state,
+        request.via or "",
+        session,
+        changed_ms,
+    )
+
+
+def states(agent: str, users: Sequence[str] | None, session: str | None, limit: int) -> Query[list[RunState]]:
+    """Return the query for where the runs of an agent stand."""
+    wanted = ["text ->> '$.target' = ?"]
+    values: list[Any] = [KINDS[Kind.NOTICE], Code.CANCELLED]
+    if session is not None:
+        values.append(session)
+    if users is not None:
+        wanted.append("user IN (SELECT value FROM json_each(?))")
+    of_session = "" if session is None else "AND begun.session = ?"
+    sql = _STATES.format(of_session=of_session, where=" AND ".join(wanted))
+    values += [agent, *([] if users is None else [msgspec.json.encode(users).decode()]), limit]
+    return lambda connection: [_state(*row) for row in connection.execute(sql, values)]
+
+
+# A notice that comes after the end of a run that asked back can only be that it was called off.
+_STATES = """
+    SELECT run, id, user, coalesce(text ->> '$.via', ''), session, coalesce(text ->> '$.correlation', ''),
+        coalesce(called_off_ms, ended_ms, begun_ms), seq, status, coalesce(asks_back, 0), called_off_ms IS NOT NULL
+    FROM (
+        SELECT *, CASE WHEN asks_back THEN (
+            SELECT max(at_ms) FROM record AS later WHERE later.run = found.run AND later.seq > last_seq
+            AND later.kind = ? AND CAST(later.body AS TEXT) ->> '$.code' = ?) END AS called_off_ms
+        FROM (
+            SELECT request.run, id, user, begun.session, CAST(begun.body AS TEXT) AS text, begun.at_ms AS begun_ms,
+                ended.at_ms AS ended_ms, last_seq, coalesce(last_seq, begun.seq) AS seq,
+                CAST(ended.body AS TEXT) ->> '$.status' AS status,
+                CAST(ended.body AS TEXT) ->> '$.requires_followup' AS asks_back
+            FROM request JOIN record AS begun ON begun.seq = coalesce(begun_seq, first_seq) {of_session}
+            LEFT JOIN record AS ended ON ended.seq = last_seq
+        ) AS found
+    )
+    WHERE {where} ORDER BY 7 DESC, seq DESC LIMIT ?
+"""
+
+
+def _state(
+    run: str,
+    id: str,
+    user: str,
+    via: str,
+    session: str,
+    correlation: str,
+    changed_ms: int,
+    seq: int,
+    status: str | None,
+    asks_back: int,
+    called_off: int,
+) -> RunState:
+    how = None if status is None else Status(status)
+    return RunState(run, id, user, via, session, correlation, changed_ms, seq, how, bool(asks_back), bool(called_off))
 
 
 def running(now_ms: int) -> Query[frozenset[str]]:

@@ -18,6 +18,7 @@ from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.keys import Keys
 from remit.runtime.ports import (
+    ANYONES,
     Accepted,
     Control,
     Decision,
@@ -25,10 +26,12 @@ from remit.runtime.ports import (
     Known,
     Owner,
     Question,
+    RunState,
     RunSummary,
     Sealed,
     StoreError,
     TokenCounter,
+    Whose,
 )
 from remit.runtime.signing import Key, open_key
 from remit.stores import controls, inbox, vault
@@ -170,17 +173,17 @@ class SqliteStore:
         """Return once everything appended so far is durable, or raise `StoreError`."""
         await self._do(Transaction.write)
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         """Call *listener* in the event loop with each group of records that this store committed, in order."""
         self._opened()
-        return self._writer.listen(listener)
+        return self._writer.listen(listener, patient=patient)
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(
         self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
     ) -> Accepted | Known:
-        """Make the request durable together with its first record and claim it; idempotent by (origin, user, id)."""
+        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
         return await self._do(
             lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting)
         )
@@ -388,9 +391,21 @@ class SqliteStore:
         """Return who was asked and how it ended, of the newest *limit* records: in order, each as its `outline`."""
         return await self._read(queries.recent(limit))
 
-    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(
+        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+    ) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
-        return await self._read(queries.runs(user, run, limit, self._wall_ms()))
+        return await self._read(queries.runs(user, run, limit, self._wall_ms(), of))
+
+    async def named(self, id: str, of: Whose) -> list[str]:
+        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
+        return await self._read(queries.named(id, of))
+
+    async def states(
+        self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
+    ) -> list[RunState]:
+        """Return where an agent's runs stand, the one that changed last first; of some users, or in a session."""
+        return await self._read(queries.states(agent, None if users is None else list(users), session, limit))
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         """Keep facts about a user; durable like a record, each kept once."""

@@ -85,7 +85,7 @@ class Transaction:
     def submit(
         self, request: Request, digest: bytes, worker: str, lease_ms: int, *, waiting: bool = False
     ) -> Accepted | Known:
-        key = (request.id, request.remit.user, request.origin)
+        key = (request.id, request.remit.user, request.sender)
         self.connection.execute(
             "INSERT INTO request"
             " (first_seq, id, user, origin, digest, run, state, epoch, worker, lease_until_ms, waiting)"
@@ -133,7 +133,7 @@ class Transaction:
     def find(self, request: Request, digest: bytes) -> Known | None:
         found = self._row(
             "SELECT run, digest, last_seq FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2",
-            (request.id, request.remit.user, request.origin),
+            (request.id, request.remit.user, request.sender),
         )
         if not found:
             return None

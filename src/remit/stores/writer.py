@@ -71,6 +71,8 @@ class Writer:
         self.calm = sys.maxsize
         """While no more than this is queued, whoever appends need not `nudge`."""
         self._listeners: dict[object, Listener] = {}
+        self._eager: set[object] = set()
+        """Those of them for whom the writer is woken."""
         self._crowd: list[asyncio.Future[None]] = []
         self._gate = threading.Lock()
         self._gate.acquire()
@@ -112,11 +114,11 @@ class Writer:
         """See to it that what is queued is written: now if it is worth it or someone listens, else in a moment."""
         if len(self.queue) >= WAKE_AT:
             self._wake()
-        elif self._listeners:
+        elif self._eager:
             self._wake_soon()
         if self._timer is None:
             self._timer = self._loop.call_later(IDLE_SECONDS, self._idle)
-        if self._listeners:
+        if self._eager:
             self.calm = 0
         elif self._writing:
             self._give_way()
@@ -150,13 +152,16 @@ class Writer:
             self._wake_soon()
             await waiting
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, patient: bool) -> Callable[[], None]:
         token = object()
         self._listeners[token] = listener
-        self.calm = 0
+        if not patient:
+            self._eager.add(token)
+            self.calm = 0
 
         def leave() -> None:
             self._listeners.pop(token, None)
+            self._eager.discard(token)
 
         return leave
 
@@ -236,7 +241,7 @@ class Writer:
         """Write what is queued and say whether that worked; what nobody waits for stays queued until it does."""
         take = self.queue.popleft
         batch = [take() for _ in range(min(len(self.queue), MAX_BATCH))]
-        self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._listeners else 0
+        self.calm = len(self.queue) + GIVE_WAY_EVERY if not self._eager else 0
         if not batch:
             return True
         try:

@@ -3,6 +3,7 @@
 from remit.testing.agents import AgentConformance, Behaviour
 from remit.testing.clock import TurnedClock
 from remit.testing.conformance import StoreConformance
+from remit.testing.distance import TransportConformance
 from remit.testing.memory import MemoryStore
 
-__all__ = ["AgentConformance", "Behaviour", "MemoryStore", "StoreConformance", "TurnedClock"]
+__all__ = ["AgentConformance", "Behaviour", "MemoryStore", "StoreConformance", "TransportConformance", "TurnedClock"]

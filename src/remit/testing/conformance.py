@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
-from remit.runtime.ports import Accepted, Expired, Known, Owner, RunSummary, Store
+from remit.runtime.ports import Accepted, Expired, Known, Owner, RunState, RunSummary, Store, Whose
 from remit.testing.asking import AskingConformance
 from remit.testing.conversing import ConversingConformance
 from remit.testing.samples import (
@@ -208,6 +208,14 @@ class StoreConformance(AskingConformance, ConversingConformance):
             for place, (user, origin) in enumerate((("u-1", "user"), ("u-2", "user"), ("u-1", "peer"))):
                 request = a_request(str(place), id="same", user=user, origin=origin)
                 assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+
+    async def test_the_same_id_brought_by_another_is_another_request(self) -> None:
+        """Decision 6: ids are their sender's own, and two senders do not know of each other's."""
+        async with self.opened() as store:
+            for place, via in enumerate((None, "web", "app")):
+                request = replace(a_request(str(place), id="same"), via=via)
+                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+                assert await store.find(request, b"digest") == Known(request.run, True, None)
 
     async def test_of_many_that_submit_the_same_request_at_once_one_is_accepted(self) -> None:
         answers: list[Accepted | Known] = []
@@ -437,10 +445,35 @@ class StoreConformance(AskingConformance, ConversingConformance):
             await store.finish("run-one", 1, response, 1)
             found = await store.runs(user="u-1")
             assert [run.run for run in await store.runs(limit=2)] == ["run-three", "run-two"]
+        one, three = "session-one", "session-three"
         assert found == [
-            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running"),
-            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response, "finished"),
+            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running", "", three, 1_000),
+            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response, "finished", "", one, 1),
         ]
+
+    async def test_where_an_agents_runs_stand_is_told_by_what_changed_last(self) -> None:
+        asking = replace(a_request("two", user="u-2"), correlation="c", via="north", created_ms=2_000)
+        async with self.opened() as store:
+            for request in (a_request(), asking, replace(a_request("three"), target="tag", created_ms=3_000)):
+                await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            one = RunState("run-one", "id-one", "u-1", "", "session-one", "", 1_000, 1, None, False, False)
+            two = RunState("run-two", "id-two", "u-2", "north", "session-two", "c", 2_000, 2, None, False, False)
+            assert await store.states(agent="prime") == [two, one]
+            await store.finish("run-one", 1, a_response(a_request()), 4_000)
+            question = replace(a_response(asking, "Which?"), requires_followup=True)
+            await store.finish("run-two", 1, question, 3_000)
+            one = one._replace(changed_ms=4_000, seq=4, status=Status.SUCCESS)
+            two = two._replace(changed_ms=3_000, seq=5, status=Status.SUCCESS, asks_back=True)
+            assert await store.states(agent="prime") == [one, two]
+            assert await store.states(agent="prime", limit=1) == [one]
+            assert await store.states(agent="prime", users=["u-2", "u-3"]) == [two]
+            assert await store.states(agent="prime", session="session-one") == [one]
+            assert await store.states(agent="prime", session="session-one", users=["u-2"]) == []
+            for run in ("run-one", "run-two"):
+                body = Notice(delegation=run, agent="prime", text="cancelled", code=Code.CANCELLED)
+                store.append(Kind.NOTICE, 5_000, run, "session", body)
+            await store.flush()
+            assert await store.states(agent="prime") == [two._replace(changed_ms=5_000, called_off=True), one]
 
     async def test_runs_are_found_by_how_their_id_begins(self) -> None:
         names = ("a-1", "a-2", "b-1", "a%2", "A-1", "a_3")
@@ -462,6 +495,41 @@ class StoreConformance(AskingConformance, ConversingConformance):
             }
             assert [run.run for run in await store.runs(run="run-a", user="u-2")] == ["run-a%2", "run-a-2"]
             assert [run.run for run in await store.runs(run="run-a", limit=1)] == ["run-a_3"]
+
+    async def test_only_those_runs_are_found_that_somebody_may_see(self) -> None:
+        async with self.opened() as store:
+            for name, user, agent, via in (
+                ("one", "u-1", "prime", None),
+                ("two", "u-2", "prime", "web"),
+                ("three", "u-4", "tag", "web"),
+                ("four", "u-3", "tag", "app"),
+            ):
+                request = replace(a_request(name, id="same", user=user), target=agent, via=via)
+                await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            found = {
+                of: ([run.run[4:] for run in await store.runs(of=of, limit=2)], await store.named("same", of))
+                for of in (
+                    Whose(),
+                    Whose(users=("u-1", "u-3")),
+                    Whose(agents=("prime",)),
+                    Whose(via="web"),
+                    Whose(users=("u-4",), agents=("tag",), via="web"),
+                    Whose(users=()),
+                )
+            }
+            assert await store.runs(user="u-1", of=Whose(users=("u-2",))) == []
+            assert await store.named("other", Whose()) == []
+            await store.finish("run-one", 1, a_response(a_request()), 1, keep=False)
+            assert await store.named("same", Whose(users=("u-1",))) == []
+        all_runs = ["run-four", "run-three", "run-two", "run-one"]
+        assert found == {
+            Whose(): (["four", "three"], all_runs),
+            Whose(users=("u-1", "u-3")): (["four", "one"], ["run-four", "run-one"]),
+            Whose(agents=("prime",)): (["two", "one"], ["run-two", "run-one"]),
+            Whose(via="web"): (["three", "two"], ["run-three", "run-two"]),
+            Whose(users=("u-4",), agents=("tag",), via="web"): (["three"], ["run-three"]),
+            Whose(users=()): ([], []),
+        }
 
     async def test_a_run_whose_outcome_is_forgotten_is_still_found_by_its_id(self) -> None:
         async with self.opened() as store:

@@ -15,8 +15,9 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Body, Kind, Record, outline
+from remit.protocol.records import Body, Kind, Notice, Record, outline
 from remit.runtime.ports import (
+    ANYONES,
     MOST_EPOCHS,
     MOST_NOTES,
     Accepted,
@@ -26,10 +27,12 @@ from remit.runtime.ports import (
     Known,
     Owner,
     Question,
+    RunState,
     RunSummary,
     Sealed,
     StoreError,
     TokenCounter,
+    Whose,
     unknown_outcome,
 )
 
@@ -139,7 +142,7 @@ class MemoryStore:
     async def flush(self) -> None:
         self._check_open()
 
-    def listen(self, listener: Listener) -> Callable[[], None]:
+    def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:  # noqa: ARG002 - none waits here
         self._check_open()
         token = object()
         self._listeners[token] = listener
@@ -461,13 +464,63 @@ class MemoryStore:
         newest = self._records[-limit:] if limit else []
         return [replace(each, body=body) for each in newest if (body := outline(each.body)) is not None]
 
-    async def runs(self, *, user: str | None = None, run: str | None = None, limit: int = 50) -> list[RunSummary]:
+    async def runs(
+        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+    ) -> list[RunSummary]:
         self._check_open()
         newest = reversed([*self._older, *self._submitted.values()])
         found = [
-            known for known in newest if user in (None, known.request.remit.user) and known.run.startswith(run or "")
+            known
+            for known in newest
+            if user in (None, known.request.remit.user) and known.run.startswith(run or "") and _is_of(known, of)
         ]
         return [_summary(known, self._wall_ms()) for known in found[:limit]]
+
+    async def named(self, id: str, of: Whose) -> list[str]:
+        self._check_open()
+        newest = reversed(self._submitted.values())
+        return [known.run for known in newest if known.key[2] == id and not known.forgotten and _is_of(known, of)]
+
+    async def states(
+        self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
+    ) -> list[RunState]:
+        self._check_open()
+        found = [
+            self._state(known)
+            for known in (*self._older, *self._submitted.values())
+            if known.request.target == agent
+            and (users is None or known.request.remit.user in users)
+            and session in (None, known.request.session or known.run)
+        ]
+        return sorted(found, key=lambda state: (-state.changed_ms, -state.seq))[:limit]
+
+    def _state(self, known: _Submitted) -> RunState:
+        request, response = known.request, known.response
+        records = [record for record in self._records if record.run == known.run]
+        kind = Kind.STARTED if response is None else Kind.RESULT
+        last = [record for record in records if record.kind is kind and _of_root(record)][-1]
+        asks_back = response is not None and response.requires_followup
+        called_off = [
+            record.at_ms
+            for record in records
+            if asks_back
+            and record.seq > last.seq
+            and isinstance(record.body, Notice)
+            and record.body.code is Code.CANCELLED
+        ]
+        return RunState(
+            known.run,
+            request.id,
+            request.remit.user,
+            request.via or "",
+            request.session or known.run,
+            request.correlation or "",
+            max(called_off, default=last.at_ms),
+            last.seq,
+            None if response is None else response.status,
+            asks_back,
+            bool(called_off),
+        )
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         known = self._facts.setdefault(user, {})
@@ -484,15 +537,37 @@ class MemoryStore:
 
 
 def _key(request: Request) -> tuple[str, str, str]:
-    return (request.origin, request.remit.user, request.id)
+    return (request.sender, request.remit.user, request.id)
+
+
+def _is_of(known: _Submitted, of: Whose) -> bool:
+    request = known.request
+    return (
+        (of.users is None or request.remit.user in of.users)
+        and (of.agents is None or request.target in of.agents)
+        and of.via in (None, request.via)
+    )
 
 
 def _is_open(asked: _Asked, now_ms: int) -> bool:
     return asked.decision is None and asked.question.expires_ms > now_ms
 
 
+def _of_root(record: Record) -> bool:
+    return not isinstance(record.body, Response) or not record.body.id.startswith(f"{record.run}.")
+
+
 def _summary(known: _Submitted, now_ms: int) -> RunSummary:
     request, state = known.request, known.state(now_ms)
     return RunSummary(
-        known.run, request.remit.user, request.target, request.objective, known.started_ms, known.response, state
+        known.run,
+        request.remit.user,
+        request.target,
+        request.objective,
+        known.started_ms,
+        known.response,
+        state,
+        request.via or "",
+        request.session or known.run,
+        known.finished_ms or known.started_ms,
     )

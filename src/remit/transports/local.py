@@ -75,6 +75,11 @@ class Stall:
         self._arrivals = count()
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
 
+    @property
+    def queued(self) -> int:
+        """How many wait for a slot."""
+        return sum(not future.done() for _, _, future in self._waiting)
+
     def release(self) -> None:
         """Give a slot to whoever is next, or back."""
         while self._waiting:
@@ -125,6 +130,10 @@ class LocalTransport:
     def __init__(self) -> None:
         self._stalls: dict[str, Stall] = {}
         self._subscribers: dict[str, set[asyncio.Queue[Json]]] = {}
+
+    def queued(self) -> dict[str, int]:
+        """Return how many requests wait for each agent."""
+        return {agent: stall.queued for agent, stall in self._stalls.items()}
 
     async def request(self, agent: str, request: Request, deadline: float) -> Response:  # noqa: ARG002 - the caller keeps it
         stall = self._stalls.get(agent)

@@ -7,10 +7,10 @@ from typing import IO
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.faces.cli.show.safe_text import json_for_terminal
 from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
 from remit.faces.cli.suggest import run_ids
 from remit.faces.outputs import AuditCheckpoint, AuditRow, Verification
+from remit.faces.safe_text import json_for_terminal
 from remit.protocol.codec import encode
 from remit.protocol.records import Record
 from remit.runtime.audit import Row
@@ -117,7 +117,8 @@ def tail(
 
 
 def _print(record: Record, *, as_jsonl: bool) -> None:
-    from remit.faces.cli.show.report import record_line, short
+    from remit.faces.cli.show.report import short
+    from remit.faces.outputs import record_line
 
     if as_jsonl:
         print_json(record_line(record))

@@ -15,9 +15,9 @@ import apsw
 
 from remit import __version__
 from remit.faces.cli.places import DEFAULT_STORE, reading, shorter, team_of
-from remit.faces.cli.show.safe_text import speaks_unicode
 from remit.faces.cli.show.screen import clock_time, many, spoken
 from remit.faces.outputs import Check
+from remit.faces.safe_text import speaks_unicode
 from remit.faces.team.checks import secrets_of, unset
 from remit.faces.team.file import find_team
 from remit.faces.team.lines import dotted

@@ -132,6 +132,6 @@ def _team(ctx: click.Context) -> dict[str, Any]:
 
 
 def _short(text: object) -> str:
-    from remit.faces.cli.show.safe_text import one_line
+    from remit.faces.safe_text import one_line
 
     return one_line(str(text), 60)

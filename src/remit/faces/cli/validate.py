@@ -77,7 +77,7 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         file=str(file),
         agents=len(team.agents),
         workflows=len(team.workflows),
-        tools=len(team.tools),
+        tools=len(team.tools) + sum(len(server.allow) for server in team.mcp.values()),
         capabilities=len(team.capabilities),
         rules=len(team.rules),
         imported=code,

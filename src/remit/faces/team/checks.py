@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from remit.detectors.pipeline import KINDS, pipeline
+from remit.faces.team import mcp
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.lines import Place
 from remit.faces.team.sections import TeamFile
@@ -28,10 +29,11 @@ Names = Mapping[str, Collection[str]]
 
 def names_in(said: dict[str, Any]) -> Names:
     """Return what a file calls its agents, tools, capabilities and workflows."""
-    return {
+    names = {
         section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
         for section in ("agents", "tools", "capabilities", "workflows")
     }
+    return {**names, "tools": (*names["tools"], *mcp.tools_in(said))}
 
 
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -45,12 +47,13 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         place = ("agents", name)
         if name == USER:
             yield Wrong(place, f"`{USER}` is who asks the first agent; give the agent another name")
-        yield from _unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
-        yield from _unknown((*place, "tools"), "tool", agent.tools, names["tools"])
-        yield from _unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
-        yield from _unknown((*place, "sees"), "kind of data", agent.sees, kinds)
+        yield from unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
+        yield from unknown((*place, "tools"), "tool", agent.tools, names["tools"])
+        yield from unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
+        yield from unknown((*place, "sees"), "kind of data", agent.sees, kinds)
+    yield from _unserved(team, callees)
     for code, capability in team.capabilities.items():
-        yield from _unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
+        yield from unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
         for key, message in capability.contradictions().items():
             yield Wrong(("capabilities", code, key), message)
     for index, rule in enumerate(team.rules):
@@ -67,7 +70,26 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         yield from _nobody(place, callee.strip(), callees)
 
 
-def _unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
+def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[Wrong]:
+    """Say which agents are to speak A2A that are not there, or are not served at all."""
+    if team.a2a is None:
+        return
+    if team.orchestrator is not None:
+        callees = (*callees, team.orchestrator.name)
+    yield from unknown(("a2a", "agents"), "agent", team.a2a.agents - {"*"}, callees)
+    default, place = team.a2a.default, ("a2a", "default")
+    if default is None:
+        return
+    if default not in callees:
+        yield from _nobody(place, default, callees)
+    elif not team.a2a.agents & {default, "*"}:
+        yield Wrong(place, f"`{default}` is not among the `agents` that speak A2A")
+    elif not team.serve.agents & {default, "*"}:
+        yield Wrong(place, f"`{default}` is not among the `agents` of `[serve]`")
+
+
+def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
+    """Say which names stand for nothing that is known."""
     if known is None:
         return
     for name in named:
@@ -114,21 +136,37 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
 
 
 _OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
+# What an agent elsewhere may do there is not for this hub to say.
+_OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
+_OF_CARDS = {"card_token", "card_keys", "card_hosts"}
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
 
 def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
-    """Say which agents are neither code nor a model, or both, and which have what only a model can use."""
+    """Say which agents are not one of code, a model and somebody elsewhere, and which have what only others can use."""
     for name, agent in team.agents.items():
         place, keys = ("agents", name), said["agents"][name]
-        if "run" not in keys and "model" not in keys:
-            yield Wrong(place, 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"')
-        elif "run" in keys and "model" in keys:
-            yield Wrong((*place, "model"), "an agent has `run` or `model`, not both; its code can call models itself")
-        elif "run" in keys:
+        kinds = [kind for kind in ("run", "model", "peer", "card") if kind in keys]
+        if not kinds:
+            needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
+            yield Wrong(place, f"{needs}, or `peer`, the hub at which it lives, or `card`, where its A2A card is")
+            continue
+        if len(kinds) > 1:
+            why = "; its code can call models itself" if kinds == ["run", "model"] else ""
+            yield Wrong((*place, kinds[1]), f"an agent has `{kinds[0]}` or `{kinds[1]}`, not both{why}")
+            continue
+        if kinds != ["model"]:
             for key in _OF_MODELS & keys.keys():
                 yield Wrong((*place, key), f"`{key}` is for an agent that has a `model`")
-        elif agent.isolation == "process":
+        if kinds != ["peer"] and "remote" in keys:
+            yield Wrong((*place, "remote"), "`remote` is for an agent that has a `peer`")
+        if kinds != ["card"]:
+            for key in _OF_CARDS & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that has a `card`")
+        if kinds[0] in ("peer", "card"):
+            for key in _OF_CODE & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
+        if kinds == ["model"] and agent.isolation == "process":
             yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
     context = said.get("context", {})
     if isinstance(context, dict) and "summary_model" not in context:
@@ -167,7 +205,7 @@ def _known_kinds(team: TeamFile) -> Collection[str] | None:
 def unredactable(team: TeamFile) -> Iterator[Wrong]:
     """Say which kinds and patterns cannot be looked for."""
     place = ("redaction", "kinds")
-    yield from _unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
+    yield from unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
     for kind, pattern in team.redaction.patterns.items():
         try:
             pipeline(kinds=(), patterns={kind: pattern})
@@ -194,9 +232,15 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     """Return where a file refers to secrets, and by which names."""
     said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
     said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
+    said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
+    said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]
+    said += [(("clients", name, "token"), client.token) for name, client in team.clients.items()]
+    headers = team.telemetry.headers if team.telemetry is not None else {}
+    said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
     if team.orchestrator is not None:
         said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
     yield from ((place, reference) for place, reference in said if reference is not None)
+    yield from mcp.secrets_of(team)
 
 
 def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.faces.team import checks
+from remit.faces.team import checks, mcp, others, telemetry
 from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
@@ -68,8 +68,11 @@ def load_team(
         found.append(checks.impossible_workflows(said, team, names))
         found.append(checks.unplaced(team, path.parent))
         found.append(checks.read_schemas(said, team, path.parent))
-        found += [checks.unset(team, environ)] if secrets else []
-        found += [checks.unfound_code(team, path.parent)] if code else []
+        found.append(others.mistaken(said, team, names))
+        found += [checks.unset(team, environ), others.unprovable(said, team, path.parent, environ)] if secrets else []
+        found += [telemetry.undeliverable(said, team, environ)] if secrets else []
+        found.append(mcp.undecided(said, team))
+        found += [checks.unfound_code(team, path.parent), mcp.unstartable(team, path.parent)] if code else []
         amiss = {each.place for each in wrong}
         if secrets and code:  # without its address a server's model looks like an unknown one
             found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)

@@ -10,22 +10,31 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 from msgspec import Meta, Struct, field
 
+from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S
 from remit.agents.toolbox import TOOL_ROUNDS
 from remit.faces.team.values import (
+    KEY_PATH,
+    REVOKED_PATH,
     STORE_PATH,
+    TRUSTED_PATH,
     AgentName,
     Between,
     Callee,
     Code,
     Duration,
+    HeaderName,
+    HostName,
     Kind,
     ModelName,
     Positive,
+    PublicKey,
     Region,
     Run,
     Secret,
     StepName,
     Url,
+    UserName,
+    Variable,
     duration,
     duration_ms,
 )
@@ -38,6 +47,7 @@ from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
+from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
 
 _LIMITS = Limits()
 _BREAKER = BreakerSettings()
@@ -144,7 +154,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
         Run | None,
         Meta(
             description="Its code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an "
-            "agent of a framework. An agent has this or `model`."
+            "agent of a framework. An agent has this, `model`, `peer` or `card`."
         ),
     ] = None
     model: Annotated[
@@ -171,6 +181,21 @@ class AgentSection(Section, frozen=True, kw_only=True):
         dict[str, Any],
         Meta(description="Settings of its model, such as `{ temperature = 0.2, max_retries = 0 }`."),
     ] = {}
+    peer: Annotated[
+        AgentName | None,
+        Meta(description="The hub at which it lives: one of `[peers.NAME]` that has a `url`. It is asked over HTTP."),
+    ] = None
+    remote: Annotated[AgentName | None, Meta(description="What it is called there, if not the same.")] = None
+    card: Annotated[
+        Url | None,
+        Meta(description="Where its agent card is, for an agent that speaks A2A; see [a2a.md](a2a.md)."),
+    ] = None
+    card_token: Annotated[Secret | None, Meta(description="The token that it wants, if it wants one.")] = None
+    card_keys: Annotated[tuple[PublicKey, ...], Meta(description="Keys of which one has to have signed its card.")] = ()
+    card_hosts: Annotated[
+        frozenset[HostName],
+        Meta(description="Hosts that its card may lead to besides its own; also such as are not public."),
+    ] = frozenset()
     description: Annotated[str | None, Meta(description="What it is for; else what its code says of itself.")] = None
     prompt: Annotated[
         str, Meta(description="Instructions: what its model is told first, or what its code finds in the brief.")
@@ -291,6 +316,40 @@ class ToolSection(Section, frozen=True, kw_only=True):
     run: Annotated[Run, Meta(description="Its code, imported with the team file's folder on the path.")]
     description: Annotated[str | None, Meta(description="What it does; else what its code says of itself.")] = None
     safe_to_repeat: Annotated[bool, Meta(description="Whether doing it twice does no harm.")] = False
+
+
+class McpSection(Section, frozen=True, kw_only=True):
+    """An MCP server whose tools agents may use, as `NAME.TOOL`; see [mcp.md](mcp.md). It has `command` or `url`."""
+
+    command: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The program that starts it, found as a shell finds it, in the team file's folder."),
+    ] = None
+    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
+    env: Annotated[
+        dict[str, Variable],
+        Meta(
+            description='Its environment, besides `PATH`, `HOME` and the like: plain texts, or `"$NAME"` for the value '
+            "of that variable here."
+        ),
+    ] = {}
+    url: Annotated[Url | None, Meta(description="Where it is, if it runs elsewhere and speaks streamable HTTP.")] = None
+    token: Annotated[Secret | None, Meta(description="What proves this hub to a server that has a `url`.")] = None
+    allow: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=128)], ...],
+        Meta(min_length=1, description="Its tools that agents may be given, by the names that it gives them."),
+    ]
+    safe_to_repeat: Annotated[frozenset[str], Meta(description="Those of them that do no harm if used twice.")] = (
+        frozenset()
+    )
+    prefix: Annotated[
+        Annotated[str, Meta(max_length=64)] | None,
+        Meta(description="What stands before its tools' names, and a point; else its name. Empty: nothing does."),
+    ] = None
+    time: Annotated[Duration, Meta(description="Time for one use of a tool.")] = duration(TIME_S * 1_000)
+    max_output: Annotated[
+        Positive, Meta(description="Characters of a result that an agent is given; the rest is cut off.")
+    ] = MAX_OUTPUT
 
 
 class StepSection(Section, frozen=True, kw_only=True):
@@ -511,6 +570,150 @@ class OrchestratorSection(Section, frozen=True, kw_only=True):
         return Thresholds(act=self.act, also=self.also, offer=self.offer, close=self.close, nothing=self.nothing)
 
 
+class IdentitySection(Section, frozen=True, kw_only=True):
+    """How this hub proves to others who it is, and what it keeps of others; see [credentials.md](credentials.md)."""
+
+    key: Annotated[
+        str, Meta(min_length=1, description="The file of its key, from the team file's folder: `remit keys init`.")
+    ] = KEY_PATH
+    trusted: Annotated[
+        str, Meta(min_length=1, description="The file of further keys of peers: `remit keys trust`.")
+    ] = TRUSTED_PATH
+    revoked: Annotated[
+        str, Meta(min_length=1, description="The file of credentials that no longer count: `remit keys revoke`.")
+    ] = REVOKED_PATH
+
+
+class PeerSection(Section, frozen=True, kw_only=True):
+    """Another hub, under the name that it gives itself. It is known by its keys, or by a token that both share."""
+
+    url: Annotated[Url | None, Meta(description="Where it is, if agents of it are asked.")] = None
+    keys: Annotated[
+        tuple[PublicKey, ...], Meta(description="Its public keys, oldest first; besides those in `[identity]` trusted.")
+    ] = ()
+    token: Annotated[Secret | None, Meta(description="A token that both hubs know; used where there are no keys.")] = (
+        None
+    )
+    agents: Annotated[frozenset[Callee], Meta(description='Agents here that it may ask; `"*"` names all of them.')] = (
+        frozenset()
+    )
+    users: Annotated[frozenset[UserName], Meta(description='Users for whom it may ask; `"*"` is anyone.')] = frozenset(
+        {"*"}
+    )
+
+
+class ClientSection(Section, frozen=True, kw_only=True):
+    """A program that asks over HTTP: known by a token of its own, or by tokens of its users' identity provider."""
+
+    token: Annotated[Secret | None, Meta(description="Its token. A client has this or `issuer`.")] = None
+    issuer: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The identity provider (OpenID Connect) of its users, as its tokens name it in `iss`."),
+    ] = None
+    audience: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="What a token for this hub holds in `aud`."),
+    ] = None
+    jwks: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The provider's public keys: an `https` address, or a file from the team file's folder."),
+    ] = None
+    algorithms: Annotated[
+        tuple[Algorithm, ...], Meta(min_length=1, description="How the provider signs; nothing else counts.")
+    ] = ALGORITHMS
+    user_claim: Annotated[
+        Annotated[str, Meta(min_length=1)], Meta(description="Which claim of a token names the user.")
+    ] = "sub"
+    operator: Annotated[bool, Meta(description="Whether it may see everyone's runs, the record and the figures.")] = (
+        False
+    )
+    answers: Annotated[
+        bool,
+        Meta(
+            description="Whether its users may answer through it, over MCP, what a person is asked about their own "
+            "runs. Those of an operator may."
+        ),
+    ] = False
+    agents: Annotated[frozenset[Callee], Meta(description='Agents that it may ask; `"*"` names all of them.')]
+    users: Annotated[
+        frozenset[UserName] | None,
+        Meta(description='Users for whom it may ask, `"*"` is anyone; with `issuer`, all that the provider knows.'),
+    ] = None
+
+
+class ServeSection(Section, frozen=True, kw_only=True):
+    """How the hub is served over HTTP: `remit serve`; see [serving.md](serving.md)."""
+
+    host: Annotated[str, Meta(min_length=1, description="The address that is listened at; `0.0.0.0` is all.")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[
+        Annotated[int, Meta(ge=0, le=65_535)], Meta(description="The port that is listened at; 0 is any that is free.")
+    ] = 8_080
+    agents: Annotated[
+        frozenset[Callee], Meta(description='Agents that can be asked from outside; `"*"` names all of them.')
+    ] = frozenset({"*"})
+    drain: Annotated[
+        Duration, Meta(description="How long a server that is told to end lets go on what is under way.")
+    ] = "20s"
+    connections: Annotated[Positive, Meta(description="How many connections may be open at once.")] = 900
+    certificate: Annotated[
+        str | None, Meta(description="The certificate for https, a PEM file from the team file's folder.")
+    ] = None
+    private_key: Annotated[str | None, Meta(description="The key of that certificate, a PEM file.")] = None
+
+
+class A2aSection(Section, frozen=True, kw_only=True):
+    """That the agents which are served speak A2A, too; see [a2a.md](a2a.md)."""
+
+    agents: Annotated[
+        frozenset[Callee], Meta(description='Agents that do, of those that are served; `"*"` names all of them.')
+    ] = frozenset({"*"})
+    default: Annotated[
+        Callee | None, Meta(description="The agent whose card is at `/.well-known/agent-card.json`.")
+    ] = None
+    url: Annotated[
+        Url | None, Meta(description="Where the server is reached from outside; else as each client addresses it.")
+    ] = None
+    require_remit: Annotated[
+        bool, Meta(description="Whether clients have to use the extension that carries a remit.")
+    ] = False
+    push: Annotated[bool, Meta(description="Whether clients may have themselves notified.")] = True
+    push_hosts: Annotated[
+        frozenset[HostName],
+        Meta(description="Hosts where they may be notified though these are not in the public network."),
+    ] = frozenset()
+
+
+class TelemetrySection(Section, frozen=True, kw_only=True):
+    """Spans and metrics for an OpenTelemetry collector, with the extra `otel`; see [tracing.md](tracing.md)."""
+
+    endpoint: Annotated[
+        Url | None,
+        Meta(
+            description="Where the collector is: OTLP over HTTP, as in `http://localhost:4318`; "
+            "else what `OTEL_EXPORTER_OTLP_ENDPOINT` says."
+        ),
+    ] = None
+    headers: Annotated[
+        dict[HeaderName, Annotated[str, Meta(min_length=1)]],
+        Meta(description='Headers that it wants, each a text or a secret: `{ authorization = "$OTLP_AUTH" }`.'),
+    ] = {}
+    service: Annotated[
+        Annotated[str, Meta(min_length=1)] | None,
+        Meta(description="The service that the spans are of; else `OTEL_SERVICE_NAME`, else the team's name."),
+    ] = None
+    content: Annotated[
+        bool, Meta(description="Whether what is said goes along: objectives, inputs and results, redacted.")
+    ] = False
+    sample: Annotated[
+        Share,
+        Meta(description="The share of the runs that begin here that is traced; of others, who sent them decides."),
+    ] = 1.0
+    metrics: Annotated[bool, Meta(description="Whether metrics are sent, too.")] = True
+    interval: Annotated[Duration, Meta(description="How often metrics are sent.")] = "60s"
+
+
 class TeamFile(Section, frozen=True, kw_only=True):
     """The team of a Remit hub: its agents, and what holds for them."""
 
@@ -525,6 +728,7 @@ class TeamFile(Section, frozen=True, kw_only=True):
     agents: Annotated[dict[AgentName, AgentSection], Meta(description="The agents, by name.")] = {}
     capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="What agents can do, by code.")] = {}
     tools: Annotated[dict[AgentName, ToolSection], Meta(description="What agents may use, by name.")] = {}
+    mcp: Annotated[dict[AgentName, McpSection], Meta(description="MCP servers whose tools agents use, by name.")] = {}
     workflows: Annotated[
         dict[AgentName, WorkflowSection], Meta(description="Steps that are carried out together, by name.")
     ] = {}
@@ -540,6 +744,14 @@ class TeamFile(Section, frozen=True, kw_only=True):
     )
     redaction: Annotated[RedactionSection, Meta(description="What agents do not get to see.")] = RedactionSection()
     context: Annotated[ContextSection, Meta(description="What callees are shown of a conversation.")] = ContextSection()
+    identity: Annotated[IdentitySection, Meta(description="How this hub proves who it is.")] = IdentitySection()
+    peers: Annotated[dict[AgentName, PeerSection], Meta(description="Other hubs, by name.")] = {}
+    clients: Annotated[dict[AgentName, ClientSection], Meta(description="Programs that ask over HTTP, by name.")] = {}
+    serve: Annotated[ServeSection, Meta(description="How the hub is served over HTTP.")] = ServeSection()
+    a2a: Annotated[A2aSection | None, Meta(description="That the agents which are served speak A2A, too.")] = None
+    telemetry: Annotated[
+        TelemetrySection | None, Meta(description="Where spans and metrics go, for OpenTelemetry.")
+    ] = None
 
 
 class Team(TeamFile, frozen=True, kw_only=True):
@@ -606,9 +818,11 @@ def team_schema() -> dict[str, Any]:
     """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
     schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(TeamFile)))
     definitions = schema["$defs"]
-    definitions[AgentSection.__name__]["oneOf"] = [{"required": ["run"]}, {"required": ["model"]}]
+    kinds = ("run", "model", "peer", "card")
+    definitions[AgentSection.__name__]["oneOf"] = [{"required": [kind]} for kind in kinds]
     definitions[StepSection.__name__]["anyOf"] = [{"required": ["agent"]}, {"required": ["capability"]}]
     definitions[WorkflowSection.__name__]["required"] = ["steps"]
+    definitions[McpSection.__name__]["oneOf"] = [{"required": ["command"]}, {"required": ["url"]}]
     # Not every editor follows a reference at the very top.
     file = definitions.pop(TeamFile.__name__) | {"title": "remit.toml"}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **file, "$defs": definitions}

@@ -31,6 +31,15 @@ Secret = Annotated[
         },
     ),
 ]
+# What a program finds in its environment: a text as it is, or a secret by reference.
+Variable = Annotated[
+    str,
+    Meta(
+        title="text or secret",
+        pattern=r"^([^$].*|\$[A-Za-z_][A-Za-z0-9_]*|)$",
+        extra={"rule": 'expected a text, or "$NAME" for the value of the environment variable NAME'},
+    ),
+]
 AgentName = Annotated[
     str,
     Meta(
@@ -115,9 +124,45 @@ ModelName = Annotated[
         extra={"rule": 'expected the name of a model, such as "openai:gpt-5-mini"'},
     ),
 ]
+PublicKey = Annotated[
+    str,
+    Meta(
+        title="public key",
+        pattern=r"^ed25519/[0-9a-fA-F]{64}\Z",
+        extra={"rule": "expected a public key as `remit keys show` prints it: `ed25519/` and 64 hexadecimal digits"},
+    ),
+]
+HostName = Annotated[
+    str,
+    Meta(
+        title="host",
+        pattern=r"^[A-Za-z0-9._:-]{1,253}\Z",
+        extra={"rule": 'expected the name or address of a host, such as "hooks.internal", without a port'},
+    ),
+]
+HeaderName = Annotated[
+    str,
+    Meta(
+        title="header",
+        pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z",
+        extra={"rule": "expected the name of an HTTP header, such as authorization"},
+    ),
+]
+# For whom is asked: a name, or anyone.
+UserName = Annotated[
+    str,
+    Meta(
+        title="user or *",
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,200}\Z",
+        extra={"rule": "expected the name of a user, or `*` for anyone"},
+    ),
+]
 
 # Beside the program, like other tools' folders of that kind; it ignores itself in git.
 STORE_PATH = ".remit/hub.db"
+KEY_PATH = ".remit/hub.key"
+TRUSTED_PATH = ".remit/trusted.keys"
+REVOKED_PATH = ".remit/revoked"
 
 
 def duration_ms(text: str) -> int:

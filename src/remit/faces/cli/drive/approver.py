@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 
 from remit.faces.cli.show.display import Display
-from remit.faces.cli.show.safe_text import json_for_terminal, one_line, several_lines
 from remit.faces.cli.show.tree_lines import spell_ms
+from remit.faces.safe_text import json_for_terminal, one_line, several_lines
 from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.errors import RemitError

@@ -13,10 +13,10 @@ from remit.faces.cli.drive.order import Order
 from remit.faces.cli.places import whoever_types
 from remit.faces.cli.show.display import Display, display_for
 from remit.faces.cli.show.plainly import Plainly
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Tree
 from remit.faces.composition import hub_of
 from remit.faces.embedded import Hub
+from remit.faces.safe_text import one_line
 from remit.faces.team.sections import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Response

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, redirect_stdout
 from typing import IO
 
-from remit.faces.cli.show.safe_text import json_for_terminal, several_lines
+from remit.faces.safe_text import json_for_terminal, several_lines
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json
 

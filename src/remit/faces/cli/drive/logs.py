@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from remit.faces.cli.show.safe_text import one_line, several_lines
+from remit.faces.safe_text import one_line, several_lines
 
 
 class _Handler(logging.Handler):

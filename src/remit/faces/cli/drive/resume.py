@@ -18,13 +18,13 @@ from remit.faces.cli.places import reading
 from remit.faces.cli.show.display import Display, Lines, display_for
 from remit.faces.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.faces.cli.show.report import exit_code, short, summary
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Consent, Node, Tree
 from remit.faces.composition import hub_of, vault_key_of
 from remit.faces.embedded import Hub
 from remit.faces.outputs import Resumed
+from remit.faces.safe_text import one_line
 from remit.faces.team.sections import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault

@@ -9,9 +9,10 @@ from remit.faces.cli.drive.data import Data, data_only
 from remit.faces.cli.places import reading, shorter
 from remit.faces.cli.show.display import Display, display_for
 from remit.faces.cli.show.records_view import find_run, named, records_of, summary_of
-from remit.faces.cli.show.report import details, exit_code, record_line, short, summary
+from remit.faces.cli.show.report import details, exit_code, short, summary
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.tree import Tree
+from remit.faces.outputs import record_line
 from remit.stores.connection import Connection
 
 # Soon enough to look live, seldom enough to disturb nobody.

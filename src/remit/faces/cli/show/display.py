@@ -8,11 +8,11 @@ from typing import Protocol
 
 import click
 
-from remit.faces.cli.show.safe_text import speaks_unicode
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import plain_ascii
+from remit.faces.safe_text import speaks_unicode
 from remit.protocol.records import Delta, Record
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from remit.faces.cli.show.safe_text import several_lines
+from remit.faces.safe_text import several_lines
 from remit.protocol.errors import TABLE, Fault, RemitError
 
 

@@ -9,9 +9,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from remit.faces.cli.show.safe_text import several_lines, speaks_unicode
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import in_columns, lines_of, plain_ascii
+from remit.faces.safe_text import several_lines, speaks_unicode
 from remit.protocol.records import Record
 
 # Below the tree: the cursor's line. Above it: one line of what was there before, so that one sees where it begins.

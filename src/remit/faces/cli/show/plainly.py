@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import click
 
 from remit.faces.cli.show.display import can_redraw
-from remit.faces.cli.show.safe_text import one_line, speaks_unicode
 from remit.faces.cli.show.tree import Node
 from remit.faces.cli.show.tree_lines import plain_ascii
+from remit.faces.safe_text import one_line, speaks_unicode
 from remit.protocol.records import Progress, Record
 
 # Beside the text: how many seconds it has taken.

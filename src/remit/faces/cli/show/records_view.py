@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from remit.faces.cli.show.report import short
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.tree import Tree
+from remit.faces.safe_text import one_line
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary

@@ -7,16 +7,15 @@ from typing import Literal
 from msgspec.structs import replace
 
 from remit.faces.cli.show.failures import worded
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import spell_ms, tallied
-from remit.faces.outputs import ApprovalLine, Branch, DelegationLine, NoticeLine, RecordLine, RunDetails, RunTree, Spent
+from remit.faces.outputs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
+from remit.faces.safe_text import one_line
 from remit.policy.narrate import reason
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Record
 
 State = Literal["waiting", "running", "silent", "finished"]
 
@@ -166,13 +165,6 @@ def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
         children = tuple(made.pop(child.path) for child in node.children)
         made[node.path] = Branch(delegation=delegation(node, now_ms), children=children)
     return RunTree(run=run, root=made[tree.root.path])
-
-
-def record_line(record: Record) -> RecordLine:
-    """Return one record."""
-    return RecordLine(
-        seq=record.seq, kind=record.kind, at_ms=record.at_ms, run=record.run, session=record.session, body=record.body
-    )
 
 
 def _approvals(tree: Tree) -> Iterator[ApprovalLine]:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import click
 
-from remit.faces.cli.show.safe_text import json_for_terminal, one_line, several_lines
+from remit.faces.safe_text import json_for_terminal, one_line, several_lines
 
 # Where no terminal says how wide it is, a cell ends here.
 _CELL = 80

@@ -1,8 +1,8 @@
 """Each record of a run as one line of plain text, for logs and for terminals that cannot draw."""
 
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node
 from remit.faces.cli.show.tree_lines import spell_ms, tools_used
+from remit.faces.safe_text import one_line
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Fault
 from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, ToolUse

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from remit.faces.cli.show.safe_text import one_line
 from remit.faces.cli.show.tree import Node, Tree
+from remit.faces.safe_text import one_line
 from remit.protocol.lifecycle import Status
 
 # How many times the height is looked at for what deserves a line; the rest would not fit anyway.

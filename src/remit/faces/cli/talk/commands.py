@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.show.calls import history
-from remit.faces.cli.show.safe_text import one_line, several_lines
 from remit.faces.cli.show.screen import clock_time, many
 from remit.faces.cli.show.tree import Tree
 from remit.faces.cli.show.tree_lines import spell_ms
 from remit.faces.cli.talk.past import Past
+from remit.faces.safe_text import one_line, several_lines
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean

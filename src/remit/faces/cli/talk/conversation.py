@@ -18,8 +18,7 @@ from remit.faces.cli.drive.logs import logging_to
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.places import shorter, whoever_types
 from remit.faces.cli.show.failures import worded
-from remit.faces.cli.show.report import exit_code, record_line, short, summary
-from remit.faces.cli.show.safe_text import one_line
+from remit.faces.cli.show.report import exit_code, short, summary
 from remit.faces.cli.show.tree import Tree
 from remit.faces.cli.talk.commands import Commands, command_in, request_in, shortly
 from remit.faces.cli.talk.past import Past
@@ -27,7 +26,8 @@ from remit.faces.cli.talk.transcript import Transcript
 from remit.faces.cli.talk.typeahead import TypeAhead
 from remit.faces.composition import hub_of, vault_key_of
 from remit.faces.embedded import Hub
-from remit.faces.outputs import ChatBegun, failure_of
+from remit.faces.outputs import ChatBegun, failure_of, record_line
+from remit.faces.safe_text import one_line
 from remit.faces.team.sections import Team
 from remit.protocol.envelope import Message, Response
 from remit.protocol.errors import TABLE, RemitError

@@ -17,12 +17,12 @@ from rich.cells import cell_len
 from remit.faces.cli.drive.data import Data
 from remit.faces.cli.show.calls import call_line, return_line
 from remit.faces.cli.show.display import can_redraw
-from remit.faces.cli.show.safe_text import Pieces, one_line, several_lines, speaks_unicode
 from remit.faces.cli.show.screen import now_ms, styled
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import plain_ascii, spell_ms
 from remit.faces.cli.talk.typeahead import TypeAhead
+from remit.faces.safe_text import Pieces, one_line, several_lines, speaks_unicode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.records import Approval, Delta, Record, Refusal, ToolUse
 

@@ -1,0 +1,117 @@
+"""What it costs to check a credential that several hubs have passed on, the first time and after that.
+
+A credential of five hops has nine signatures. Checking those is the library's part of the first check, and its floor.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from biscuit_auth import Biscuit, PublicKey
+
+from harness import Figure, at_most, best_of, best_of_each, main
+from remit.protocol.errors import Fault
+from remit.protocol.remit import Remit
+from remit.transports.credentials.chain import attenuate, mint, read
+from remit.transports.credentials.hops import Chain, Verified
+from remit.transports.credentials.keys import HubKey, Pair
+from remit.transports.credentials.proof import Proofs, Statement, prove
+from remit.transports.credentials.verify import Chains, verify
+
+NOW_MS = 1_763_000_000_000
+ROUNDS = 15
+TIMES = 40
+HOPS = 5
+TOOLS = frozenset({"ledger", "calendar", "mail"})
+
+# What reading the blocks and comparing them may cost beside the signatures.
+TIMES_LIBRARY = at_most(1.25)
+# A request that comes again, or is followed: its proof is new, its credential is not.
+CHECK_MS = at_most(1)
+
+
+def passed_on(pairs: list[Pair]) -> str:
+    """Return the credential that the last of *pairs* receives."""
+    remit = Remit(user="u-1", depth=0, max_depth=9, time_ms=60_000, tokens=8_000, tools=TOOLS)
+    token = mint(pairs[0], remit, to=pairs[1].public, request_id="r", now_ms=NOW_MS)
+    for number in range(1, len(pairs) - 1):
+        remit = remit.narrow(caller=f"agent{number}@hub{number}", time_ms=60_000, tokens=8_000)
+        held = chain_of(token, pairs)
+        token = attenuate(held, pairs[number], remit, to=pairs[number + 1].public, request_id="r", now_ms=NOW_MS)
+    assert isinstance(token, str), token
+    return token
+
+
+def chain_of(token: str | Fault, pairs: list[Pair]) -> Chain:
+    assert isinstance(token, str), token
+    chain = read(token, {pairs[0].public})
+    assert isinstance(chain, Chain), chain
+    return chain
+
+
+def check(token: str, pairs: list[Pair], chains: Chains | None) -> None:
+    found = verify(
+        token,
+        peer_key=pairs[-2].public,
+        me={pairs[-1].public},
+        roots={pairs[0].public},
+        now_ms=NOW_MS,
+        request_id="r",
+        chains=chains,
+    )
+    assert isinstance(found, Verified), found
+
+
+def repeatedly(run: Callable[[], object]) -> Callable[[], None]:
+    def runs() -> None:
+        for _ in range(TIMES):
+            run()
+
+    return runs
+
+
+def take(headers: list[str], token: str, pairs: list[Pair], chains: Chains) -> None:
+    """Take as many proofs as there are, each once, and check the credential that came with each."""
+    proofs = Proofs()
+    for header in headers:
+        stated = proofs.take(header, known={pairs[-2].public}, me={pairs[-1].public}, now_ms=NOW_MS, credential=token)
+        assert isinstance(stated, Statement), stated
+        check(token, pairs, chains)
+
+
+def measure() -> list[Figure]:
+    pairs = [HubKey.create(NOW_MS).signing(NOW_MS) for _ in range(HOPS + 1)]
+    token, direct = passed_on(pairs), passed_on(pairs[:2])
+    root = PublicKey(pairs[0].public)
+    first = best_of_each(
+        ROUNDS,
+        {
+            "ours": repeatedly(partial(check, token, pairs, None)),
+            "library": repeatedly(lambda: Biscuit.from_base64(token, root)),
+        },
+    )
+    chains = Chains()
+    check(token, pairs, chains)
+    headers = [
+        prove(pairs[-2], to=pairs[-1].public, request_id="r", now_ms=NOW_MS, credential=token) for _ in range(TIMES)
+    ]
+    again = best_of(ROUNDS, partial(take, headers, token, pairs, chains))
+    once = best_of(ROUNDS, repeatedly(partial(check, direct, pairs[:2], None)))
+    made = best_of(ROUNDS, repeatedly(lambda: passed_on(pairs[:2])))
+    ms = 1_000 / TIMES
+    return [
+        Figure(
+            name=f"credential: first check at {HOPS} hops",
+            value=first["ours"] * ms,
+            floor=first["library"] * ms,
+            unit="ms",
+            bound=TIMES_LIBRARY,
+        ),
+        Figure(name=f"credential: check after the first at {HOPS} hops", value=again * ms, unit="ms", bound=CHECK_MS),
+        Figure(name="credential: first check at 1 hop", value=once * ms, unit="ms", bound=CHECK_MS),
+        Figure(name="credential: made for 1 hop", value=made * ms, unit="ms"),
+        Figure(name=f"credential: size at {HOPS} hops", value=len(token), unit="characters"),
+    ]
+
+
+if __name__ == "__main__":
+    main(measure)

@@ -1,0 +1,215 @@
+"""A delegation to another process over HTTP, all guards and records on both sides, against a bare echo of its bodies.
+
+The floor is a Starlette application under the same server, asked by the same client with the bodies that a delegation
+sends, and answering with those that it gets back. Both ends are one process each, in both.
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from harness import Figure, at_least, main
+from remit import Answer, Brief, Hub, Limits
+from remit.protocol.codec import encode
+from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Remit
+from remit.transports.http import Peer
+
+COUNT = 1_500
+ROUNDS = 4
+AT_ONCE = 64
+TOKEN = "bench"
+DURABILITY = __import__("os").environ.get("DUR", "power")
+
+REQUEST = Request(
+    version=VERSION,
+    id="019a7b3c4d5e0f1a2b3c4d5e6f708192.1",
+    origin="a",
+    target="echo",
+    remit=Remit(user="u", depth=1, max_depth=5, time_ms=29_000, tokens=8_000, chain=("a@caller",)),
+    objective="Say it again",
+    input="Coffee 4.20, train 59.00, paper 12.40",
+    run="019a7b3c4d5e0f1a2b3c4d5e6f708192",
+    parent="019a7b3c4d5e0f1a2b3c4d5e6f708192",
+    session="019a7b3c4d5e0f1a2b3c4d5e6f708192.1",
+    parent_session="019a7b3c4d5e0f1a2b3c4d5e6f708192",
+    created_ms=1_794_744_000_000,
+)
+RESPONSE = Response(
+    version=VERSION,
+    id=REQUEST.id,
+    target="echo",
+    status=Status.SUCCESS,
+    run=REQUEST.run,
+    session=f"{REQUEST.session}@caller",
+    result=REQUEST.input,
+)
+
+
+# ── the two servers ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def serve_hub(folder: Path) -> None:
+    from remit.faces.api.app import Api
+    from remit.faces.api.server import Server
+    from remit.runtime.clock import LoopClock
+    from remit.transports.credentials.incoming import Door, Known
+
+    hub = Hub(name="callee", store=folder / "callee.db", durability=DURABILITY)
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.text
+
+    assert echo
+    async with hub:
+        door = Door([Known(name="caller", is_hub=True, token=TOKEN)], wall_ms=LoopClock().wall_ms)
+        async with Server(Api(hub, door), port=0) as server:
+            print(server.address, flush=True)
+            await asyncio.Event().wait()
+
+
+async def serve_bare() -> None:
+    from starlette.applications import Starlette
+    from starlette.requests import Request as Asked
+    from starlette.responses import Response as Reply
+    from starlette.routing import Route
+
+    from remit.faces.api.server import Server
+
+    given = encode(RESPONSE)
+
+    async def echo(asked: Asked) -> Reply:
+        await asked.body()
+        return Reply(given, media_type="application/json")
+
+    class Bare:
+        app = Starlette(routes=[Route("/v1/delegations", echo, methods=["POST"])])
+
+        async def drain(self, _: float) -> None: ...
+
+    async with Server(Bare(), port=0) as server:  # pyright: ignore[reportArgumentType]
+        print(server.address, flush=True)
+        await asyncio.Event().wait()
+
+
+# ── the client ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def bare(url: str, count: int, at_once: int) -> None:
+    """Send the bodies and read what comes back, and nothing else."""
+    peer = Peer(url, token=TOKEN)
+    body, headers = encode(REQUEST), await peer.headers(replace(REQUEST, traceparent=f"00-{REQUEST.run}-{'a' * 16}-01"))
+
+    async def some() -> None:
+        for _ in range(count // at_once):
+            async with peer.session.post(f"{peer.url}/v1/delegations", data=body, headers=headers) as reply:
+                assert reply.status == 200
+                await reply.read()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(at_once):
+                group.create_task(some())
+    finally:
+        await peer.close()
+
+
+def caller(folder: Path, url: str) -> Hub:
+    hub = Hub(
+        name="caller",
+        store=folder / "caller.db",
+        durability=DURABILITY,
+        limits=Limits(max_fan_out=AT_ONCE, root_tokens=10**9),
+    )
+    hub.connect("echo", url, token=TOKEN)
+
+    @hub.agent("a", may_call=["echo"])
+    async def a(brief: Brief) -> Answer:
+        at_once = int(brief.objective)
+        done = 0
+
+        async def some(first: int) -> None:
+            nonlocal done
+            for number in range(first, brief.input, at_once):
+                reply = await brief.delegate("echo", objective=f"Say it again {number}", input=REQUEST.input)
+                if not reply.ok:
+                    raise RuntimeError(str(reply.fault))
+                done += 1
+
+        async with asyncio.TaskGroup() as group:
+            for first in range(at_once):
+                group.create_task(some(first))
+        return Answer(done)
+
+    assert a
+    return hub
+
+
+async def delegate(hub: Hub, count: int, at_once: int) -> None:
+    """Have an agent delegate so often; what did not happen was not fast."""
+    done = (await hub.ask("a", str(at_once), user="u", input=count)).unwrap()
+    assert done == count, f"{done} of {count}"
+
+
+async def rates(runs: dict[str, Callable[[], Awaitable[object]]], count: int) -> dict[str, float]:
+    """The highest number in a second of each, taken in turns."""
+    found = dict.fromkeys(runs, 0.0)
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            await run()
+            found[name] = max(found[name], count / (time.perf_counter() - start))
+    return found
+
+
+async def compare(folder: Path, hub_url: str, bare_url: str) -> list[Figure]:
+    figures: list[Figure] = []
+    async with caller(folder, hub_url) as hub:
+        for at_once in (1, AT_ONCE):
+            count = COUNT if at_once > 1 else COUNT // 3
+            count -= count % at_once
+            found = await rates(
+                {
+                    "bare": lambda count=count, at_once=at_once: bare(bare_url, count, at_once),
+                    "hub": lambda count=count, at_once=at_once: delegate(hub, count, at_once),
+                },
+                count,
+            )
+            name = "http delegations, one after another" if at_once == 1 else f"http delegations, {at_once} at once"
+            figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["bare"], bound=at_least(0.6)))
+    return figures
+
+
+def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def measure() -> list[Figure]:
+    with tempfile.TemporaryDirectory() as folder:
+        hub_process, hub_url = started("--serve-hub", folder)
+        bare_process, bare_url = started("--serve-bare", folder)
+        try:
+            return asyncio.run(compare(Path(folder), hub_url, bare_url))
+        finally:
+            for process in (hub_process, bare_process):
+                process.terminate()
+                process.wait()
+
+
+if __name__ == "__main__":
+    if "--serve-hub" in sys.argv:
+        asyncio.run(serve_hub(Path(sys.argv[-1])))
+    elif "--serve-bare" in sys.argv:
+        asyncio.run(serve_bare())
+    else:
+        main(measure)

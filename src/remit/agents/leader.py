@@ -1,0 +1,70 @@
+"""A process that leads a group of its own: what it starts ends with it, and it can be killed whatever it is doing."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+
+class Leader:
+    """A process that was started with `start_new_session`, and is reaped by nobody else."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], gone: Callable[[], None] = lambda: None) -> None:
+        self._popen = popen
+        self._gone = gone
+        self._reaped = False
+        self._reaping = threading.Lock()
+        loop = asyncio.get_running_loop()
+        self.exited: asyncio.Future[int] = loop.create_future()
+        # The end of its streams alone would not tell: what the process has started may hold them open.
+        name = f"remit-process-{popen.pid}"
+        threading.Thread(target=self._watch, args=(loop,), name=name, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the process and all that it started, unless it is gone."""
+        with self._reaping:
+            if not self._reaped:
+                self._signal_group(number)
+
+    def is_gone(self) -> bool:
+        """Say whether the process has ended."""
+        with self._reaping:
+            return self._reaped
+
+    def how(self) -> str:
+        """Return how it ended."""
+        if not self.exited.done():
+            return "it cannot be reaped"
+        code = self.exited.result()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        # Only once it is reaped can its number be given to another, so what is left of its group is killed before that.
+        if sys.platform == "darwin":  # has no way to wait without reaping before Python 3.13
+            self._popen.wait()
+        else:
+            with suppress(ChildProcessError):  # someone else reaped it
+                os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOWAIT)
+        with self._reaping:
+            self._signal_group(signal.SIGKILL)
+            code = self._popen.wait()
+            self._reaped = True
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(self._note_exit, code)
+
+    def _note_exit(self, code: int) -> None:
+        self._gone()
+        if not self.exited.done():
+            self.exited.set_result(code)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError, PermissionError):  # macOS forbids it where only the dead are left
+            os.killpg(self._popen.pid, number)

@@ -1,0 +1,41 @@
+"""Lines out of a stream of bytes, none of them longer than is good."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Long(NamedTuple):
+    """A line that was too long: how it began; the rest of it is passed over."""
+
+    head: bytes
+
+
+class Lines:
+    """Splits what comes in pieces; never holds more than *most* bytes of one line."""
+
+    HEAD = 1_000
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._line = bytearray()
+        self._skipping = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes | Long]:
+        """Yield the lines that end in *chunk*, without those that are empty."""
+        first, *rest = chunk.split(b"\n")
+        yield from self._grow(first)
+        for piece in rest:
+            if not self._skipping and self._line.strip():
+                yield bytes(self._line)
+            self._line.clear()
+            self._skipping = False
+            yield from self._grow(piece)
+
+    def _grow(self, piece: bytes) -> Iterator[Long]:
+        if self._skipping:
+            return
+        self._line += piece
+        if len(self._line) > self._most:
+            yield Long(bytes(self._line[: self.HEAD]))
+            self._line.clear()
+            self._skipping = True

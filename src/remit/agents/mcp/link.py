@@ -1,0 +1,225 @@
+"""One connection to an MCP server, from its greeting to its end."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, cast
+
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.session import IncomingMessage
+from mcp.client.subscriptions import SubscriptionLost
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import TypeAdapter, ValidationError
+
+from remit import __version__
+from remit.agents.mcp.pipes import UNREADABLE, Pipes
+from remit.agents.mcp.settings import Program, Settings
+from remit.agents.mcp.web import reached
+from remit.protocol.envelope import Json
+
+# Without this, what the SDK logs ends up on stderr, with whatever a server has said in it.
+logging.getLogger("mcp").addHandler(logging.NullHandler())
+
+MAX_PAGES = 20
+# A process that has closed its pipes is on its way out, or will be sent there.
+NOTICE_S = 0.5
+MAX_TOOLS = 1_000
+
+_ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+    types.CallToolResult | types.InputRequiredResult
+)
+
+
+class Broken(Exception):
+    """The connection is gone, or was never there; its text says how."""
+
+
+class Late(Exception):
+    """The server did not answer in time."""
+
+
+class Nonsense(Exception):
+    """The server answered what is no answer; its text says how."""
+
+
+class Refused(Exception):
+    """The server answered that it will not; its text is the server's own."""
+
+
+class Link:
+    """A connection that is opened, used by many, and closed by the task that opened it, as the SDK wants it."""
+
+    def __init__(self, settings: Settings, changed: Callable[[], None]) -> None:
+        self._settings = settings
+        self._changed = changed
+        self._client: Client | None = None
+        self._stop = asyncio.Event()
+        self._up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._pipes = Pipes(settings.reach) if isinstance(settings.reach, Program) else None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self.tools: dict[str, types.Tool] = {}
+        """What the server says that it has, whether or not it is let in."""
+        self.ended: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def is_up(self) -> bool:
+        return self._client is not None
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """What a process said last on its stderr: for whoever configures it, and nobody else."""
+        return () if self._pipes is None else tuple(self._pipes.last_lines)
+
+    async def open(self) -> None:
+        """Return once the server has greeted and said what it has; raise `Broken` if it does not come to that."""
+        await asyncio.shield(self._up)
+
+    async def close(self) -> None:
+        """Let the server go, also one that has not greeted yet."""
+        self._stop.set()
+        if self._client is None:
+            self.ended.cancel()
+        await asyncio.wait({self.ended})
+
+    async def _run(self) -> None:
+        info = types.Implementation(name="remit", version=__version__)
+        error: BaseException | None = None
+        try:
+            async with Client(self._transport(), cache=None, client_info=info, message_handler=self._heard) as client:
+                await self._list(client)
+                self._client = client
+                self._up.set_result(None)
+                await self._over(client)
+        except Exception as raised:  # noqa: BLE001 - whatever it is, the connection is gone, and `open` says how
+            error = raised
+        finally:
+            self._client = None
+            if not self._up.done():
+                self._up.set_exception(Broken(self._why(error)))
+                self._up.exception()  # whoever waits hears of it; if nobody does, that is no news
+
+    async def _over(self, client: Client) -> None:
+        """Return when the connection is not wanted any more, or the process is gone."""
+        loop = asyncio.get_running_loop()
+        own = {loop.create_task(self._stop.wait()), loop.create_task(self._listen(client))}
+        gone = () if self._pipes is None or self._pipes.exited is None else (self._pipes.exited,)
+        try:
+            await asyncio.wait({*own, *gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in own:
+                task.cancel()
+            await asyncio.wait(own)
+
+    async def _listen(self, client: Client) -> None:
+        """Hear of changes where a server says nothing unless it was asked to; never returns."""
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            # One that will not tell, or no longer does, is asked what it has every now and then.
+            with suppress(MCPError, SubscriptionLost, TimeoutError):
+                async with client.listen(tools_list_changed=True) as changes:
+                    async for _ in changes:
+                        self._changed()
+        await asyncio.Event().wait()
+
+    def _why(self, error: BaseException | None) -> str:
+        if self._pipes is not None and self._pipes.how_it_ended is not None:
+            return f"its process ended ({self._pipes.how_it_ended})"
+        match _innermost(error):
+            case FileNotFoundError(strerror=why) | PermissionError(strerror=why) | NotADirectoryError(strerror=why):
+                return f"it cannot be started: {why}"
+            case MCPError(code=code, message=message) if code == UNREADABLE:
+                return f"what it says cannot be read: {message}"
+            case MCPError(code=code):
+                return f"it refused the connection ({code})"
+            case None:
+                return "it hung up"
+            case other:
+                return type(other).__name__
+
+    def _transport(self) -> AbstractAsyncContextManager[Any]:
+        if self._pipes is not None:
+            return self._pipes
+        assert not isinstance(self._settings.reach, Program)
+        return reached(self._settings.reach, self._settings.time_s)
+
+    # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def relist(self) -> None:
+        """Ask anew what the server has; raise `Broken` if it does not say."""
+        if self._client is None:
+            raise Broken("it hung up")
+        try:
+            await self._list(self._client)
+        except (MCPError, ValidationError) as error:
+            raise Broken(type(error).__name__) from error
+
+    async def _list(self, client: Client) -> None:
+        found: dict[str, types.Tool] = {}
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            page = await client.session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+            for tool in page.tools:
+                # The first of a name counts: a second one could stand for anything.
+                found.setdefault(tool.name, tool)
+            cursor = page.next_cursor
+            if cursor is None or len(found) > MAX_TOOLS:
+                break
+        self.tools = found
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._changed()
+
+    # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def call(self, tool: str, arguments: dict[str, Json], time_s: float) -> types.CallToolResult:
+        """Use a tool and return what it gave; raise one of the errors above.
+
+        Whoever is cancelled meanwhile need not wait until the server has been told.
+        """
+        client = self._client
+        if client is None:
+            raise Broken("it hung up")
+        params = types.CallToolRequestParams(name=tool, arguments=arguments)
+        # Not `call_tool`: that would hold the answer against a schema of the server's own, whose patterns may be traps.
+        work = asyncio.get_running_loop().create_task(
+            client.session.send_request(types.CallToolRequest(params=params), _ANSWER)
+        )
+        self._calls.add(work)
+        work.add_done_callback(self._calls.discard)
+        try:
+            done, _ = await asyncio.wait({work, self.ended}, timeout=time_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            work.cancel()
+        if not done:
+            raise Late
+        if work not in done:
+            raise await self._broken()
+        try:
+            answer = work.result()
+        except MCPError as error:
+            if error.code == types.CONNECTION_CLOSED:
+                raise await self._broken() from error
+            if error.code in (UNREADABLE, types.PARSE_ERROR):
+                raise Nonsense(f"it cannot be read ({error.message[:100]})") from error
+            raise Refused(error.message) from error
+        except ValidationError as error:
+            raise Nonsense("it is not of the form that the protocol asks for") from error
+        except (OSError, RuntimeError, ValueError) as error:
+            raise Broken(type(error).__name__) from error
+        if isinstance(answer, types.InputRequiredResult):
+            raise Nonsense("it asks back, and there is nobody who could answer")
+        return answer
+
+    async def _broken(self) -> Broken:
+        """Return what became of the connection; that a process has ended shows a moment after its pipes did."""
+        if self._pipes is not None and self._pipes.exited is not None:
+            await asyncio.wait({self._pipes.exited}, timeout=NOTICE_S)
+        return Broken(self._why(None))
+
+
+def _innermost(error: BaseException | None) -> BaseException | None:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error

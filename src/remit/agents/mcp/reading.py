@@ -1,0 +1,148 @@
+"""What an MCP server says, made into what a hub uses: nothing in it is trusted, and all of it is bounded."""
+
+import re
+from typing import Any, cast
+
+import mcp_types as types
+
+from remit.protocol.card import Schema, ToolCard
+from remit.protocol.codec import MAX_NESTING, encode
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.schemas import check_schema
+
+MAX_DESCRIPTION = 1_000
+MAX_SCHEMA = 32_000
+MAX_WORDS = 500
+# Some ten times what the schemas of real tools have, also once their references are followed.
+MAX_PARTS = 5_000
+
+ANYTHING: Schema = {"type": "object"}
+
+# What would move a cursor, turn the direction of writing, or cannot be seen at all.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+)
+
+
+def plain(text: str, most: int) -> str:
+    """Return a text of someone else without what cannot be seen in it, and no more of it than is good."""
+    text = _HIDDEN.sub("", text[: 2 * most]).encode(errors="replace").decode()
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def card_of(name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool) -> tuple[ToolCard, str | None]:
+    """Return the card of a server's tool, and what is wrong with its schema, which is left out then."""
+    wrong = unusable(tool.input_schema)
+    # Whoever reads it, be it a model, should know that it is not the team that speaks.
+    said = plain(tool.description or "", MAX_DESCRIPTION).strip()
+    description = f"[MCP server {server}] {said}".strip()
+    schema = ANYTHING if wrong else tool.input_schema
+    return ToolCard(name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat), wrong
+
+
+def unusable(schema: Schema) -> str | None:
+    """Return why a server's schema is not used; None if it is."""
+    try:
+        size = len(encode(schema))
+    except (TypeError, ValueError, OverflowError, RecursionError, RemitError):
+        return "it is no JSON"
+    if size > MAX_SCHEMA:
+        return f"it has more than {MAX_SCHEMA} bytes"
+    if schema.get("type") != "object":
+        return "it is not that of an object"
+    try:
+        _walk(schema, schema, frozenset(), MAX_NESTING, [MAX_PARTS])
+    except _Unfit as error:
+        return str(error)
+    return check_schema(schema)
+
+
+class _Unfit(Exception):
+    """Why a schema is not used."""
+
+
+def _walk(part: Any, root: Schema, within: frozenset[str], depth: int, left: list[int]) -> None:
+    """Go through a schema as a validator would, or raise `_Unfit` if that leads elsewhere, or takes too long.
+
+    A few references to references make a schema that takes years to check, and fits on a page.
+    """
+    left[0] -= 1
+    if depth == 0 or left[0] < 0:
+        raise _Unfit("it is nested too deep, or refers too often to its own parts")
+    if isinstance(part, list):
+        for each in cast("list[Any]", part):
+            _walk(each, root, within, depth - 1, left)
+    if not isinstance(part, dict):
+        return
+    for key, value in cast("dict[str, Any]", part).items():
+        if key in _ELSEWHERE and isinstance(value, str):
+            raise _Unfit(f"it has a `{key}`, which is not followed here")
+        if key == "$schema" and not str(value).startswith(_KNOWN):
+            raise _Unfit("it is written in a language of its own")
+        if key == "$ref" and isinstance(value, str):
+            if value in within:
+                raise _Unfit("it refers to itself")
+            _walk(_at(value, root), root, within | {value}, depth - 1, left)
+        elif key not in _NAMED:  # those count where they are referred to
+            _walk(value, root, within, depth - 1, left)
+
+
+_ELSEWHERE = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
+_KNOWN = ("http://json-schema.org/", "https://json-schema.org/")
+_NAMED = ("$defs", "definitions")
+
+
+def _at(reference: str, root: Schema) -> Any:
+    """Return what a reference within a schema leads to."""
+    kind, _, name = reference.removeprefix("#/").partition("/")
+    parts = root.get(kind)
+    if not reference.startswith("#/") or kind not in _NAMED or not isinstance(parts, dict):
+        raise _Unfit("it refers to what is elsewhere")
+    return cast("dict[str, Any]", parts).get(name)
+
+
+def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
+    """Return what a tool gave, or raise a `RemitError` for a failure, or for more than is taken."""
+    text = _text(result)
+    if result.is_error:
+        raise RemitError(
+            fault(Code.DELEGATION_FAILED, f"{tool} failed: {plain(text, MAX_WORDS) or 'it does not say why'}")
+        )
+    data = text if result.structured_content is None else _unwrapped(result.structured_content)
+    if isinstance(data, str):
+        return data if len(data) <= most else f"{data[:most]}\n… (cut off: it had {len(data)} characters)"
+    try:
+        size = len(encode(data))
+    except (TypeError, ValueError, OverflowError, RecursionError, RemitError) as error:
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{tool} gave what is no JSON")) from error
+    if size > most:
+        message = f"{tool} gave {size} bytes of data; at most {most} are taken"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message))
+    return data
+
+
+def _unwrapped(data: Any) -> Any:
+    """Return the data itself, where a server had to put it into an object: `{"result": …}`."""
+    if isinstance(data, dict):
+        given = cast("dict[str, Any]", data)
+        return given["result"] if len(given) == 1 and "result" in given else given
+    return data
+
+
+def _text(result: types.CallToolResult) -> str:
+    return "\n".join(map(_block, result.content))
+
+
+def _block(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent(text=text):
+            return text
+        case types.ImageContent(mime_type=kind) | types.AudioContent(mime_type=kind):
+            return f"[{plain(kind, 100)}, which cannot be shown here]"
+        case types.ResourceLink(uri=uri):
+            return f"[{plain(str(uri), 500)}]"
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return text
+        case types.EmbeddedResource(resource=resource):
+            return f"[{plain(str(resource.uri), 500)}, which is no text]"

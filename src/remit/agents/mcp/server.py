@@ -1,0 +1,251 @@
+"""An MCP server as a hub has it: started when it is needed, started again when it dies, and believed in nothing."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from remit.agents.mcp.settings import Settings
+from remit.protocol.card import ToolCard
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Tool
+from remit.runtime.schemas import misfits
+
+if TYPE_CHECKING:  # an extra, which takes a second to import
+    from remit.agents.mcp.link import Link
+
+log = logging.getLogger("remit")
+
+# `npx` may fetch a package first; an agent that waits longer has no time left.
+START_S = 20.0
+# The first new start is at once, because whoever was killed need not be broken.
+PAUSES_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+# Calls of one server that are under way at once; more wait for their turn.
+AT_ONCE = 16
+# One that is late so often in a row will not answer any more, and is started anew.
+MAX_LATE = 3
+# Servers should say when their tools have changed; not all do.
+RELIST_S = 300.0
+
+_UNKNOWN = "It is not known yet what it takes."
+_GONE = "The server has no such tool now."
+_DOWN = "The server cannot be reached now."
+
+
+class McpServer:
+    """The tools of one server, each under its name in the hub; *describe* is told what a tool turns out to be."""
+
+    def __init__(
+        self, settings: Settings, describe: Callable[[ToolCard], None], *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.settings = settings
+        self._describe = describe
+        self._now = now
+        self.names = settings.names()
+        self._cards = {name: self._absent(name, _UNKNOWN) for name in self.names}
+        self._link: Link | None = None
+        self._opening: asyncio.Task[Link] | None = None
+        self._letting_go: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(AT_ONCE)
+        self._failures = self._late = 0
+        self._not_before = self._listed = float("-inf")
+        self._stale = False
+
+    def tools(self) -> list[Tool]:
+        """Return the tools to register."""
+        return [Tool(card, self._runner(name)) for name, card in self._cards.items()]
+
+    def _runner(self, name: str) -> Callable[[dict[str, Json], str], Awaitable[Json]]:
+        async def run(arguments: dict[str, Json], _: str) -> Json:
+            return await self.use(name, arguments)
+
+        return run
+
+    # ── being ready ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ready(self) -> None:
+        """Return once it is known what the tools take, or that nobody can say; never raises."""
+        try:
+            link = await self._linked()
+            if self._stale or self._now() - self._listed > RELIST_S:
+                await self._relist(link)
+        except RemitError as error:
+            log.warning("%s", error.fault.message)
+
+    async def _linked(self) -> "Link":
+        if self._link is not None and self._link.is_up:
+            return self._link
+        wait_s = self._not_before - self._now()
+        if wait_s > 0 and self._opening is None:
+            why = (
+                f"MCP server {self.settings.name} failed {self._failures} times in a row and is left alone for a while"
+            )
+            raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=round(wait_s * 1_000)))
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    def _opened(self, opening: "asyncio.Task[Link]") -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # who waited was told
+
+    async def _open(self) -> "Link":
+        try:
+            # It takes a second, and others go on meanwhile.
+            await asyncio.to_thread(import_module, "remit.agents.mcp.link")
+            from remit.agents.mcp.link import Broken, Link
+        except ImportError as error:
+            why = f"MCP server {self.settings.name} needs the extra `mcp`, which is not installed"
+            raise RemitError(
+                fault(Code.TEAM_INVALID, why, suggestion="Install it: pip install 'remit[mcp]'")
+            ) from error
+        link = Link(self.settings, self._changed)
+        try:
+            async with asyncio.timeout(START_S):
+                await link.open()
+        except BaseException as error:
+            self._failed()
+            self._let_go(link)
+            if isinstance(error, Broken | TimeoutError):
+                how = f"it had not greeted after {START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
+                raise self._unreachable(how) from error
+            raise
+        self._link = link
+        self._take(link)
+        return link
+
+    def _unreachable(self, how: str) -> RemitError:
+        wait_ms = round(max(0.0, self._not_before - self._now()) * 1_000)
+        why = f"MCP server {self.settings.name} cannot be reached: {how}"
+        return RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms or None))
+
+    # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, link: "Link") -> None:
+        """Take over what a server says that its tools are."""
+        from remit.agents.mcp.reading import card_of
+
+        self._listed, self._stale = self._now(), False
+        for name, tool in self.names.items():
+            found, old = link.tools.get(tool), self._cards[name]
+            if found is None:
+                card = self._absent(name, _GONE)
+            else:
+                card, wrong = card_of(name, self.settings.name, found, safe_to_repeat=old.safe_to_repeat)
+                if wrong:
+                    log.warning("the schema of %s is not used: %s", name, wrong)
+            if card != old:
+                if not old.description.endswith((_UNKNOWN, _DOWN)):
+                    log.warning("MCP server %s has changed its tool %s", self.settings.name, tool)
+                self._show(card)
+
+    def _absent(self, name: str, why: str) -> ToolCard:
+        safe = self.names[name] in self.settings.safe_to_repeat
+        description = f"[MCP server {self.settings.name}] {why}"
+        return ToolCard(name=name, description=description, input_schema={"type": "object"}, safe_to_repeat=safe)
+
+    def _show(self, card: ToolCard) -> None:
+        self._cards[card.name] = card
+        self._describe(card)
+
+    def _changed(self) -> None:
+        self._stale = True
+
+    async def _relist(self, link: "Link") -> None:
+        from remit.agents.mcp.link import Broken
+
+        try:
+            async with asyncio.timeout(START_S):
+                await link.relist()
+        except (Broken, TimeoutError) as error:
+            self._lost(link)
+            raise self._unreachable(f"it does not say what it has ({error or 'too slow'})") from error
+        self._take(link)
+
+    # ── using it ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def use(self, name: str, arguments: dict[str, Json]) -> Json:
+        """Use a tool by its name in the hub and return what it gave, or raise a `RemitError`."""
+        link = await self._linked()
+        if self._stale:
+            await self._relist(link)
+        tool, card = self.names[name], self._cards[name]
+        if tool not in link.tools:
+            raise RemitError(
+                fault(Code.DELEGATION_UNAVAILABLE, f"MCP server {self.settings.name} has no tool {tool} now")
+            )
+        # Once more: when the hub looked, it may not have been known yet what the tool takes.
+        if problems := misfits(card.input_schema, arguments):
+            why = f"the arguments do not fit tool {name}"
+            raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=problems))
+        async with self._room:
+            return await self._called(link, name, arguments)
+
+    async def _called(self, link: "Link", name: str, arguments: dict[str, Json]) -> Json:
+        from remit.agents.mcp.link import Broken, Late, Nonsense, Refused
+        from remit.agents.mcp.reading import MAX_WORDS, plain, value_of
+
+        settings = self.settings
+        try:
+            result = await link.call(self.names[name], arguments, settings.time_s)
+        except Broken as error:
+            self._lost(link)
+            raise self._interrupted(name, f"{name} was interrupted: {error}") from error
+        except Late as error:
+            self._late += 1
+            if self._late >= MAX_LATE:
+                self._lost(link)
+            raise self._interrupted(name, f"{name} did not answer within {settings.time_s:g} s") from error
+        except Nonsense as error:
+            why = f"{name} gave what is no answer: {error}"
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why)) from error
+        except Refused as error:
+            why = f"{name} was refused by its server: {plain(str(error), MAX_WORDS)}"
+            raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
+        self._failures = self._late = 0
+        return value_of(name, result, settings.max_output)
+
+    def _interrupted(self, name: str, why: str) -> RemitError:
+        if self._cards[name].safe_to_repeat:
+            return RemitError(fault(Code.DELEGATION_FAILED, why, suggestion="It is safe to use it again."))
+        how = "Look whether it took effect before you use it again."
+        return RemitError(fault(Code.OUTCOME_UNKNOWN, f"{why}; it is not known whether it took effect", suggestion=how))
+
+    # ── when it fails ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _lost(self, link: "Link") -> None:
+        """Have nothing more to do with a connection."""
+        if self._link is link:
+            self._link = None
+            self._failed()
+            self._let_go(link)
+
+    def _failed(self) -> None:
+        pause_s = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
+        self._failures += 1
+        self._not_before = self._now() + pause_s
+        for card in list(self._cards.values()):
+            if card.description.endswith(_UNKNOWN):
+                self._show(self._absent(card.name, _DOWN))
+
+    def _let_go(self, link: "Link") -> None:
+        task = asyncio.get_running_loop().create_task(link.close())
+        self._letting_go.add(task)
+        task.add_done_callback(self._letting_go.discard)
+
+    async def close(self) -> None:
+        """Let the server go, and everything that it started."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait({self._opening})
+        if self._link is not None:
+            self._let_go(self._link)
+            self._link = None
+        if self._letting_go:
+            await asyncio.wait(self._letting_go)
+        self._failures, self._not_before, self._room = 0, float("-inf"), asyncio.Semaphore(AT_ONCE)

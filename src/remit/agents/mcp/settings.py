@@ -1,0 +1,111 @@
+"""Which MCP server, how it is reached, and which of its tools are let in under which names."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from remit.runtime.registry import NAME, team_invalid
+
+# A lookup takes a second; what takes longer than this should be an agent.
+TIME_S = 60.0
+# Some 25,000 tokens: a model that is shown more loses the thread, and most windows are full.
+MAX_OUTPUT = 100_000
+
+
+class Program(Struct, frozen=True, kw_only=True):
+    """A server that is started here and spoken with over its stdin and stdout."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    """What it finds in its environment, besides what every program needs; nothing else of the hub's gets there."""
+    folder: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Program({self.command!r})"  # a secret shows in no traceback
+
+    def exists(self) -> bool:
+        """Say whether there is something to start."""
+        if os.sep in self.command:
+            return os.access(os.path.join(self.folder or os.curdir, self.command), os.X_OK)
+        return shutil.which(self.command, path=self.env.get("PATH")) is not None
+
+
+class Address(Struct, frozen=True, kw_only=True):
+    """A server that runs elsewhere and is spoken with over HTTP."""
+
+    url: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Address({self.url!r})"
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """A server as a team uses it."""
+
+    name: str
+    reach: Program | Address
+    allow: tuple[str, ...]
+    """The tools of the server that agents may be given; whatever else it has is not there."""
+    safe_to_repeat: frozenset[str] = frozenset()
+    """Which of them may be used twice without harm; what the server says of that is not believed."""
+    prefix: str | None = None
+    """What stands before the names of its tools, and a point; None: its name. Empty: nothing."""
+    time_s: float = TIME_S
+    max_output: int = MAX_OUTPUT
+
+    def names(self) -> dict[str, str]:
+        """Return the tools that are let in, each by its name in the hub, or raise a `RemitError`."""
+        found: dict[str, str] = {}
+        for tool in dict.fromkeys(self.allow):
+            name = hub_name(self.name if self.prefix is None else self.prefix, tool)
+            if not NAME.fullmatch(name):
+                raise team_invalid(f"MCP server `{self.name}`: `{name}` cannot be a tool's name")
+            if name in found:
+                raise team_invalid(f"MCP server `{self.name}`: `{found[name]}` and `{tool}` would both be `{name}`")
+            found[name] = tool
+        for tool in sorted(self.safe_to_repeat - set(self.allow)):
+            raise team_invalid(f"MCP server `{self.name}`: safe_to_repeat names `{tool}`, which is not in allow")
+        if not found:
+            raise team_invalid(f"MCP server `{self.name}`: allow names no tool, so that agents could use none")
+        return found
+
+
+def hub_name(prefix: str, tool: str) -> str:
+    """Return what a server's tool is called in the hub: names there hold nothing that would need quoting."""
+    clean = re.sub(r"[^A-Za-z0-9_.-]", "_", tool)
+    return f"{prefix}.{clean}" if prefix else clean
+
+
+def reach_of(
+    name: str,
+    command: str | None,
+    args: Sequence[str],
+    env: Mapping[str, str],
+    folder: Path | str | None,
+    url: str | None,
+    token: str | None,
+) -> Program | Address:
+    """Return how a server is reached, or raise a `RemitError` for one that is described in two ways, or in none."""
+    if (command is None) == (url is None):
+        raise team_invalid(f"MCP server `{name}` needs `command`, which starts it, or `url`, where it is; not both")
+    if command is None:
+        assert url is not None
+        if args or env or folder:
+            raise team_invalid(f"MCP server `{name}`: args, env and folder are for one that has a `command`")
+        return Address(url=url, token=token)
+    if token is not None:
+        raise team_invalid(
+            f"MCP server `{name}`: a token is for one that has a `url`; give a program its secret in env"
+        )
+    if sys.platform == "win32":
+        raise team_invalid(f"MCP server `{name}`: a `command` needs a system with process groups, which Windows is not")
+    if isinstance(args, str):
+        raise team_invalid(f"MCP server `{name}`: args takes several texts, not one: [{args!r}]")
+    return Program(command=command, args=tuple(args), env=dict(env), folder=None if folder is None else str(folder))

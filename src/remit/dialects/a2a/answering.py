@@ -1,0 +1,204 @@
+"""What a hub answers: a response of ours as a task of A2A, and a run's records as the events of its stream."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.dialects.a2a.declined import TASKLESS
+from remit.dialects.a2a.extension import EXTENSION, OutcomeWords, plain, usage_words
+from remit.dialects.a2a.hearing import outcome
+from remit.dialects.a2a.parts import ANY, Taste, artifact_of, part_of
+from remit.dialects.a2a.words import (
+    AGENT,
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Metadata,
+    Part,
+    Said,
+    State,
+    StatusUpdate,
+    Task,
+    TaskStatus,
+    timestamp,
+)
+from remit.dialects.outcome import sentence, settled
+from remit.dialects.surplus import beyond
+from remit.protocol.codec import encode, text_of
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
+
+RESULT = "result"
+"""The artifact that holds an answer's result."""
+
+_STATES = {
+    Status.SUCCESS: State.COMPLETED,
+    Status.PARTIAL: State.COMPLETED,
+    Status.FAILED: State.FAILED,
+    Status.TIMEOUT: State.FAILED,
+    Status.REFUSED: State.REJECTED,
+    Status.CANCELLED: State.CANCELED,
+}
+
+
+class Telling(Struct, frozen=True, kw_only=True):
+    """Which task is told of, to whom, and how."""
+
+    task: str
+    context: str
+    extended: bool = False
+    """Whether the client uses the extension."""
+    taste: Taste = ANY
+
+
+def state_of(response: Response) -> State:
+    """Return where a task stands whose run ended so."""
+    if response.ok and response.requires_followup:
+        return State.INPUT_REQUIRED
+    return _STATES[response.status]
+
+
+def declines(response: Response) -> Fault | None:
+    """Return why no task came of a request, if none did: it was refused, and may be sent again or corrected."""
+    why = response.fault
+    return why if why is not None and response.status is Status.REFUSED and why.code in TASKLESS else None
+
+
+# ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def ended(telling: Telling, response: Response, at_ms: int, history: tuple[Message, ...] = ()) -> Task:
+    """Return the task of a run that has ended."""
+    status, artifacts = _end(telling, response, at_ms)
+    return Task(id=telling.task, context_id=telling.context, status=status, artifacts=artifacts, history=history)
+
+
+def under_way(telling: Telling, state: State, at_ms: int, *, says: str = "", history: tuple[Message, ...] = ()) -> Task:
+    """Return a task that has not ended; *says* is what is said of where it stands."""
+    return Task(
+        id=telling.task, context_id=telling.context, status=_status(telling, state, at_ms, says), history=history
+    )
+
+
+def _status(telling: Telling, state: State, at_ms: int, says: str = "", metadata: Metadata | None = None) -> TaskStatus:
+    message = None
+    if says or metadata:
+        message = Message(
+            message_id=f"{telling.task}-{at_ms}",
+            context_id=telling.context,
+            task_id=telling.task,
+            role=AGENT,
+            parts=(Part(text=says),),
+            metadata=metadata,
+            extensions=(EXTENSION,) if metadata else (),
+        )
+    return TaskStatus(state=state, message=message, timestamp=timestamp(at_ms))
+
+
+def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, tuple[Artifact, ...]]:
+    response = settled(response)
+    state = state_of(response)
+    artifacts = _artifacts(telling, response, state)
+    says = _said_of(response, state)
+    if not telling.extended:
+        return _status(telling, state, at_ms, says), artifacts
+    # What is said under the extension's name stands at the result; where there is none, at what is said of the state.
+    words = OutcomeWords(usage=usage_words(response.usage))
+    at_result = bool(artifacts) and artifacts[0].artifact_id == RESULT
+    first = Task(
+        id=telling.task,
+        status=_status(telling, state, at_ms, says, None if at_result else {EXTENSION: plain(words)}),
+        artifacts=_marked(artifacts, words) if at_result else artifacts,
+    )
+    lost = beyond(response, outcome(first, response.id, response.target))
+    words = replace(words, rest=encode(lost).decode() if lost else "")
+    if at_result:
+        return _status(telling, state, at_ms, says), _marked(artifacts, words)
+    return _status(telling, state, at_ms, says, {EXTENSION: plain(words)}), artifacts
+
+
+def _artifacts(telling: Telling, response: Response, state: State) -> tuple[Artifact, ...]:
+    found: list[Artifact] = []
+    # A question is said, and not given. What came of nothing is not shown, unless something is to be said of it.
+    if state is not State.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
+        found.append(Artifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
+    found += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
+    return tuple(found)
+
+
+def _marked(artifacts: tuple[Artifact, ...], words: OutcomeWords) -> tuple[Artifact, ...]:
+    first, *others = artifacts
+    return (replace(first, metadata={EXTENSION: plain(words)}, extensions=(EXTENSION,)), *others)
+
+
+def _said_of(response: Response, state: State) -> str:
+    if response.fault is not None:
+        return sentence(response.fault)
+    if state is State.INPUT_REQUIRED:
+        return response.result if isinstance(response.result, str) else response.summary or text_of(response.result)
+    return response.summary
+
+
+# ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Stream:
+    """The events of one stream: what is heard of a run, as A2A tells it. The first is always a task."""
+
+    def __init__(self, telling: Telling, run: str) -> None:
+        self._telling = telling
+        self._run = run
+        self._begun = False
+        """Whether something of the result has been told as it came."""
+        self.ended = False
+
+    def of(self, records: Iterable[Record]) -> list[Said]:
+        """Return what is told of some records."""
+        return [event for record in records for event in self._of(record)]
+
+    def _of(self, record: Record) -> Iterable[Said]:
+        match record.body:
+            case Progress(text=text) if text:
+                yield self._stands(State.WORKING, record.at_ms, text)
+            case Delta(text=text, delegation=delegation) if delegation == self._run:
+                yield self._piece(text)
+            case Approval(agreed=None, question=question):
+                yield self._stands(State.AUTH_REQUIRED, record.at_ms, question)
+            case Approval():
+                yield self._stands(State.WORKING, record.at_ms)
+            case Response() as response if record.kind is Kind.RESULT and self._is_root(response):
+                yield from self._end(response, record.at_ms)
+            case Refusal(request=request, response=response) if request.parent is None:
+                yield from self._end(response, record.at_ms)
+            case _:
+                pass
+
+    def _is_root(self, response: Response) -> bool:
+        return not response.id.startswith(f"{self._run}.")
+
+    def _end(self, response: Response, at_ms: int) -> Iterable[Said]:
+        self.ended = True
+        status, artifacts = _end(self._telling, response, at_ms)
+        for artifact in artifacts:
+            # The whole result takes the place of its pieces: an agent may answer other than it began to say.
+            yield self._said(ArtifactUpdate(artifact=artifact, last_chunk=True))
+        yield self._said(StatusUpdate(status=status))
+
+    def _piece(self, text: str) -> Said:
+        artifact = Artifact(artifact_id=RESULT, name="" if self._begun else RESULT, parts=(Part(text=text),))
+        update = ArtifactUpdate(artifact=artifact, append=self._begun)
+        self._begun = True
+        return self._said(update)
+
+    def _stands(self, state: State, at_ms: int, says: str = "") -> Said:
+        return self._said(StatusUpdate(status=_status(self._telling, state, at_ms, says)))
+
+    def _said(self, update: StatusUpdate | ArtifactUpdate) -> Said:
+        telling = self._telling
+        update = replace(update, task_id=telling.task, context_id=telling.context)
+        if isinstance(update, StatusUpdate):
+            return Said(status_update=update)
+        return Said(artifact_update=update)

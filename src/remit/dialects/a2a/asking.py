@@ -1,0 +1,139 @@
+"""What is asked: a message of A2A, and a request of ours."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.extension import EXTENSION, RemitWords, claims_of, count, found, plain, said_by, within
+from remit.dialects.a2a.parts import BREAK, part_of, texts_and_values
+from remit.dialects.a2a.words import USER, AskedMessage, Configuration, Message, Part, SendMessage
+from remit.dialects.surplus import beyond, bounded, flat, refined
+from remit.protocol.codec import convert, encode, text_of
+from remit.protocol.envelope import Handoff, Json, Request, View
+from remit.protocol.submission import Submission
+
+# A longer text is data.
+_LONGEST_OBJECTIVE = 100_000
+
+_PLACE = ("message", "metadata", EXTENSION)
+
+
+# ── what a client asks of a hub ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def submission(message: AskedMessage, target: str, *, extended: bool, traceparent: str | None = None) -> Submission:
+    """Return what a client asks; *extended*: it uses the extension, and what it says under its name counts."""
+    value = found(message.metadata) if extended else None
+    words = None if value is None else convert(value, RemitWords, _PLACE)
+    number = None if words is None else count(words.input_part, (*_PLACE, "inputPart"))
+    objective, given = _content(message.parts, number)
+    said = Submission(
+        target=target,
+        id=message.message_id,
+        session=message.context_id or None,
+        objective=objective,
+        input=given,
+        traceparent=None if traceparent is None else traceparent[:55],
+    )
+    if words is None:
+        return said
+    said = within(words, said, _PLACE)
+    return bounded(refined(said, claims_of(words.rest, _PLACE), _PLACE, _sayable), said)
+
+
+def _content(parts: tuple[Part, ...], number: int | None) -> tuple[str, Json]:
+    """Return what the parts of a message ask for, and the data for it; *number* says which part that is."""
+    if number is not None:
+        texts, values = texts_and_values(parts[number : number + 1])
+        objective, rest = _content((*parts[:number], *parts[number + 1 :]), None)
+        return objective, [*texts, *values][0] if rest is None and (texts or values) else rest
+    texts, values = texts_and_values(parts)
+    text = BREAK.join(texts)
+    given = None if not values else values[0] if len(values) == 1 else values
+    if len(text) <= _LONGEST_OBJECTIVE:
+        return text, given
+    if values:
+        why = f"the text has more than {_LONGEST_OBJECTIVE} characters, and there is data beside it: send one of them"
+        raise Declined(Error.INVALID_PARAMS, why, fields={"message.parts": why})
+    return "", text
+
+
+class _Sayable(Struct, frozen=True, kw_only=True):
+    """A request as far as A2A and the extension have words for it."""
+
+    id: str | None
+    session: str | None
+    text: str
+    data: Json
+    remit: RemitWords
+
+
+def _sayable(meant: Submission) -> _Sayable:
+    is_text = isinstance(meant.input, str)
+    text = BREAK.join(filter(None, (meant.objective, meant.input if is_text else "")))
+    return _Sayable(
+        id=meant.id,
+        session=meant.session,
+        text=text,
+        data=None if is_text else meant.input,
+        remit=said_by(meant),
+    )
+
+
+def message_of(request: Request, *, task: str, context: str) -> Message:
+    """Return what a run was asked, as it stands in the history of its task."""
+    return Message(
+        message_id=request.id,
+        context_id=context,
+        task_id=task,
+        role=USER,
+        parts=_parts(request.objective, request.input),
+    )
+
+
+# ── what a hub asks of a peer ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def send(request: Request, *, extended: bool, context: str = "", task: str = "", at_once: bool = False) -> SendMessage:
+    """Return what is sent to a peer; *at_once*: it is to answer with where the task stands, and not with its end."""
+    parts = _parts(request.objective, request.input)
+    if not extended and (beside := _background(request.view, request.handoff)) is not None:
+        parts = (beside, *parts)
+    message = AskedMessage(message_id=request.id, context_id=context, task_id=task, role="ROLE_USER", parts=parts)
+    if extended:
+        message = replace(message, extensions=(EXTENSION,), metadata=_extended(request, message))
+    return SendMessage(message=message, configuration=Configuration(return_immediately=at_once))
+
+
+def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
+    meant = flat(request)
+    number = str(len(message.parts) - 1) if isinstance(request.input, str) else None
+    words = replace(said_by(meant), input_part=number)
+    first = replace(message, metadata={EXTENSION: plain(words)})
+    said = submission(first, request.target, extended=True, traceparent=request.traceparent)
+    # The conversation is the one that the message names.
+    lost = beyond(replace(meant, session=said.session), said)
+    return {EXTENSION: plain(replace(words, rest=encode(lost).decode() if lost else ""))}
+
+
+def _parts(objective: str, given: Json) -> tuple[Part, ...]:
+    parts = [Part(text=objective)] if objective or given is None else []
+    return tuple(parts) if given is None else (*parts, part_of(given))
+
+
+def _background(view: View | None, handoff: Handoff | None) -> Part | None:
+    """Return what a peer that knows nothing of the extension is told besides the task: what it may see, as a text."""
+    paragraphs: list[str] = []
+    if view is not None:
+        if view.known:
+            paragraphs.append("\n".join(("[Known]", *(f"- {note.text}" for note in view.known))))
+        if view.summary:
+            paragraphs.append(f"[Conversation summary]\n{view.summary}")
+        if view.messages:
+            said = (f"{message.name or message.role}: {message.text}" for message in view.messages)
+            paragraphs.append("\n".join(("[Conversation]", *said)))
+        if view.workspace:
+            paragraphs.append(f"[Workspace]\n{view.workspace}")
+    if handoff is not None and handoff != Handoff():
+        paragraphs.append(f"[Handed over]\n{text_of(handoff)}")
+    return Part(text=BREAK.join(paragraphs)) if paragraphs else None

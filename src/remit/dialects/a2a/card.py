@@ -1,0 +1,212 @@
+"""Agent cards: what a hub says of an agent to whoever asks, signed with its key; and what a peer's card says."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from remit.dialects.a2a.extension import DESCRIPTION, EXTENSION
+from remit.dialects.a2a.words import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, Words, is_spoken
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import decode
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError, fault
+
+# A card is some kilobytes; one with a hundred skills is not larger than this.
+MAX_CARD_BYTES = 256 * 1024
+
+ALGORITHM = "EdDSA"
+
+# Names of what may be asked for stand where the roles do that OpenAPI lets a requirement name.
+_ROLE = "ask"
+
+
+class Signer(NamedTuple):
+    """Signs cards: with a key of that name, whose public half is to be had at *url*."""
+
+    key_id: str
+    sign: Callable[[bytes], bytes]
+
+
+# ── ours ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def card_of(card: AgentCard, base: str, *, push: bool, required: bool) -> dict[str, Json]:
+    """Return the card of an agent that is served below *base*, as plain JSON.
+
+    What has its default value is left out, and nothing is empty, so that everyone who signs or verifies a card, by the
+    letter of the specification or as the SDKs do it, does so over the same bytes.
+    """
+    url = f"{base}/a2a/{quote(card.name, safe='')}"
+    extension: dict[str, Json] = {"uri": EXTENSION, "description": DESCRIPTION}
+    if required:
+        extension["required"] = True
+    return {
+        "name": card.name,
+        "description": card.description or f"The agent {card.name}.",
+        "version": card.version,
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": binding, "protocolVersion": VERSION} for binding in (JSONRPC, HTTP_JSON)
+        ],
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": push,
+            "extendedAgentCard": False,
+            "extensions": [extension],
+        },
+        "securitySchemes": {"bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}},
+        "securityRequirements": [{"schemes": {"bearer": {"list": [_ROLE]}}}],
+        "defaultInputModes": [TEXT, JSON],
+        "defaultOutputModes": [TEXT, JSON],
+        "skills": _skills(card),
+    }
+
+
+def _skills(card: AgentCard) -> list[Json]:
+    described = card.description or f"The agent {card.name}."
+    if not card.capabilities:
+        return [{"id": card.name, "name": card.name, "description": described, "tags": ["agent"]}]
+    return [
+        {
+            "id": each.code,
+            "name": each.code,
+            "description": each.description or described,
+            "tags": [card.name],
+            **({"examples": list(each.examples)} if each.examples else {}),
+        }
+        for each in card.capabilities
+    ]
+
+
+def signed(card: dict[str, Json], signer: Signer, keys_url: str) -> dict[str, Json]:
+    """Return a card with a signature (JWS, RFC 7515) over what it says."""
+    header = {"alg": ALGORITHM, "typ": "JOSE", "kid": signer.key_id, "jku": keys_url}
+    protected = _packed(canonical(header))
+    signature = signer.sign(f"{protected}.{_packed(canonical(card))}".encode())
+    return card | {"signatures": [{"protected": protected, "signature": _packed(signature)}]}
+
+
+def canonical(value: Json) -> bytes:
+    """Return JSON as RFC 8785 writes it, for values whose keys are ASCII and whose numbers are whole, as a card's."""
+    return _sorted.encode(value)
+
+
+_sorted = msgspec.json.Encoder(order="sorted")
+
+
+def public_key(public: bytes, key_id: str) -> dict[str, Json]:
+    """Return an Ed25519 key as RFC 8037 writes it."""
+    return {"kty": "OKP", "crv": "Ed25519", "x": _packed(public), "kid": key_id, "alg": ALGORITHM, "use": "sig"}
+
+
+def _packed(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+# ── a peer's ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Interface(Words, frozen=True, kw_only=True):
+    """Where an agent can be asked, and how."""
+
+    url: str = ""
+    protocol_binding: str = ""
+    protocol_version: str = ""
+    tenant: str = ""
+
+
+class Extension(Words, frozen=True, kw_only=True):
+    """An extension that an agent knows, or insists on."""
+
+    uri: str = ""
+    required: bool = False
+
+
+class Capabilities(Words, frozen=True, kw_only=True):
+    """What an agent can do besides answering."""
+
+    streaming: bool | None = None
+    extensions: tuple[Extension, ...] = ()
+
+
+class Signature(Struct, frozen=True, kw_only=True):
+    """A signature of a card."""
+
+    protected: str = ""
+    signature: str = ""
+
+
+class PeerCard(Words, frozen=True, kw_only=True):
+    """As much of a card as is needed to ask whom it describes."""
+
+    name: str = ""
+    supported_interfaces: tuple[Interface, ...] = ()
+    capabilities: Capabilities = Capabilities()
+    signatures: tuple[Signature, ...] = ()
+
+    @property
+    def extended(self) -> bool:
+        """Whether the agent knows the extension by which the remit is carried."""
+        return any(each.uri == EXTENSION for each in self.capabilities.extensions)
+
+
+class Header(Struct, frozen=True, kw_only=True):
+    """What the protected header of a signature says."""
+
+    alg: str = ""
+    kid: str = ""
+
+
+def read_card(raw: bytes, url: str) -> PeerCard:
+    """Return a peer's card, or raise a `RemitError` if it is none that can be used."""
+    try:
+        card = decode(raw, PeerCard, max_bytes=MAX_CARD_BYTES)
+    except RemitError as error:
+        raise _unusable(url, f"it is not a card of A2A: {error.fault.message}") from error
+    unknown = [each.uri for each in card.capabilities.extensions if each.required and each.uri != EXTENSION]
+    if unknown:
+        raise _unusable(url, f"it requires an extension that is not known here: {unknown[0][:200]}")
+    return card
+
+
+def choose(card: PeerCard, url: str) -> Interface:
+    """Return the first interface that is spoken here; raise a `RemitError` if there is none."""
+    for each in card.supported_interfaces:
+        if each.protocol_binding in (JSONRPC, HTTP_JSON) and is_spoken(each.protocol_version):
+            if urlsplit(each.url).scheme not in ("http", "https") or not urlsplit(each.url).hostname:
+                raise _unusable(url, f"it names an address that is none: {each.url[:200]!r}")
+            return each
+    raise _unusable(url, f"it offers neither {JSONRPC} nor {HTTP_JSON} in version {VERSION}")
+
+
+Verify = Callable[[str, bytes, bytes], bool]
+"""Says of a key, a signature and a message whether the key's owner signed it."""
+
+
+def is_signed_by(raw: bytes, keys: Mapping[str, str], verify: Verify) -> bool:
+    """Say whether one of *keys*, by their ids, signed a card."""
+    value = decode(raw, dict[str, Json], max_bytes=MAX_CARD_BYTES)
+    signatures = msgspec.convert(value.pop("signatures", []), tuple[Signature, ...], strict=False)
+    payload = _packed(canonical(value))
+    for each in signatures:
+        try:
+            header = msgspec.json.decode(_unpacked(each.protected), type=Header)
+            signature = _unpacked(each.signature)
+        except (ValueError, msgspec.MsgspecError):
+            continue
+        key = keys.get(header.kid)
+        message = f"{each.protected}.{payload}".encode()
+        if key is not None and header.alg == ALGORITHM and verify(key, signature, message):
+            return True
+    return False
+
+
+def _unpacked(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _unusable(url: str, why: str) -> RemitError:
+    return RemitError(fault(Code.DELEGATION_UNAVAILABLE, f"the agent card at {url} cannot be used: {why}"))

@@ -1,0 +1,201 @@
+"""What a peer answers: tasks, messages and events of A2A, as a response of ours."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.dialects.a2a.extension import EXTENSION, OutcomeWords, claims_of, found, usage_of
+from remit.dialects.a2a.parts import beside, merged, result_of, text_in
+from remit.dialects.a2a.words import (
+    ENDED,
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Metadata,
+    Said,
+    State,
+    StatusUpdate,
+    Task,
+    TaskStatus,
+)
+from remit.dialects.surplus import refined
+from remit.policy.budget import estimate
+from remit.protocol.codec import convert, text_of
+from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.transports.a2a.tongue import News
+
+# More than an answer has; who sends more than that sends something else.
+_MOST_ARTIFACTS = 1_000
+
+_STATUSES: Mapping[str, Status] = {
+    State.COMPLETED: Status.SUCCESS,
+    State.INPUT_REQUIRED: Status.SUCCESS,
+    State.FAILED: Status.FAILED,
+    State.CANCELED: Status.CANCELLED,
+    State.REJECTED: Status.REFUSED,
+}
+_CODES = {
+    Status.FAILED: Code.DELEGATION_FAILED,
+    Status.CANCELLED: Code.CANCELLED,
+    Status.REFUSED: Code.PERMISSION_DENIED,
+}
+
+
+def outcome(task: Task, id: str, target: str) -> Response:
+    """Return how a task ended, as the request *id* to *target* is answered; raise a `RemitError` if it has not."""
+    status = _STATUSES.get(task.status.state)
+    if status is None:
+        raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
+    asks, says = task.status.state == State.INPUT_REQUIRED, text_in(task.status.message)
+    # A question is said, and not given: whatever came with it stands beside it.
+    result, artifacts = (says, beside(task.artifacts)) if asks and says else result_of(task.artifacts)
+    words, place = _words(task)
+    said = Response(
+        version=VERSION,
+        id=id,
+        target=target,
+        status=status,
+        result=result,
+        summary="" if status is not Status.SUCCESS or asks else says,
+        artifacts=artifacts,
+        usage=usage_of(words.usage, (*place, "usage")) or Usage(estimated=True),
+        requires_followup=asks,
+        fault=None if status is Status.SUCCESS else fault(_CODES[status], says or f"{target} gave no reason"),
+    )
+    return refined(said, claims_of(words.rest, place), place, _sayable)
+
+
+def _words(task: Task) -> tuple[OutcomeWords, tuple[str | int, ...]]:
+    """Return what is said under the extension's name, and where; nothing, if the peer does not know it."""
+    message = task.status.message
+    places: list[tuple[Metadata | None, tuple[str | int, ...]]] = [
+        (artifact.metadata, ("artifacts", number)) for number, artifact in enumerate(task.artifacts)
+    ]
+    places.append((message.metadata if message is not None else None, ("status", "message")))
+    for metadata, place in places:
+        if (value := found(metadata)) is not None:
+            place = (*place, "metadata", EXTENSION)
+            return convert(value, OutcomeWords, place), place
+    return OutcomeWords(), ()
+
+
+class _Sayable(Struct, frozen=True, kw_only=True):
+    """An outcome as far as A2A and the extension have words for it."""
+
+    state: str
+    result: Json
+    usage: Usage
+
+
+def _sayable(meant: Response) -> _Sayable:
+    states = {status: state for state, status in _STATUSES.items() if state != State.INPUT_REQUIRED}
+    states |= {Status.PARTIAL: State.COMPLETED, Status.TIMEOUT: State.FAILED}
+    if meant.ok and meant.requires_followup:
+        return _Sayable(state=State.INPUT_REQUIRED, result=None, usage=meant.usage)
+    # A result that a client takes as text is a text, whatever it was.
+    return _Sayable(state=states[meant.status], result=text_of(meant.result), usage=meant.usage)
+
+
+def _unusable(target: str, what: str) -> RemitError:
+    return RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{target} sent {what}"))
+
+
+# ── step by step ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Hearing:
+    """What is known of a task so far, from all that its server has said of it."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._artifacts: dict[str, Artifact] = {}
+        self._status = TaskStatus()
+        self._message: Message | None = None
+        self.task: str = ""
+        self.context: str = ""
+
+    @property
+    def state(self) -> str:
+        """Where the task stands."""
+        return State.COMPLETED if self._message is not None else self._status.state
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is nothing more to wait for: it has ended, or waits for the user."""
+        return self.state in ENDED or self.state == State.INPUT_REQUIRED
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person is asked there."""
+        return self.state == State.AUTH_REQUIRED
+
+    @property
+    def says(self) -> str:
+        """What is said of where it stands."""
+        return text_in(self._status.message)
+
+    def hear(self, said: Said) -> News:
+        """Take in what the server says, and return what of it is news to whoever reads along."""
+        if said.message is not None:
+            self._message, self.context = said.message, said.message.context_id
+        elif said.task is not None:
+            self._whole(said.task)
+        elif said.status_update is not None:
+            return self._stands(said.status_update)
+        elif said.artifact_update is not None:
+            return self._comes(said.artifact_update)
+        else:
+            raise _unusable(self._request.target, "an answer that is neither a task nor a message nor an event")
+        return News()
+
+    def _whole(self, task: Task) -> None:
+        if self.task and task.id != self.task:
+            raise _unusable(self._request.target, "an answer about another task")
+        self.task, self.context = task.id, task.context_id or self.context
+        self._status = task.status
+        if task.artifacts:
+            self._artifacts = {each.artifact_id: each for each in task.artifacts[:_MOST_ARTIFACTS]}
+
+    def _stands(self, update: StatusUpdate) -> News:
+        self._same(update.task_id, update.context_id)
+        self._status = update.status
+        working = update.status.state in (State.WORKING, State.SUBMITTED)
+        return News(progress=text_in(update.status.message) if working else "")
+
+    def _comes(self, update: ArtifactUpdate) -> News:
+        self._same(update.task_id, update.context_id)
+        new, old = update.artifact, self._artifacts.get(update.artifact.artifact_id)
+        if update.append and old is not None:
+            new = replace(new, parts=merged(old.parts, new.parts), name=new.name or old.name)
+        elif old is None and len(self._artifacts) >= _MOST_ARTIFACTS:
+            raise _unusable(self._request.target, f"more than {_MOST_ARTIFACTS} artifacts")
+        self._artifacts[new.artifact_id] = new
+        whole = update.last_chunk and not update.append
+        return News(piece="" if whole else "".join(part.text or "" for part in update.artifact.parts))
+
+    def _same(self, task: str, context: str) -> None:
+        if self.task and task and task != self.task:
+            raise _unusable(self._request.target, "an event of another task")
+        self.task, self.context = self.task or task, self.context or context
+
+    def size(self) -> int:
+        """Return how much text has come so far, about."""
+        return sum(len(part.text or "") for each in self._artifacts.values() for part in each.parts)
+
+    def response(self) -> Response:
+        """Return how it ended; what a peer does not say that it used is estimated."""
+        request = self._request
+        if self._message is not None:
+            answer = Artifact(artifact_id="message", parts=self._message.parts, metadata=self._message.metadata)
+            task = Task(id=self.task, status=TaskStatus(state=State.COMPLETED), artifacts=(answer,))
+        else:
+            task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))
+        response = outcome(task, request.id, request.target)
+        if response.usage != Usage(estimated=True):
+            return response
+        prompt = estimate(request.objective) + estimate(request.input)
+        usage = Usage(prompt=prompt, completion=estimate(response.result), estimated=True)
+        return replace(response, usage=usage)

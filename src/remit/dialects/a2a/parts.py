@@ -1,0 +1,186 @@
+"""Content: parts of A2A, and the texts and values that they stand for here."""
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable
+from typing import Literal, cast
+
+import msgspec
+from msgspec import UNSET
+
+from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.words import JSON, TEXT, Artifact, Message, Part
+from remit.protocol import envelope
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json
+from remit.protocol.remit import MAX_INTEGER
+
+# Between what is said in several parts.
+BREAK = "\n\n"
+
+
+# ── what a client sends ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def texts_and_values(parts: Iterable[Part]) -> tuple[list[str], list[Json]]:
+    """Return the texts and the values in what a client sends; what is neither is declined by name.
+
+    A file is taken if it is a text or JSON. An address is not: nothing is ever fetched for a client.
+    """
+    texts: list[str] = []
+    values: list[Json] = []
+    for number, part in enumerate(parts):
+        kind = _kind(part, number)
+        media = part.media_type.partition(";")[0].strip().lower()
+        if kind == "url":
+            raise _unsupported(f"part {number} is an address, and nothing is fetched here: send what is there")
+        if kind == "data":
+            values.append(whole(part.data))
+        elif kind == "text" or media.startswith("text/"):
+            texts.append(part.text if part.text is not None else _unpacked(part, number).decode(errors="replace"))
+        elif media == JSON or media.endswith("+json"):
+            values.append(_read(_unpacked(part, number), number))
+        else:
+            raise _unsupported(f"part {number} is of the type `{media[:100]}`; texts and JSON are understood here")
+    return texts, values
+
+
+def _kind(part: Part, number: int) -> Literal["text", "raw", "url", "data"]:
+    found: list[Literal["text", "raw", "url", "data"]] = []
+    if part.text is not None:
+        found.append("text")
+    if part.raw is not None:
+        found.append("raw")
+    if part.url is not None:
+        found.append("url")
+    if part.data is not UNSET and not (part.data is None and found):
+        found.append("data")
+    if len(found) != 1:
+        what = "nothing" if not found else " and ".join(found)
+        why = f"part {number} holds {what}; a part is one of text, raw, url and data"
+        raise Declined(Error.INVALID_PARAMS, why, fields={f"message.parts[{number}]": why})
+    return found[0]
+
+
+def _unpacked(part: Part, number: int) -> bytes:
+    try:
+        # Both alphabets are read, with or without what fills them up, as ProtoJSON wants it.
+        packed = (part.raw or "").replace("-", "+").replace("_", "/").rstrip("=")
+        return base64.b64decode(packed + "=" * (-len(packed) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        field = f"message.parts[{number}].raw"
+        raise Declined(Error.INVALID_PARAMS, f"{field} is not base64", fields={field: "is not base64"}) from error
+
+
+def _read(raw: bytes, number: int) -> Json:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        field = f"message.parts[{number}].raw"
+        raise Declined(Error.INVALID_PARAMS, f"{field} is not JSON", fields={field: "is not JSON"}) from error
+
+
+def _unsupported(why: str) -> Declined:
+    return Declined(Error.CONTENT_TYPE_NOT_SUPPORTED, why)
+
+
+def whole(value: Json) -> Json:
+    """Return a value in which numbers without a fraction are integers: whoever speaks protobuf has only fractions."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
+    if isinstance(value, list):
+        return [whole(each) for each in cast("list[Json]", value)]
+    if isinstance(value, dict):
+        return {name: whole(each) for name, each in cast("dict[str, Json]", value).items()}
+    return value
+
+
+# ── what an agent says ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Taste:
+    """What kinds of content a client is prepared to get."""
+
+    def __init__(self, modes: Collection[str] = ()) -> None:
+        wanted = {mode.partition(";")[0].strip().lower() for mode in modes}
+        everything = not wanted or "*/*" in wanted
+        self.text = everything or bool(wanted & {TEXT, "text/*"})
+        self.data = everything or bool(wanted & {JSON, "application/*"})
+        if not self.text and not self.data:
+            shown = ", ".join(sorted(wanted))[:200]
+            raise _unsupported(f"none of {shown} can be given; there are {TEXT} and {JSON}")
+
+
+ANY = Taste()
+
+
+def part_of(value: Json, taste: Taste = ANY) -> Part:
+    """Return a value as a part: a text as text, all else as data, unless the client takes only the other."""
+    if isinstance(value, str):
+        return Part(text=value, media_type=TEXT) if taste.text else Part(data=value, media_type=JSON)
+    return Part(data=value, media_type=JSON) if taste.data else Part(text=text_of(value), media_type=TEXT)
+
+
+def artifact_of(given: envelope.Artifact, number: int, taste: Taste) -> Artifact:
+    """Return an artifact of an answer as A2A has it."""
+    is_address = given.type == "url" and isinstance(given.value, str)
+    part = Part(url=given.value) if is_address else part_of(given.value, taste)
+    return Artifact(artifact_id=f"artifact-{number}", name=given.label, parts=(part,))
+
+
+# ── what a peer says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def merged(old: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return parts with more of them behind: a text goes on with the next one."""
+    parts = list(old)
+    for part in new:
+        last = parts[-1] if parts else None
+        if last is not None and last.text is not None and part.text is not None:
+            parts[-1] = msgspec.structs.replace(last, text=last.text + part.text)
+        else:
+            parts.append(part)
+    return tuple(parts)
+
+
+def result_of(artifacts: Collection[Artifact]) -> tuple[Json, tuple[envelope.Artifact, ...]]:
+    """Return what a peer's artifacts are here: the first is the result, what cannot stand in it is beside it."""
+    if not artifacts:
+        return None, ()
+    first, *others = artifacts
+    texts = [part.text for part in first.parts if part.text is not None]
+    values = [part for part in first.parts if part.text is None]
+    if texts:
+        # What was appended piece by piece stands in as many parts.
+        result, left = "".join(texts), values
+    elif len(values) == 1 and values[0].data is not UNSET:
+        result, left = whole(values[0].data), []
+    else:
+        result, left = None, values
+    return result, (*(_artifact(part, first.name) for part in left), *beside(others))
+
+
+def beside(artifacts: Iterable[Artifact]) -> tuple[envelope.Artifact, ...]:
+    """Return a peer's artifacts as what stands beside a result."""
+    return tuple(_artifact(part, each.name) for each in artifacts for part in each.parts)
+
+
+def _artifact(part: Part, label: str) -> envelope.Artifact:
+    label = label or part.filename
+    if part.url is not None:
+        return envelope.Artifact(type="url", value=part.url, label=label)
+    if part.raw is not None:
+        value = {"raw": part.raw, "mediaType": part.media_type, "filename": part.filename}
+        return envelope.Artifact(type="file", value=value, label=label)
+    return envelope.Artifact(type="json", value=part.text if part.text is not None else whole(part.data), label=label)
+
+
+def text_in(message: Message | None) -> str:
+    """Return what a message says, as a person would read it."""
+    if message is None:
+        return ""
+    said = (
+        part.text if part.text is not None else part.url or ("" if part.data is UNSET else text_of(part.data))
+        for part in message.parts
+    )
+    return BREAK.join(filter(None, said))

@@ -1,0 +1,134 @@
+"""The dialect as whoever carries it uses it: bytes in, bytes out."""
+
+from collections.abc import Collection
+from typing import cast
+
+import msgspec
+
+from remit.dialects.a2a.asking import send
+from remit.dialects.a2a.card import choose, is_signed_by, read_card
+from remit.dialects.a2a.declined import Detail, Heard, heard
+from remit.dialects.a2a.extension import EXTENSION
+from remit.dialects.a2a.hearing import Hearing
+from remit.dialects.a2a.words import (
+    EXTENSIONS_HEADER,
+    JSONRPC,
+    VERSION,
+    VERSION_HEADER,
+    Said,
+    State,
+    Task,
+    extensions_of,
+)
+from remit.protocol.codec import decode, encode
+from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.transports.a2a.tongue import News, Offer
+from remit.transports.credentials.keys import is_signed
+
+
+class Talk:
+    """What is said about one request."""
+
+    def __init__(self, request: Request, *, extended: bool) -> None:
+        self._request = request
+        self._extended = extended
+        self._hearing = Hearing(request)
+
+    @property
+    def task(self) -> str:
+        return self._hearing.task
+
+    @property
+    def context(self) -> str:
+        return self._hearing.context
+
+    @property
+    def ended(self) -> bool:
+        return self._hearing.ended
+
+    @property
+    def waits(self) -> bool:
+        return self._hearing.waits
+
+    @property
+    def question(self) -> str:
+        return self._hearing.says
+
+    @property
+    def asks(self) -> bool:
+        return self._hearing.state == State.INPUT_REQUIRED
+
+    def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
+        asked = send(self._request, extended=self._extended, context=context, task=task, at_once=at_once)
+        return encode(msgspec.structs.replace(asked, tenant=tenant))
+
+    def hear(self, raw: bytes, *, is_task: bool = False) -> News:
+        try:
+            # An answer is larger than what is sent, by what the reader has bounded it to.
+            said = (
+                Said(task=decode(raw, Task, max_bytes=len(raw))) if is_task else decode(raw, Said, max_bytes=len(raw))
+            )
+        except RemitError as error:
+            what = f"{self._request.target} gave an answer that cannot be read: {error.fault.message}"
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
+        return self._hearing.hear(said)
+
+    def size(self) -> int:
+        return self._hearing.size()
+
+    def response(self) -> Response:
+        try:
+            return self._hearing.response()
+        except RemitError as error:
+            what = f"{self._request.target} gave an answer that cannot be used: {error.fault.message}"
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
+
+
+class A2aTongue:
+    """A2A 1.0."""
+
+    def offer(self, card: bytes, url: str, keys: Collection[str]) -> Offer:
+        known = read_card(card, url)
+        if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
+            why = f"the agent card at {url} is not signed by a key that is trusted for it"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+        chosen = choose(known, url)
+        headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}
+        if known.extended:
+            headers[EXTENSIONS_HEADER] = EXTENSION
+        return Offer(
+            url=chosen.url,
+            is_rpc=chosen.protocol_binding == JSONRPC,
+            tenant=chosen.tenant,
+            streams=bool(known.capabilities.streaming),
+            extended=known.extended,
+            headers=headers,
+        )
+
+    def talk(self, request: Request, *, extended: bool) -> Talk:
+        return Talk(request, extended=extended)
+
+    def fault(self, status: int, raw: bytes, peer: str) -> Fault:
+        try:
+            error = msgspec.json.decode(raw, type=Heard)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            error = Heard()
+        return heard(error.code, error.message, _details(error.data or error.details), peer, status)
+
+    def is_echoed(self, headers: str) -> bool:
+        return EXTENSION in extensions_of({EXTENSIONS_HEADER: headers})
+
+
+def _details(value: Json) -> tuple[Detail, ...]:
+    """Return the details of an error that are understood; what is not is left out."""
+    found: list[Detail] = []
+    for each in cast("list[Json]", value)[:100] if isinstance(value, list) else ():
+        try:
+            found.append(msgspec.convert(each, Detail))
+        except msgspec.ValidationError:
+            continue
+    return tuple(found)
+
+
+TONGUE = A2aTongue()

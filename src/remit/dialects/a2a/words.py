@@ -1,0 +1,310 @@
+"""A2A 1.0 as it goes over the wire in JSON: what is asked is read strictly, what peers answer leniently."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from remit.protocol.envelope import Json
+from remit.protocol.remit import Count, Name
+
+VERSION = "1.0"
+JSONRPC = "JSONRPC"
+HTTP_JSON = "HTTP+JSON"
+
+VERSION_HEADER = "a2a-version"
+EXTENSIONS_HEADER = "a2a-extensions"
+MEDIA_TYPE = "application/a2a+json"
+
+TEXT = "text/plain"
+JSON = "application/json"
+
+CARD_PATH = "/.well-known/agent-card.json"
+
+Metadata = dict[str, Json]
+
+# The most that a page of tasks holds, and what it holds if nothing is said (`ListTasksRequest`).
+MOST_TASKS = 100
+PAGE = 50
+
+
+class State(StrEnum):
+    """Where a task stands."""
+
+    UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
+    SUBMITTED = "TASK_STATE_SUBMITTED"
+    WORKING = "TASK_STATE_WORKING"
+    COMPLETED = "TASK_STATE_COMPLETED"
+    FAILED = "TASK_STATE_FAILED"
+    CANCELED = "TASK_STATE_CANCELED"
+    INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
+    REJECTED = "TASK_STATE_REJECTED"
+    AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+
+
+ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELED, State.REJECTED})
+"""After these nothing happens to a task any more."""
+
+USER, AGENT = "ROLE_USER", "ROLE_AGENT"
+
+
+class Words(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """An object of A2A; a field that is not known may be one of a later version, and is ignored."""
+
+
+# ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Part(Words, frozen=True, kw_only=True):
+    """A piece of content: exactly one of `text`, `raw` (base64), `url` and `data`."""
+
+    text: str | None = None
+    raw: str | None = None
+    url: str | None = None
+    data: Json | UnsetType = UNSET
+    metadata: Metadata | None = None
+    filename: str = ""
+    media_type: str = ""
+
+
+class Message(Words, frozen=True, kw_only=True):
+    """One thing that is said, by the client or by the agent."""
+
+    message_id: str = ""
+    context_id: str = ""
+    task_id: str = ""
+    role: str = ""
+    parts: tuple[Part, ...] = ()
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class Artifact(Words, frozen=True, kw_only=True):
+    """Something that came of a task."""
+
+    artifact_id: str = ""
+    name: str = ""
+    description: str = ""
+    parts: tuple[Part, ...] = ()
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+
+
+class TaskStatus(Words, frozen=True, kw_only=True):
+    """Where a task stands, and what is said of that."""
+
+    state: str = State.UNSPECIFIED
+    message: Message | None = None
+    timestamp: str = ""
+
+
+class Task(Words, frozen=True, kw_only=True):
+    """A piece of work."""
+
+    id: str
+    context_id: str = ""
+    status: TaskStatus = TaskStatus()
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: Metadata | None = None
+
+
+class StatusUpdate(Words, frozen=True, kw_only=True):
+    """A task stands somewhere else now."""
+
+    task_id: str = ""
+    context_id: str = ""
+    status: TaskStatus = TaskStatus()
+    metadata: Metadata | None = None
+
+
+class ArtifactUpdate(Words, frozen=True, kw_only=True):
+    """More came of a task."""
+
+    task_id: str = ""
+    context_id: str = ""
+    artifact: Artifact = Artifact()
+    append: bool = False
+    last_chunk: bool = False
+    metadata: Metadata | None = None
+
+
+class Said(Words, frozen=True, kw_only=True):
+    """What a server answers a message with, or one event of a stream: exactly one of these."""
+
+    task: Task | None = None
+    message: Message | None = None
+    status_update: StatusUpdate | None = None
+    artifact_update: ArtifactUpdate | None = None
+
+
+# ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+Uri = Annotated[str, Meta(min_length=1, max_length=2_000)]
+Id = Annotated[str, Meta(max_length=200)]
+
+
+class Authentication(Words, frozen=True, kw_only=True):
+    """What a notification proves itself with."""
+
+    scheme: Annotated[
+        str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}\Z", extra={"rule": "the name of a scheme"})
+    ]
+    credentials: Annotated[
+        str, Meta(pattern=r"^[\t\x20-\x7e]{0,4000}\Z", extra={"rule": "what can stand in a header"})
+    ] = ""
+
+
+class PushConfig(Words, frozen=True, kw_only=True):
+    """Where the client of a task wants to be notified; also `CreateTaskPushNotificationConfig`."""
+
+    tenant: str = ""
+    id: Id = ""
+    task_id: Id = ""
+    url: Uri
+    token: Annotated[str, Meta(pattern=r"^[\t\x20-\x7e]{0,4000}\Z", extra={"rule": "what can stand in a header"})] = ""
+    authentication: Authentication | None = None
+
+
+class AskedMessage(Words, frozen=True, kw_only=True):
+    """A message of a client: what the specification requires is there."""
+
+    message_id: Name
+    context_id: Id = ""
+    task_id: Id = ""
+    role: Literal["ROLE_USER"]
+    parts: Annotated[tuple[Part, ...], Meta(min_length=1, max_length=1_000)]
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+
+
+class Configuration(Words, frozen=True, kw_only=True):
+    """How a message is to be answered."""
+
+    accepted_output_modes: tuple[str, ...] = ()
+    task_push_notification_config: PushConfig | None = None
+    history_length: Count | None = None
+    return_immediately: bool = False
+
+
+class SendMessage(Words, frozen=True, kw_only=True):
+    """`SendMessage` and `SendStreamingMessage`."""
+
+    tenant: str = ""
+    message: AskedMessage
+    configuration: Configuration | None = None
+    metadata: Metadata | None = None
+
+
+class GetTask(Words, frozen=True, kw_only=True):
+    """`GetTask`."""
+
+    tenant: str = ""
+    id: Name
+    history_length: Count | None = None
+
+
+class ListTasks(Words, frozen=True, kw_only=True):
+    """`ListTasks`."""
+
+    tenant: str = ""
+    context_id: Id = ""
+    status: State = State.UNSPECIFIED
+    page_size: Annotated[int, Meta(ge=1, le=MOST_TASKS)] | None = None
+    page_token: Annotated[str, Meta(max_length=200)] = ""
+    history_length: Count | None = None
+    status_timestamp_after: str = ""
+    include_artifacts: bool = False
+
+
+class TaskList(Words, frozen=True, kw_only=True, omit_defaults=False):
+    """A page of tasks, the one that changed last first; every field is always there."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int
+
+
+class CancelTask(Words, frozen=True, kw_only=True):
+    """`CancelTask`."""
+
+    tenant: str = ""
+    id: Name
+    metadata: Metadata | None = None
+
+
+class Subscribe(Words, frozen=True, kw_only=True):
+    """`SubscribeToTask`."""
+
+    tenant: str = ""
+    id: Name
+
+
+class OnePush(Words, frozen=True, kw_only=True):
+    """`GetTaskPushNotificationConfig` and `DeleteTaskPushNotificationConfig`."""
+
+    tenant: str = ""
+    task_id: Name
+    id: Name
+
+
+class ListPush(Words, frozen=True, kw_only=True):
+    """`ListTaskPushNotificationConfigs`; there are so few that they are one page."""
+
+    tenant: str = ""
+    task_id: Name
+    page_size: Count = 0
+    page_token: str = ""
+
+
+class PushList(Words, frozen=True, kw_only=True):
+    """All of a task's."""
+
+    configs: tuple[PushConfig, ...] = ()
+    next_page_token: str = ""
+
+
+class GetCard(Words, frozen=True, kw_only=True):
+    """`GetExtendedAgentCard`."""
+
+    tenant: str = ""
+
+
+# ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def timestamp(ms: int) -> str:
+    """Return a time as A2A writes it: in UTC, with milliseconds."""
+    return datetime.fromtimestamp(ms // 1_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{ms % 1_000:03}Z"
+
+
+def milliseconds(text: str) -> int | None:
+    """Return a time in milliseconds since 1970; None if it is none. Without a zone it is in UTC: some forget the Z."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    found = found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return (found - _EPOCH) // timedelta(milliseconds=1)
+
+
+# ── headers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def extensions_of(headers: Mapping[str, str]) -> frozenset[str]:
+    """Return the extensions that a client wants to use, or a server says that it does."""
+    return frozenset(each.strip() for each in headers.get(EXTENSIONS_HEADER, "").split(",") if each.strip())
+
+
+def is_spoken(version: str) -> bool:
+    """Say whether a version of the protocol is the one that is spoken here; a patch makes no difference."""
+    major, _, rest = version.strip().partition(".")
+    return f"{major}.{rest.partition('.')[0]}" == VERSION

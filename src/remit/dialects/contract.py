@@ -1,0 +1,347 @@
+"""How the agents of a platform speak by contract: a request for a capability, with its hand-off, and a response."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Literal, cast
+
+import msgspec
+from msgspec import Struct
+
+from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.outcome import (
+    JSON,
+    answered_by,
+    header,
+    heard,
+    in_time,
+    known,
+    sentence,
+    settled,
+    status_of,
+    told,
+)
+from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
+from remit.protocol.codec import decode, encode, malformed
+from remit.protocol.confidence import Level, level_of, share_of
+from remit.protocol.envelope import VERSION, Handoff, Json, Request, Response, Text, Usage
+from remit.protocol.errors import Code, Fault, Problem, RemitError
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Count, Name, Priority
+from remit.protocol.submission import Submission
+
+# How long a request may take that does not say so.
+TIME_MS = 30_000
+
+# ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    SUCCESS = "SUCCESS"
+    PARTIAL = "PARTIAL"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+
+
+class Context(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The session and hand-off context; what else it holds is data of the hand-off.
+
+    The names up to `constraints` are the document's; it requires the rest, and names it nowhere.
+    """
+
+    session_id: Name | None = None
+    user_id: Name | None = None
+    original_request: Text = ""
+    workflow_position: str = ""
+    prior_agents: tuple[Name, ...] = ()
+    prior_outputs: dict[str, Json] = {}
+    constraints: dict[str, Json] = {}
+    history_reference: str | None = None
+    decisions: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+class ContractRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """REQUEST: one agent asks for a capability of another."""
+
+    source_agent: Name
+    target_agent: Name
+    capability_code: Name
+    request_id: Name
+    inputs_json: dict[str, Json]
+    priority: Priority = Priority.NORMAL
+    timeout_ms: Count = TIME_MS
+    context: Context = Context()
+    correlation_id: str | None = None
+
+
+class Metadata(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the document names of the metadata; there may be more."""
+
+    processing_time_ms: Count | None = None
+    source_version: str | int | float | None = None
+    capability_version: str | int | float | None = None
+    cache_status: str | None = None
+
+
+class ContractResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """RESPONSE: how a request ended."""
+
+    request_id: Name
+    status: Outcome
+    result_json: dict[str, Json] | None
+    confidence_level: Level | None = None
+    error_code: Name | None = None
+    error_message: str | None = None
+    warnings: tuple[str, ...] = ()
+    metadata: Metadata = Metadata()
+
+
+class _Free(Struct, frozen=True):
+    """All that stands where the document lets anything stand."""
+
+    context: dict[str, Json] = {}
+    metadata: dict[str, Json] = {}
+
+
+class _Asked(Struct, frozen=True):
+    words: ContractRequest
+    data: dict[str, Json]
+    """What the context holds besides what is named."""
+
+
+class _Given(Struct, frozen=True):
+    words: ContractResponse
+    more: dict[str, Json]
+    """What the metadata holds besides what is named."""
+
+
+_CONTEXT = frozenset(Context.__struct_fields__)
+_METADATA = frozenset(Metadata.__struct_fields__)
+
+
+# ── the dialect ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Contract:
+    """The contract of the platform."""
+
+    def submission(self, asked: Foreign) -> Submission:
+        words = decode(asked.body, ContractRequest)
+        refuse_another(asked, "target_agent", words.target_agent)
+        data, claims = parted(_without(decode(asked.body, _Free).context, _CONTEXT))
+        said = _meant(_Asked(words, data), asked.headers.get("traceparent"))
+        return bounded(refined(said, claims, ("context", KEY), _said), said)
+
+    def reply(self, response: Response, asked: Foreign) -> Foreign:
+        response = settled(response)
+        given = _told(response)
+        lost = beyond(response, _heard(given, response.target)) if _is_known_to(asked) else {}
+        return told(response, _written(given.words, "metadata", given.more, lost))
+
+    def request(self, request: Request) -> Foreign:
+        if request.capability is None:
+            problem = Problem("$.capability", "the contract asks for a capability: name one")
+            raise RemitError(malformed((problem,)))
+        meant = flat(request)
+        asked = _said(meant)
+        headers = {**JSON, **header("traceparent", request.traceparent or "")}
+        lost = beyond(meant, _meant(asked, headers.get("traceparent")))
+        body = _written(asked.words, "context", asked.data, lost)
+        return Foreign(headers=headers, body=body, target=request.target)
+
+    def response(self, given: Foreign, request: Request) -> Response:
+        with answered_by(request):
+            words = heard(given, ContractResponse, request)
+            if isinstance(words, Response):
+                return words
+            _refuse_incomplete(words, request)
+            more, claims = parted(_without(decode(given.body, _Free).metadata, _METADATA))
+            said = _heard(_Given(words, more), request.target)
+            return in_time(refined(said, claims, ("metadata", KEY), _told), given)
+
+
+DIALECT = Contract()
+
+
+def _without(free: Mapping[str, Json], names: frozenset[str]) -> dict[str, Json]:
+    return {name: value for name, value in free.items() if name not in names}
+
+
+def _written(words: Struct, name: str, more: Mapping[str, Json], lost: Claims) -> bytes:
+    """Return the JSON of *words*, with more of what the document leaves open under *name*."""
+    whole: dict[str, Json] = msgspec.to_builtins(words)
+    claims = {KEY: lost} if lost else {}
+    open_part = {**whole.pop(name, {}), **more, **claims}
+    return encode(whole | {name: open_part} if open_part else whole)
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _meant(asked: _Asked, traceparent: str | None) -> Submission:
+    words, context = asked.words, asked.words.context
+    handoff = Handoff(
+        original_request=context.original_request,
+        history=context.history_reference,
+        position=context.workflow_position,
+        prior_agents=context.prior_agents,
+        prior_outputs=context.prior_outputs,
+        decisions=context.decisions,
+        constraints=context.constraints,
+        findings=context.findings,
+        data=asked.data,
+        assumptions=context.assumptions,
+    )
+    return Submission(
+        target=words.target_agent,
+        id=words.request_id,
+        origin=words.source_agent,
+        user=context.user_id,
+        deadline_ms=words.timeout_ms,
+        priority=None if words.priority is Priority.NORMAL else words.priority,
+        input=words.inputs_json,
+        capability=words.capability_code,
+        session=context.session_id,
+        handoff=handoff if handoff != Handoff() else None,
+        correlation=words.correlation_id,
+        traceparent=traceparent,
+    )
+
+
+def _said(meant: Submission) -> _Asked:
+    handoff = meant.handoff or Handoff()
+    words = ContractRequest(
+        source_agent=meant.origin,
+        target_agent=meant.target,
+        capability_code=meant.capability or "",
+        request_id=meant.id or "",
+        inputs_json=_object(meant.input, "input") or {},
+        priority=meant.priority or Priority.NORMAL,
+        timeout_ms=TIME_MS if meant.deadline_ms is None else meant.deadline_ms,
+        context=Context(
+            session_id=meant.session or meant.parent_session,
+            user_id=meant.user,
+            # The inputs say it to the capability; what was said in words comes nearest to what the user said.
+            original_request=handoff.original_request or meant.objective,
+            workflow_position=handoff.position,
+            prior_agents=handoff.prior_agents,
+            prior_outputs=handoff.prior_outputs,
+            constraints=handoff.constraints,
+            history_reference=handoff.history,
+            decisions=handoff.decisions,
+            findings=handoff.findings,
+            assumptions=handoff.assumptions,
+        ),
+        correlation_id=meant.correlation,
+    )
+    return _Asked(words, _without(handoff.data, _CONTEXT | {KEY}))
+
+
+def _object(value: Json, name: str) -> dict[str, Json] | None:
+    """Return a value as the object that the document wants."""
+    if value is None or isinstance(value, dict):
+        return cast("dict[str, Json] | None", value)
+    return {name: value}
+
+
+def _is_known_to(asked: Foreign) -> bool:
+    """Say whether a client knows of claims, and so will understand some."""
+    try:
+        return bool(parted(decode(asked.body, _Free).context)[1])
+    except RemitError:
+        return False
+
+
+# ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_OUTCOMES = {Status.SUCCESS: Outcome.SUCCESS, Status.PARTIAL: Outcome.PARTIAL, Status.TIMEOUT: Outcome.TIMEOUT}
+_USABLE = {Outcome.SUCCESS: Status.SUCCESS, Outcome.PARTIAL: Status.PARTIAL}
+_ERROR_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
+
+
+def _told(response: Response) -> _Given:
+    why, outcome = response.fault, _OUTCOMES.get(response.status, Outcome.ERROR)
+    confidence = 0.0 if response.ok and response.confidence is None else response.confidence
+    words = ContractResponse(
+        request_id=response.id,
+        status=outcome,
+        result_json=None if outcome is Outcome.ERROR else _object(response.result, "result"),
+        confidence_level=None if confidence is None else level_of(confidence),
+        error_code=None if why is None else _error_code(why),
+        error_message=None if why is None else sentence(why),
+        warnings=(*response.warnings, *(f"Not completed: {each}" for each in response.unfinished)),
+        metadata=Metadata(
+            processing_time_ms=response.duration_ms,
+            source_version=response.agent_version,
+            capability_version=response.capability_version,
+            cache_status=None if response.cache == "none" else response.cache,
+        ),
+    )
+    return _Given(words, _without(response.metadata, _METADATA | {KEY}))
+
+
+def _error_code(why: Fault) -> str:
+    """Return the peer's own code where it has one: it is the more specific."""
+    return why.foreign if why.foreign and _ERROR_CODE.fullmatch(why.foreign) else why.code
+
+
+def _heard(given: _Given, target: str) -> Response:
+    words, metadata = given.words, given.words.metadata
+    why = _why(words, target)
+    version, cache = metadata.source_version, _CACHES.get((metadata.cache_status or "none").lower())
+    return Response(
+        version=VERSION,
+        id=words.request_id,
+        target=target,
+        status=_status(words.status, why),
+        result=words.result_json,
+        confidence=None if words.confidence_level is None else share_of(words.confidence_level),
+        # What it cost is not said: it is not nothing.
+        usage=Usage(estimated=True),
+        duration_ms=metadata.processing_time_ms or 0,
+        fault=why,
+        warnings=words.warnings,
+        agent_version="1.0" if version is None else str(version),
+        capability_version=None if metadata.capability_version is None else str(metadata.capability_version),
+        cache=cache or "none",
+        metadata=given.more if cache else given.more | {"cache_status": metadata.cache_status},
+    )
+
+
+_CACHES: dict[str, Literal["none", "hit", "miss", "similar"]] = {
+    each: each for each in ("none", "hit", "miss", "similar")
+}
+
+
+def _why(words: ContractResponse, target: str) -> Fault | None:
+    if words.status in _USABLE:
+        return None
+    if words.status is Outcome.TIMEOUT:
+        return known(words.error_code or Code.TIMEOUT, words.error_message or f"{target} exceeded its time limit")
+    return known(words.error_code or Code.DELEGATION_FAILED, words.error_message or "")
+
+
+def _status(outcome: Outcome, why: Fault | None) -> Status:
+    if why is None:
+        return _USABLE[outcome]
+    if outcome is Outcome.TIMEOUT:
+        return Status.TIMEOUT
+    # An error that a time-out further down has caused is an error.
+    status = status_of(why.code)
+    return Status.FAILED if status is Status.TIMEOUT else status
+
+
+def _refuse_incomplete(words: ContractResponse, request: Request) -> None:
+    problems: list[Problem] = []
+    if words.request_id != request.id:
+        problems.append(Problem("$.request_id", "is not what was asked"))
+    if words.status in _USABLE and words.confidence_level is None:
+        problems.append(Problem("$.confidence_level", f"is required with {words.status}"))
+    if words.status is Outcome.ERROR and not words.error_message:
+        problems.append(Problem("$.error_message", f"is required with {words.status}"))
+    if problems:
+        raise RemitError(malformed(tuple(problems)))

@@ -1,0 +1,130 @@
+"""How an end is told and heard over HTTP, whatever the dialect: status, time to wait, and why there is no result."""
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from remit.dialects.exchange import Foreign
+from remit.protocol.codec import decode, malformed
+from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+
+T = TypeVar("T")
+
+JSON = {"content-type": "application/json"}
+
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+# What stands for a header can be sent as one and comes back as it was.
+_HEADER = re.compile(r"[!-~](?:[ -~]{0,998}[!-~])?", re.ASCII)
+
+_OF_STATUS = {
+    401: Code.PERMISSION_DENIED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.AGENT_NOT_FOUND,
+    408: Code.TIMEOUT,
+    413: Code.TOO_LARGE,
+    429: Code.RATE_LIMITED,
+    503: Code.DELEGATION_UNAVAILABLE,
+    504: Code.TIMEOUT,
+}
+
+
+# ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def settled(response: Response) -> Response:
+    """Return a response that has a fault if and only if it is no success, not even a partial one."""
+    if response.ok:
+        return replace(response, fault=None)
+    if response.fault is None:
+        return replace(response, fault=fault(Code.DELEGATION_FAILED, f"{response.target} gave no reason"))
+    return response
+
+
+def told(response: Response, body: bytes) -> Foreign:
+    """Return a reply with the HTTP status of how it ended."""
+    why = response.fault
+    if why is None:
+        return Foreign(headers={**JSON}, body=body)
+    wait = {} if why.retry_after_ms is None else {"retry-after": str(-(-why.retry_after_ms // 1_000))}
+    return Foreign(headers=JSON | wait, body=body, status=TABLE[why.code].status)
+
+
+def sentence(why: Fault) -> str:
+    """Return what is said of a fault where there is room for a text alone: also which fields were wrong."""
+    problems = (f"{problem.path}: {problem.message}" for problem in why.problems)
+    return "; ".join(filter(None, (why.message.strip(), *problems))).strip() or TABLE[why.code].meaning
+
+
+def header(name: str, value: str) -> dict[str, str]:
+    """Return a header, or none for what cannot be said in one: the body says it anyway."""
+    return {name: value} if _HEADER.fullmatch(value) else {}
+
+
+# ── hearing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def answered_by(request: Request) -> Generator[None]:
+    """Say of whatever cannot be understood that the peer gave an answer which cannot be used."""
+    try:
+        yield
+    except RemitError as error:
+        why = error.fault
+        message = f"{request.target} gave an answer that cannot be used: {why.message}"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=why.problems)) from error
+
+
+def heard(given: Foreign, kind: type[T], request: Request) -> T | Response:
+    """Return what a server says; if it does not speak the dialect, as a proxy does not, what its HTTP status says."""
+    try:
+        return decode(given.body, kind)
+    except RemitError:
+        if given.status < 300:
+            raise
+    code = _OF_STATUS.get(given.status, Code.DELEGATION_FAILED)
+    why = fault(code, f"{request.target} gave no answer but HTTP status {given.status}")
+    response = Response(version=VERSION, id=request.id, target=request.target, status=status_of(code), fault=why)
+    return in_time(response, given)
+
+
+def in_time(response: Response, given: Foreign) -> Response:
+    """Return what was heard, with how long to wait if only a header says that; contradictions are refused."""
+    why = response.fault
+    if response.ok is (why is not None):
+        raise RemitError(malformed((Problem("$", f"{response.status} contradicts whether there is an error"),)))
+    if why is None:
+        if given.status >= 300:
+            raise RemitError(malformed((Problem("$", f"a success with HTTP status {given.status} is none"),)))
+        return response
+    wait = why.retry_after_ms if why.retry_after_ms is not None else retry_after_ms(given)
+    return replace(response, fault=replace(why, retry_after_ms=wait))
+
+
+def retry_after_ms(given: Foreign) -> int | None:
+    """Return how long to wait, where a server says so in seconds; a date would need a clock to be understood."""
+    seconds = given.headers.get("retry-after", "")
+    return int(seconds) * 1_000 if _SECONDS.fullmatch(seconds) else None
+
+
+def status_of(code: Code) -> Status:
+    """Return how a request ended of which only the code is known: what its caller is to blame for was not begun."""
+    match code:
+        case Code.TIMEOUT:
+            return Status.TIMEOUT
+        case Code.CANCELLED:
+            return Status.CANCELLED
+        case _:
+            return Status.REFUSED if TABLE[code].blame is Blame.CALLER else Status.FAILED
+
+
+def known(code: str, message: str, *, suggestion: str | None = None, recoverable: bool | None = None) -> Fault:
+    """Return the fault of a peer's own code: ours if it is one of ours, else a failure that keeps it."""
+    ours = Code.__members__.get(code)
+    made = fault(ours or Code.DELEGATION_FAILED, message, suggestion=suggestion, foreign=None if ours else code)
+    return made if recoverable is None else replace(made, recoverable=recoverable)

@@ -1,0 +1,227 @@
+"""How a model's tool calls a sub-agent: the arguments of `sub_agent`, and its result."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.outcome import JSON, answered_by, header, heard, in_time, sentence, settled, status_of, told
+from remit.dialects.sentences import fault_of
+from remit.dialects.surplus import KEY, beyond, bounded, flat, refined
+from remit.protocol import envelope
+from remit.protocol.codec import decode, encode, malformed, text_of
+from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count, Name, Names
+from remit.protocol.submission import Submission
+
+# The document's limit for a call, of which the arguments say nothing.
+TIME_MS = 300_000
+
+# ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which part of the caller's conversation the sub-agent may see."""
+
+    last_messages: Count | None = None
+    roles: Names | None = None
+    keywords: Annotated[tuple[envelope.Keyword, ...], Meta(max_length=100)] | None = None
+    include_summary: bool = False
+    include_workspace: bool = False
+    workspace_files: Annotated[tuple[envelope.FilePath, ...], Meta(max_length=100)] | None = None
+    max_age_seconds: Count | None = None
+
+
+class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the tool is called with."""
+
+    agent_name: Name
+    task: Text
+    context: ContextFilter | None = None
+    input: Json = None
+    max_context_tokens: Count | None = None
+    allowed_tools: Names | None = None
+    allow_nested_calls: bool | None = None
+
+
+class ToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A call of the tool. The document has no place for more; `remit` stands beside the arguments."""
+
+    args: SubAgentArgs
+    tool: Literal["sub_agent"]
+    remit: dict[str, Json] | None = None
+
+
+class SubAgentResult(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What the tool gives back; `remit` only to who called with it."""
+
+    agent_name: Name
+    success: bool
+    output: str
+    tool_calls: tuple[str, ...]
+    tokens_used: Count
+    duration_seconds: Count
+    errors: tuple[str, ...]
+    remit: dict[str, Json] | None = None
+
+
+class _Wrapped(Struct, frozen=True):
+    tool: Json = None
+    args: Json = None
+
+
+# ── the dialect ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class SubAgent:
+    """The tool that calls sub-agents."""
+
+    def submission(self, asked: Foreign) -> Submission:
+        call = _call(asked.body)
+        refuse_another(asked, "agent_name", call.args.agent_name)
+        said = _meant(call.args, asked.headers.get("traceparent"))
+        return bounded(refined(said, call.remit or {}, (KEY,), _said), said)
+
+    def reply(self, response: Response, asked: Foreign) -> Foreign:
+        response = settled(response)
+        words = _told(response)
+        if _is_known_to(asked):
+            words = replace(words, remit=beyond(response, _heard(words, response.id)) or None)
+        return told(response, encode(words))
+
+    def request(self, request: Request) -> Foreign:
+        meant = flat(request)
+        args = _said(meant)
+        headers = {**JSON, **header("traceparent", request.traceparent or "")}
+        lost = beyond(meant, _meant(args, headers.get("traceparent")))
+        call = ToolCall(tool="sub_agent", args=args, remit=lost or None)
+        return Foreign(headers=headers, body=encode(call), target=request.target)
+
+    def response(self, given: Foreign, request: Request) -> Response:
+        with answered_by(request):
+            words = heard(given, SubAgentResult, request)
+            if isinstance(words, Response):
+                return words
+            if words.agent_name != request.target:
+                raise RemitError(malformed((Problem("$.agent_name", "is not who was asked"),)))
+            said = _heard(words, request.id)
+            return in_time(refined(said, words.remit or {}, (KEY,), _told), given)
+
+
+DIALECT = SubAgent()
+
+
+# ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _call(body: bytes) -> ToolCall:
+    """Return a call of the tool, whether it names the tool or is its arguments alone."""
+    wrapped = decode(body, _Wrapped)
+    if wrapped.tool is None and wrapped.args is None:
+        return ToolCall(tool="sub_agent", args=decode(body, SubAgentArgs))
+    return decode(body, ToolCall)
+
+
+def _is_known_to(asked: Foreign) -> bool:
+    """Say whether a client knows of claims: a model that does not would read them for nothing."""
+    try:
+        return _call(asked.body).remit is not None
+    except RemitError:
+        return False
+
+
+def _meant(args: SubAgentArgs, traceparent: str | None) -> Submission:
+    wanted = args.context or ContextFilter()
+    return Submission(
+        target=args.agent_name,
+        deadline_ms=TIME_MS,
+        context_tokens=CONTEXT_TOKENS if args.max_context_tokens is None else args.max_context_tokens,
+        tools=args.allowed_tools,
+        may_delegate=bool(args.allow_nested_calls),
+        objective=args.task,
+        input=args.input,
+        # Without a filter a sub-agent is shown the newest messages that fit, which is what an empty one asks for.
+        context=envelope.ContextFilter(
+            last_messages=wanted.last_messages,
+            roles=wanted.roles,
+            keywords=wanted.keywords,
+            include_summary=wanted.include_summary,
+            include_workspace=wanted.include_workspace,
+            workspace_files=wanted.workspace_files,
+            max_age_seconds=wanted.max_age_seconds,
+        ),
+        traceparent=traceparent,
+    )
+
+
+def _said(meant: Submission) -> SubAgentArgs:
+    wanted = meant.context
+    return SubAgentArgs(
+        agent_name=meant.target,
+        task=meant.objective or text_of(meant.input)[:PREVIEW_LENGTH],
+        context=_NOTHING
+        if wanted is None
+        else ContextFilter(
+            last_messages=wanted.last_messages,
+            roles=wanted.roles,
+            keywords=wanted.keywords,
+            include_summary=wanted.include_summary,
+            include_workspace=wanted.include_workspace,
+            workspace_files=wanted.workspace_files,
+            max_age_seconds=wanted.max_age_seconds,
+        ),
+        input=meant.input,
+        max_context_tokens=meant.context_tokens,
+        allowed_tools=meant.tools,
+        allow_nested_calls=meant.may_delegate,
+    )
+
+
+# A request of ours without a filter shows no message.
+_NOTHING = ContextFilter(last_messages=0)
+
+
+# ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _told(response: Response) -> SubAgentResult:
+    why = response.fault
+    errors = () if why is None else (f"{why.code}: {sentence(why)} {why.suggestion}".strip(),)
+    return SubAgentResult(
+        agent_name=response.target,
+        success=response.ok,
+        output=text_of(response.result),
+        tool_calls=response.tool_calls,
+        tokens_used=min(response.usage.total, MAX_INTEGER),
+        duration_seconds=response.duration_ms // 1_000,
+        errors=(*errors, *response.warnings),
+    )
+
+
+def _heard(words: SubAgentResult, id: str) -> Response:
+    why = None if words.success else _why(words)
+    return Response(
+        version=VERSION,
+        id=id,
+        target=words.agent_name,
+        status=Status.SUCCESS if why is None else status_of(why.code),
+        result=words.output,
+        tool_calls=words.tool_calls,
+        # Which of them were read and which written is not said.
+        usage=Usage(completion=words.tokens_used),
+        duration_ms=min(words.duration_seconds * 1_000, MAX_INTEGER),
+        fault=why,
+        warnings=words.errors if why is None else words.errors[1:],
+    )
+
+
+def _why(words: SubAgentResult) -> Fault:
+    if not words.errors:
+        return fault(Code.DELEGATION_FAILED, f"{words.agent_name} gave no reason")
+    code, colon, message = words.errors[0].partition(": ")
+    if colon and code in Code.__members__:
+        return fault(Code(code), message, suggestion="")
+    return fault_of(words.errors[0])

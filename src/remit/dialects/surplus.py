@@ -1,0 +1,193 @@
+"""What a dialect has no words for: kept beside them under `remit`, and read back as claims.
+
+A claim may say more than the document's own words, never something else, and never more than they allow. Whatever it
+says, it is no more than any sender may claim: the hub that receives it judges and bounds it like all the rest.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.protocol.codec import SHOWN, convert, decode, malformed, path_of, text_of
+from remit.protocol.envelope import VERSION, Call, Json, Request, Response
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.remit import Priority, meet
+from remit.protocol.submission import Submission
+
+T = TypeVar("T", Submission, Response, Call)
+
+Place = tuple[str | int, ...]
+Claims = Mapping[str, Json]
+
+KEY = "remit"
+"""The key under which claims stand. They carry a version, so that a document's own `remit` is not taken for them."""
+
+_VERSION = "version"
+# Fields whose text is the JSON of what was meant: said once, as the document's own words say it.
+_JSON = "json"
+
+# Who is asked and which request is answered is never a claim; a remit is claimed part by part.
+_FIXED: dict[type, frozenset[str]] = {
+    Submission: frozenset({"target", "remit", "via"}),
+    Response: frozenset({"id", "target"}),
+    Call: frozenset({"target"}),
+}
+
+
+def flat(request: Request) -> Submission:
+    """Return a request as a submission that says its remit field by field."""
+    remit = request.remit
+    return Submission(
+        target=request.target,
+        id=request.id,
+        origin=request.origin,
+        user=remit.user,
+        max_tokens=remit.tokens,
+        deadline_ms=remit.time_ms,
+        max_depth=remit.max_depth,
+        depth=remit.depth,
+        chain=remit.chain,
+        context_tokens=remit.context_tokens,
+        tools=remit.tools,
+        targets=remit.targets,
+        may_delegate=remit.may_delegate,
+        priority=None if remit.priority is Priority.NORMAL else remit.priority,
+        objective=request.objective,
+        input=request.input,
+        capability=request.capability,
+        run=request.run,
+        parent=request.parent,
+        session=request.session,
+        parent_session=request.parent_session,
+        handoff=request.handoff,
+        context=request.context,
+        view=request.view,
+        hints=request.hints,
+        reason=request.reason,
+        refined_by=request.refined_by,
+        correlation=request.correlation,
+        retry_of=request.retry_of,
+        created_ms=request.created_ms,
+        traceparent=request.traceparent,
+    )
+
+
+# ── writing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def beyond(meant: T, said: T) -> dict[str, Json]:
+    """Return what of *meant* is lost in a dialect's words, of which *said* is the meaning; empty if nothing is."""
+    lost = _lost(meant, said)
+    as_json = [name for name in lost if _is_json_of(getattr(said, name), getattr(meant, name))]
+    for name in as_json:
+        del lost[name]
+    if as_json:
+        lost[_JSON] = as_json
+    return {_VERSION: VERSION, **lost} if lost else {}
+
+
+def _lost(meant: Struct, said: Struct) -> dict[str, Json]:
+    lost: dict[str, Json] = {}
+    for name in meant.__struct_fields__:
+        wanted, given = getattr(meant, name), getattr(said, name)
+        if isinstance(wanted, Struct) and type(wanted) is type(given):
+            if inner := _lost(wanted, given):
+                lost[name] = inner
+        elif wanted != given:
+            lost[name] = wanted
+    return lost
+
+
+def _is_json_of(text: Json, value: Json) -> bool:
+    return isinstance(text, str) and not isinstance(value, str | None) and text_of(value) == text
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def parted(free: Mapping[str, Json]) -> tuple[dict[str, Json], Claims]:
+    """Return what a document says in a place where it may say anything, and what is claimed there."""
+    found = free.get(KEY)
+    if not isinstance(found, dict) or _VERSION not in found:
+        return dict(free), {}
+    return {name: value for name, value in free.items() if name != KEY}, cast("Claims", found)
+
+
+def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct]) -> T:
+    """Return what the document's words and the claims at *place* say together.
+
+    *words* puts a meaning into the document's words. Claims under which those would be others are refused.
+    """
+    if not claims:
+        return said
+    claimed = convert(_merged(said, _spelled_out(said, claims, place)), type(said), place)
+    contradicted = list(_differing(words(said), words(claimed)))
+    if contradicted:
+        where = ", ".join(path_of(each) for each in contradicted)
+        problem = Problem(path_of(place), f"contradicts what the document's own fields say: {where}")
+        raise RemitError(malformed((problem,)))
+    return claimed
+
+
+def bounded(claimed: Submission, said: Submission) -> Submission:
+    """Return what is claimed, within what the document's words allow, and its defaults where they say nothing."""
+    return replace(
+        claimed,
+        max_tokens=_least(claimed.max_tokens, said.max_tokens),
+        deadline_ms=_least(claimed.deadline_ms, said.deadline_ms),
+        max_depth=_least(claimed.max_depth, said.max_depth),
+        context_tokens=_least(claimed.context_tokens, said.context_tokens),
+        depth=max(claimed.depth, said.depth),
+        tools=meet(claimed.tools, said.tools),
+        targets=meet(claimed.targets, said.targets),
+        may_delegate=claimed.may_delegate and said.may_delegate,
+    )
+
+
+def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
+    """Return the claims alone, with each text that is JSON read."""
+    if _VERSION not in claims:
+        raise RemitError(malformed((Problem(path_of((*place, _VERSION)), "required field is missing"),)))
+    version = claims[_VERSION]
+    if version != VERSION:
+        problem = Problem(path_of((*place, _VERSION)), f"expected {VERSION}")
+        message = f"version {str(version)[:20]!r} of `{KEY}` is not spoken here; send {VERSION}"
+        raise RemitError(fault(Code.VERSION_UNSUPPORTED, message, problems=(problem,)))
+    rest = {name: value for name, value in claims.items() if name not in (_VERSION, _JSON)}
+    problems: list[Problem] = []
+    for name in convert(claims.get(_JSON, []), tuple[str, ...], (*place, _JSON)):
+        text = getattr(said, name) if name in said.__struct_fields__ else None
+        try:
+            rest[name] = decode(text.encode() if isinstance(text, str) else b"", object)
+        except RemitError:
+            problems.append(Problem(path_of((*place, _JSON)), f"{name[:SHOWN]!r} is no text that holds JSON"))
+    problems += [Problem(path_of((*place, name)), "is never a claim") for name in rest if name in _FIXED[type(said)]]
+    if problems:
+        raise RemitError(malformed(tuple(problems)))
+    return rest
+
+
+def _merged(said: Struct, claims: Claims) -> dict[str, Json]:
+    whole: dict[str, Json] = msgspec.to_builtins(said, str_keys=True)
+    for name, value in claims.items():
+        held = getattr(said, name) if name in said.__struct_fields__ else None
+        if isinstance(held, Struct) and isinstance(value, dict):
+            value = _merged(held, cast("Claims", value))
+        whole[name] = value
+    return whole
+
+
+def _differing(one: Struct, other: Struct, place: Place = ()) -> Iterator[Place]:
+    for field, name in zip(one.__struct_fields__, one.__struct_encode_fields__, strict=True):
+        here, there = getattr(one, field), getattr(other, field)
+        if isinstance(here, Struct) and type(here) is type(there):
+            yield from _differing(here, there, (*place, name))
+        elif here != there:
+            yield (*place, name)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((each for each in (one, other) if each is not None), default=None)

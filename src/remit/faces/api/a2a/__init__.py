@@ -1,0 +1,1 @@
+"""Each exposed agent as an A2A 1.0 agent: its card, JSON-RPC and HTTP+JSON."""

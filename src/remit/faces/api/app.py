@@ -1,0 +1,143 @@
+"""The hub as a web application: which address leads where."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from remit.faces.api.bodies import JSON, Failure, Receive, Scope, Send, send_bytes
+from remit.faces.api.delegations import Delegations, Endpoint, guarded
+from remit.faces.api.foreign import ForeignTongues
+from remit.faces.api.gate import Gate
+from remit.faces.api.looking import Looking
+from remit.faces.api.mcp.entrance import Entrance
+from remit.faces.api.metrics import TYPE, Metrics
+from remit.faces.api.openapi import document
+from remit.protocol.codec import encode
+from remit.protocol.errors import Code, fault
+from remit.runtime.hub import Hub
+from remit.runtime.ports import StoreError
+
+if TYPE_CHECKING:  # most hubs speak no A2A
+    from remit.faces.api.a2a.routes import A2a, Exposure
+
+# A store that has not written for this long is of no use to whoever asks.
+READY_S = 2.0
+_TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
+
+
+class Api:
+    """What a server serves, and what it has to be told before it ends."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        gate: Gate,
+        *,
+        exposed: Callable[[], Collection[str]] | None = None,
+        a2a: "Exposure | None" = None,
+    ) -> None:
+        self._hub = hub
+        self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
+        self._looking = Looking(self.delegations)
+        self._metrics = Metrics(hub)
+        self._foreign = ForeignTongues(self.delegations)
+        self._mcp = Entrance(self.delegations)
+        self._document = b""
+        self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
+        others = [] if self._a2a is None else self._a2a.routes()
+        self.routes = [*self._routes(), *others]
+        self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: _no_such_thing})
+        # Whoever is sent elsewhere is sent to whatever it called this host.
+        self._app.router.redirect_slashes = False
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        scope["path"] = scope["raw_path"].decode("ascii")
+        await self._app(scope, receive, send)
+
+    def _routes(self) -> list[BaseRoute]:
+        asked, seen = self.delegations, self._looking
+        return [
+            _route("/v1/delegations", asked.ask, "POST"),
+            _route("/v1/delegations/{id}", asked.look),
+            _route("/v1/delegations/{id}/events", asked.read_along),
+            _route("/v1/delegations/{id}/cancel", asked.cancel, "POST"),
+            _route("/v1/agents", seen.agents),
+            _route("/v1/agents/{name}", seen.agent),
+            _route("/v1/runs", seen.runs),
+            _route("/v1/runs/{run}", seen.run),
+            _route("/v1/audit", seen.audit),
+            _route("/dialects/{name}", self._foreign.speak, "POST"),
+            # What a client puts behind its base address is its own: `/.netlify/functions/chat-internal`.
+            _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),
+            Route("/mcp", guarded(self._mcp.serve), methods=["GET", "POST", "DELETE"]),
+            _route("/metrics", self._figures),
+            _route("/openapi.json", self._openapi),
+            _route("/healthz", self._healthz),
+            _route("/readyz", self._readyz),
+        ]
+
+    async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        await self._looking.operator(scope)
+        await send_bytes(send, 200, self._metrics.page(), ((b"content-type", TYPE),))
+
+    async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        self._document = self._document or encode(document())
+        await send_bytes(send, 200, self._document, ((b"content-type", JSON),))
+
+    async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        await send_bytes(send, 200, b"alive\n", _TEXT)
+
+    async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        if self.delegations.draining:
+            await send_bytes(send, 503, b"going down\n", _TEXT)
+            return
+        try:
+            async with asyncio.timeout(READY_S):
+                await self._hub.store.flush()
+        except (StoreError, TimeoutError):
+            await send_bytes(send, 503, b"the store cannot write\n", _TEXT)
+            return
+        await send_bytes(send, 200, b"ready\n", _TEXT)
+
+    async def drain(self, wait_s: float) -> None:
+        """Take nothing more, and return once what is under way has ended, or has had its time."""
+        asked = self.delegations
+        asked.draining = True
+        for events in list(asked.streams):
+            events.close()  # whoever reads along goes on at another server, after the last event that it had
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await asked.idle()
+        if self._a2a is not None:
+            await self._a2a.close()
+        await self._mcp.close()
+        asked.close()
+
+
+def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
+    from remit.faces.api.a2a.routes import A2a
+
+    return A2a(delegations, exposure)
+
+
+async def _no_such_thing(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        what = f"{request.method} is not what can be done at {request.url.path[:100]}"
+    else:
+        what = f"there is nothing at {request.url.path[:100]}"
+    body = encode(Failure(fault=fault(Code.NOT_FOUND, what)))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    return Route(path, guarded(endpoint), methods=[method])

@@ -1,0 +1,394 @@
+"""`/v1/delegations`: ask, look how far it is, read along, cancel."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Collection, MutableMapping
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.faces.api.bodies import (
+    Gone,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    headers_of,
+    prefers,
+    quality,
+    read_json,
+    send_bytes,
+    send_fault,
+    send_response,
+    send_value,
+)
+from remit.faces.api.gate import Gate
+from remit.faces.api.streams import Following, follow
+from remit.faces.api.waiting import Leaving, Waiting
+from remit.policy.reception import Sender
+from remit.protocol.codec import decode, decode_submission
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.submission import Submission
+from remit.runtime.events import Events
+from remit.runtime.hub import Hub
+from remit.runtime.ports import ANYONES, RunSummary, Whose
+from remit.runtime.runs import Going
+
+log = logging.getLogger("remit")
+
+# As long as a hub waits for an answer to come after a cancel: the grace time of a callee, and a little for the way.
+CANCEL_WAIT_S = 3.5
+GONE = "whoever asked hung up"
+STREAM = "text/event-stream"
+# As many digits as the number of a record may have.
+_NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
+_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Handle(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A delegation that has not ended: where to look again."""
+
+    id: str
+    run: str
+    state: Literal["running", "waiting"]
+    question: str = ""
+    """What a person is asked, while it waits for one."""
+    link: str
+    """Where its end can be had."""
+    events: str
+    """Where it can be read along."""
+
+
+class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why something is cancelled."""
+
+    reason: str = ""
+
+
+class Delegations:
+    """The delegations that come in over HTTP."""
+
+    def __init__(self, hub: Hub, gate: Gate, exposed: Callable[[], Collection[str]]) -> None:
+        self.hub = hub
+        self.gate = gate
+        self.exposed = exposed
+        self.draining = False
+        self.streams: set[Events] = set()
+        self._waiting = Waiting(hub)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._granted: set[str] = set()
+        """The runs that came with a credential, whose tokens are to be settled."""
+
+    async def idle(self) -> None:
+        """Return once nothing is under way."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def close(self) -> None:
+        """Hear no more of the hub; whoever still waits is told where to look later."""
+        self._waiting.close()
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/delegations`."""
+        headers = headers_of(scope)
+        sender = await self.gate.sender(headers)
+        sent = decode_submission(await read_json(headers, receive))
+        agree(headers, sent)
+        if sent.traceparent is None and "traceparent" in headers:
+            sent = replace(sent, traceparent=headers["traceparent"][:55])
+        request = await self.received(sent, sender, headers)
+        if (welcome := quality(headers, STREAM)) and welcome >= quality(headers, "application/json"):
+            await self._stream(request, receive, send)
+        elif prefers(headers, "respond-async"):
+            await self._hand_over(request, send)
+        else:
+            await self._answer(request, receive, send, anew=sent.id is None)
+
+    async def received(self, sent: Submission, sender: Sender, headers: Headers) -> Request:
+        """Return what was sent as a request of this hub, within what its sender's credential allows."""
+        if self.draining:
+            raise going_down()
+        grant = await self.gate.grant(headers, sender, sent)
+        request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant)
+        if grant is not None:
+            request = await self.gate.received(request)
+            self._granted.add(request.run)
+        self.hub.pass_on(request.run, headers)
+        return request
+
+    async def _answer(self, request: Request, receive: Receive, send: Send, *, anew: bool) -> None:
+        """Answer with how a request ended, or with a handle, if it waits for a person."""
+        going = await self.begin(request)
+        if isinstance(going, Response):
+            await send_response(send, going)
+            return
+        found = await self.end_of(going, request.id, receive, anew=anew)
+        if isinstance(found, Response):
+            await send_response(send, found)
+        else:
+            await send_value(send, found, 202, _location(found))
+
+    async def end_of(
+        self, going: Going, name: str, receive: Receive | None = None, *, anew: bool = False, questions: bool = True
+    ) -> Response | Handle:
+        """Return how a request ended that is under way; a handle by that name, if it does not end for now.
+
+        That is if it waits for a person, unless *questions* are not wanted, and if this server goes down before. With
+        *receive*, raise `Gone` when whoever asked hangs up; one that is carried out *anew* whenever it is sent is
+        cancelled then, since nobody could ask for its answer.
+        """
+        first = self._waiting.first(going, questions=questions)
+
+        def gone() -> None:
+            if anew:
+                self.hub.cancel(going.run, GONE)
+            if not first.done():
+                first.set_exception(Gone)
+
+        leaving = None if receive is None else Leaving(receive, gone)
+        try:
+            found = await first
+        finally:
+            first.cancel()
+            if leaving is not None:
+                leaving.cancel()
+        if isinstance(found, Response):
+            return found
+        if found is None and not going.on_record:
+            raise going_down()
+        return _handle(name, going.on_record or going.run, "running" if found is None else "waiting", found or "")
+
+    async def begin(self, request: Request) -> Going | Response:
+        """Start a request, or find the same under way: it goes on, whoever waits for it."""
+        try:
+            going = await self.hub.begin(request)
+        except BaseException:
+            self._settle(request.run, 0)
+            raise
+        if isinstance(going, Response) or going.run != request.run:
+            self._settle(request.run, 0)  # it never began, or is counted under the first that was sent
+        if isinstance(going, Going):
+            self._tasks.add(going.task)
+            await self._waiting.watch(going, partial(self._ended, going.run))
+        return going
+
+    def drop(self, request: Request) -> None:
+        """Let go of what was received and will not be begun."""
+        self._settle(request.run, 0)
+
+    def _ended(self, run: str, task: asyncio.Task[Response]) -> None:
+        self._tasks.discard(task)
+        failed = task.cancelled() or task.exception() is not None
+        self._settle(run, 0 if failed else task.result().usage.total)
+
+    def _settle(self, run: str, used: int) -> None:
+        if run in self._granted:
+            self._granted.remove(run)
+            task = asyncio.ensure_future(self.gate.ended(run, used))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _hand_over(self, request: Request, send: Send) -> None:
+        going = await self.begin(request)
+        if isinstance(going, Response):
+            await send_response(send, going)
+            return
+        await going.decided.wait()  # nothing is acknowledged before it is safely recorded
+        if going.task.done():
+            await send_response(send, going.task.result())
+            return
+        handle = _handle(request.id, going.on_record, "running")
+        await send_value(send, handle, 202, _location(handle))
+
+    async def _stream(self, request: Request, receive: Receive, send: Send) -> None:
+        with self.hub.follow(request.run) as events:
+            going = await self.begin(request)
+            if isinstance(going, Going):
+                await going.decided.wait()
+            if isinstance(going, Response) or not going.on_record:
+                await send_response(send, going if isinstance(going, Response) else going.task.result())
+                return
+            if going.on_record == request.run:
+                await self._send_stream(Following(run=request.run), events, receive, send)
+                return
+        with self.hub.follow(going.on_record) as events:
+            await self._send_stream(Following(run=going.on_record), events, receive, send)
+
+    # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
+
+    async def look(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/delegations/{id}`."""
+        summary, _ = await self._found(scope)
+        if (response := await self.hub.outcome(summary.run)) is not None:
+            await send_value(send, response)
+            return
+        state: Any = "waiting" if summary.state == "waiting" else "running"
+        asked = [each for each in await self.hub.pending() if each.request.run == summary.run]
+        handle = _handle(summary.run, summary.run, "waiting" if asked else state, asked[0].text if asked else "")
+        await send_value(send, handle, 202)
+
+    async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET /v1/delegations/{id}/events`."""
+        summary, _ = await self._found(scope)
+        last = headers_of(scope).get("last-event-id", "0").strip()
+        if _NUMBER.fullmatch(last) is None:
+            problem = Problem("Last-Event-ID", "give the number of the last event that was received")
+            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the header Last-Event-ID is wrong", problems=(problem,)))
+        if scope["method"] == "HEAD":
+            await send_bytes(send, 200, b"", tuple(_STREAM_HEADERS))
+            return
+        with self.hub.follow(summary.run) as events:
+            await self._send_stream(Following(run=summary.run, after=int(last)), events, receive, send)
+
+    async def _send_stream(self, following: Following, events: Events, receive: Receive, send: Send) -> None:
+        location = (b"location", f"/v1/delegations/{following.run}".encode())
+        leaving = Leaving(receive, events.close)
+        self.streams.add(events)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, location]})
+            async for frames in follow(self.hub, following, events):
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            leaving.cancel()
+            self.streams.discard(events)
+
+    async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/delegations/{id}/cancel`."""
+        summary, sender = await self._found(scope)
+        said = decode(body, Reason) if (body := await _optional(headers_of(scope), receive)) else Reason()
+        outcome = await self.stop(summary, sender.name, said.reason)
+        if outcome is None:
+            await send_value(send, _handle(summary.run, summary.run, "running"), 202)
+        else:
+            await send_value(send, outcome)
+
+    async def stop(self, summary: RunSummary, by: str, reason: str) -> Response | None:
+        """Cancel a run, wherever it is carried out, and return how it ended; None if it takes longer than is polite."""
+        words = f"by {by}" + (f": {reason[:200]}" if reason else "")
+        if summary.response is None and not self.hub.cancel(summary.run, words):
+            await self.hub.store.control(summary.run, "cancel", by, reason[:200])
+        try:
+            async with asyncio.timeout(CANCEL_WAIT_S):
+                await self.hub.store.wait(summary.run)
+        except TimeoutError:
+            return None
+        return await self.hub.outcome(summary.run)
+
+    async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
+        """Return the run that the path names, and who wants to know of it."""
+        sender = await self.gate.sender(headers_of(scope))
+        return await self.find(scope["path_params"]["id"], sender), sender
+
+    async def find(self, name: str, sender: Sender) -> RunSummary:
+        """Return a run by its id, or by the sender's own; raise a `RemitError` unless it may be seen."""
+        store = self.hub.store
+        for summary in await store.runs(run=name, limit=1):
+            if summary.run == name and may_see(sender, summary):
+                return summary
+        runs = await store.named(name, Whose(users=sender.users, agents=sender.targets, via=sender.name))
+        if len(runs) == 1:  # two users of a client may have chosen the same: then it names neither
+            (summary,) = await store.runs(run=runs[0], limit=1)
+            return summary
+        raise RemitError(fault(Code.NOT_FOUND, f"there is no delegation `{name[:100]}` that {sender.name} may see"))
+
+
+def going_down() -> RemitError:
+    """Return why nothing more is taken."""
+    return RemitError(fault(Code.OVERLOADED, "this server is going down; ask another", retry_after_ms=1_000))
+
+
+def visible(sender: Sender) -> Whose:
+    """Return which runs a sender may see: those that it could have asked for."""
+    if sender.is_operator:
+        return ANYONES
+    return Whose(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
+
+
+def may_see(sender: Sender, summary: RunSummary) -> bool:
+    """Say whether a run is one of those."""
+    users, agents, via = visible(sender)
+    return (
+        (users is None or summary.user in users)
+        and (agents is None or summary.agent in agents)
+        and via in (None, summary.via)
+    )
+
+
+def agree(headers: Headers, sent: Submission) -> None:
+    """Refuse headers that contradict the envelope beside which they are sent (X9)."""
+    said = {
+        "x-agent-request-id": sent.id,
+        "x-agent-origin": sent.origin,
+        "x-agent-depth": None if sent.remit is None else str(sent.remit.depth),
+        "x-agent-parent-session": sent.parent_session,
+    }
+    problems = tuple(
+        Problem(name, f"contradicts the envelope, which says {value!r}" if value else "says what the envelope does not")
+        for name, value in said.items()
+        if name in headers and unquote(headers[name]) != value
+    )
+    if problems:
+        names = ", ".join(problem.path for problem in problems)
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"headers contradict the envelope: {names}", problems=problems))
+
+
+async def _optional(headers: Headers, receive: Receive) -> bytes:
+    return await read_json(headers, receive) if headers.get("content-length", "0") != "0" else b""
+
+
+def _handle(name: str, run: str, state: Literal["running", "waiting"], question: str = "") -> Handle:
+    link = f"/v1/delegations/{run}"
+    return Handle(id=name, run=run, state=state, question=question, link=link, events=f"{link}/events")
+
+
+def _location(handle: Handle) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"location", handle.link.encode()),)
+
+
+Endpoint = Callable[[Scope, Receive, Send], Any]
+
+
+def guarded(endpoint: Endpoint) -> "Guarded":
+    """Return an endpoint whose refusals are sent, and which ends quietly when whoever asked has hung up."""
+    return Guarded(endpoint)
+
+
+class Guarded:
+    """An endpoint as an application."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = False
+        # Decoded only now: an id may hold a slash, which is none of the path's.
+        scope["path_params"] = {name: unquote(value) for name, value in scope["path_params"].items()}
+
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._endpoint(scope, receive, sending)
+        except RemitError as error:
+            if not started:
+                await send_fault(send, error.fault)
+        except Gone:
+            pass
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            log.error("%s %r failed: %s", scope["method"], scope["path"][:100], type(error).__name__)
+            if not started:
+                await send_fault(send, fault(Code.DELEGATION_FAILED, f"the server failed ({type(error).__name__})"))

@@ -1,0 +1,69 @@
+"""`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
+
+from remit.dialects import NAMES, find
+from remit.dialects.exchange import Dialect, Foreign
+from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
+from remit.faces.api.delegations import Delegations
+from remit.policy.reception import Sender
+from remit.protocol.envelope import NOBODY, VERSION, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.submission import Submission
+
+
+class ForeignTongues:
+    """Delegations in other dialects: translated on the way in and on the way out, and nothing else."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+
+    async def speak(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /dialects/{name}`, and what the documents call that address."""
+        name: str = scope["path_params"]["name"]
+        if name not in NAMES:
+            known = ", ".join(NAMES)
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no dialect `{name[:100]}`; there are: {known}"))
+        dialect, headers = find(name), headers_of(scope)
+        # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
+        target = scope["path_params"].get("rest", "") if name == "librarian" else ""
+        asked = Foreign(headers=headers, target=target)
+        sent = None
+        try:
+            sender = await self._delegations.gate.sender(headers)
+            asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
+            sent = dialect.submission(asked)
+            response = await self._ended(sent, sender, headers, receive)
+        except RemitError as error:
+            response = _refused(sent, error.fault)
+        await _reply(dialect, response, asked, send)
+
+    async def _ended(self, sent: Submission, sender: Sender, headers: Headers, receive: Receive) -> Response:
+        asked = self._delegations
+        going = await asked.begin(await asked.received(sent, sender, headers))
+        if isinstance(going, Response):
+            return going
+        # None of the dialects knows of something that waits for a person: they wait, too.
+        end = await asked.end_of(going, going.run, receive, anew=sent.id is None, questions=False)
+        if not isinstance(end, Response):
+            why = "this server goes down before it has ended; send the same again"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why))
+        return end
+
+
+async def _reply(dialect: Dialect, response: Response, asked: Foreign, send: Send) -> None:
+    reply = dialect.reply(response, asked)
+    headers = {"content-type": "application/json", **reply.headers}
+    if not asked.body:
+        headers["connection"] = "close"  # nobody has read it, or will
+    pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+    await send_bytes(send, reply.status, reply.body, pairs)
+
+
+def _refused(sent: Submission | None, why: Fault) -> Response:
+    return Response(
+        version=VERSION,
+        id=(sent.id if sent is not None else None) or NOBODY,
+        target=NOBODY if sent is None else sent.target,
+        status=Status.REFUSED,
+        fault=why,
+    )

@@ -1,0 +1,133 @@
+"""A team as a server: its hub, its door, and how it is told to end."""
+
+import os
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from remit.faces.api.app import Api
+from remit.faces.api.server import Server, listening
+from remit.faces.composition import hub_of
+from remit.faces.team.others import ANYONE, door_of, key_of
+from remit.faces.team.sections import Team
+from remit.faces.team.values import duration_ms
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.clock import LoopClock
+from remit.runtime.hub import Hub
+from remit.transports.credentials.incoming import Held, Known
+from remit.transports.credentials.spending import Spending
+
+if TYPE_CHECKING:  # most teams speak no A2A
+    from remit.faces.api.a2a.routes import Exposure
+
+# What an identity provider publishes is some kilobytes.
+MOST_KEYS = 1_000_000
+FETCH_S = 10.0
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+TOKEN_FILE = "serve.token"
+
+
+class Serving(NamedTuple):
+    """A server that has been made from a team, and is ready to serve."""
+
+    server: Server
+    hub: Hub
+    token: Path | None
+    """The file of the one token that is let in, where the team names nobody."""
+
+
+@asynccontextmanager
+async def serving(
+    team: Team, *, host: str | None = None, port: int | None = None, environ: Mapping[str, str] = os.environ
+) -> AsyncGenerator[Serving, None]:
+    """Open a team's hub, and make the server for it; *host* and *port* count more than what the team says."""
+    section = team.serve
+    host, port = host or section.host, section.port if port is None else port
+    token = None if team.clients or team.peers else _token_file(team, host)
+    wall_ms = LoopClock().wall_ms
+    held = Held(wall_ms)
+    with listening(host, port) as bound:
+        async with hub_of(team, environ=environ, held=held) as hub:
+            spending = Spending(hub.store.incr, wall_ms=wall_ms)
+            own = () if token is None else (Known(name="local", token=token.read_text().strip(), is_operator=True),)
+            door = door_of(team, held=held, spending=spending, wall_ms=wall_ms, fetch=fetch, environ=environ, more=own)
+            api = Api(
+                hub,
+                door,
+                exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
+                a2a=_exposure(team, hub),
+            )
+            server = Server(
+                api,
+                bound=bound,
+                drain_s=duration_ms(section.drain) / 1_000,
+                connections=section.connections,
+                certificate=_file(team, section.certificate),
+                key=_file(team, section.private_key),
+            )
+            yield Serving(server, hub, token)
+
+
+def _exposure(team: Team, hub: Hub) -> "Exposure | None":
+    """Return how a team's agents speak A2A; None if they do not."""
+    said = team.a2a
+    if said is None:
+        return None
+    from remit.faces.api.a2a.routes import Exposure
+    from remit.transports.addresses import Reach
+
+    return Exposure(
+        agents=lambda: hub.cards if ANYONE in said.agents else said.agents,
+        default=said.default,
+        url=said.url,
+        key=key_of(team),
+        required=said.require_remit,
+        push=said.push,
+        reach=Reach(hosts=frozenset(host.lower() for host in said.push_hosts)),
+    )
+
+
+def _token_file(team: Team, host: str) -> Path:
+    """Return the file of the token of a team that names no client, made if it is not there: only for this machine."""
+    if host not in LOCAL:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"{host} can be reached from other machines, and the team names nobody who may come",
+                suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; docs/serving.md shows how.",
+            )
+        )
+    path = team.store_path.parent / TOKEN_FILE
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(f"{secrets.token_hex(32)}\n")
+    return path
+
+
+def _file(team: Team, name: str | None) -> str | None:
+    if name is None:
+        return None
+    path = team.folder / name
+    if not path.is_file():
+        raise RemitError(fault(Code.TEAM_INVALID, f"{path} is not there, though `[serve]` names it"))
+    return str(path)
+
+
+async def fetch(url: str) -> bytes:
+    """Return what is at an address of the team file: the keys of an identity provider."""
+    from aiohttp import ClientError, ClientSession, ClientTimeout
+
+    try:
+        async with (
+            ClientSession(timeout=ClientTimeout(FETCH_S)) as session,
+            session.get(url, allow_redirects=False) as reply,
+        ):
+            if reply.status != 200:
+                raise OSError(f"{url} answered with status {reply.status}")
+            return await reply.content.read(MOST_KEYS)
+    except (ClientError, TimeoutError) as error:
+        raise OSError(f"{url} cannot be reached ({type(error).__name__})") from error

@@ -1,0 +1,191 @@
+"""What a hub makes of a request that comes from elsewhere: nothing that a peer says widens what it may do here."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.limits import Limits
+from remit.protocol.envelope import USER, Request, View
+from remit.protocol.errors import Code, Fault, Problem, fault
+from remit.protocol.remit import Count, Name, Names, Priority, Remit, meet
+from remit.protocol.submission import Submission
+from remit.protocol.trace import place_of
+
+
+class Sender(Struct, frozen=True, kw_only=True):
+    """Who is at the other end, as far as it has proven that."""
+
+    name: Name
+    """A client's, as the team file names it; a hub's, as it stands in chains."""
+    is_hub: bool = False
+    users: Names | None = None
+    """For whom it may ask; None: for anyone."""
+    targets: Names | None = None
+    """Whom it may ask; None: everyone who is exposed."""
+    is_operator: bool = False
+    """Whether it may look at what is not its own: everyone's runs, the record, the figures."""
+    answers: bool = False
+    """Whether what its users say to a question about their own runs counts as a person's answer."""
+
+
+class Grant(Struct, frozen=True, kw_only=True):
+    """What a verified credential lets its bearer ask for: a bound on whatever the request claims."""
+
+    user: Name
+    depth: Count
+    chain: tuple[Name, ...]
+    tokens: Count
+    time_ms: Count
+    max_depth: Count
+    targets: Names | None = None
+    tools: Names | None = None
+    may_delegate: bool = True
+
+
+def receive(
+    sent: Submission,
+    sender: Sender,
+    *,
+    exposed: frozenset[str],
+    run: str,
+    created_ms: int,
+    limits: Limits,
+    grant: Grant | None = None,
+    above: Remit | None = None,
+) -> Request | Fault:
+    """Return the request that starts a run here, or why there is none.
+
+    *above* is the remit of what is in flight here and that the request came out of, if it did: its chain and depth
+    count, whatever the request claims. *grant* bounds everything, and so do this hub's *limits*.
+    """
+    user = _user(sent, sender)
+    if isinstance(user, Fault):
+        return user
+    if grant is not None and grant.user != user:
+        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential is another user's")
+    if sent.target not in (exposed if sender.targets is None else exposed & sender.targets):
+        # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
+        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask")
+    if not sender.is_hub and sent.origin != USER:
+        problem = Problem("$.origin", f"only a hub speaks for agents; a client leaves it out, or says `{USER}`")
+        return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.origin", problems=(problem,))
+    origin = f"{sent.origin}@{sender.name}" if sender.is_hub else USER
+    remit = _bounded(_claimed(sent, user, limits), limits)
+    if grant is not None:
+        remit = _granted(remit, grant)
+    speaks = origin if sender.is_hub and sent.origin != USER else None
+    chain = _chain(remit.chain, speaks, () if above is None else above.chain)
+    least = len(chain) if above is None else max(len(chain), above.depth + 1)
+    remit = replace(remit, chain=chain, depth=max(remit.depth, least))
+    session = sent.session if sent.session is None or not sender.is_hub else f"{sent.session}@{sender.name}"
+    return Request(
+        version=sent.version,
+        id=sent.id or run,
+        origin=origin,
+        target=sent.target,
+        remit=remit,
+        objective=sent.objective,
+        input=sent.input,
+        capability=sent.capability,
+        run=run,
+        session=session or run,
+        handoff=sent.handoff,
+        context=sent.context if sent.view is None else None,
+        view=None if sent.view is None else _unnumbered(sent.view),
+        hints=sent.hints,
+        reason=sent.reason,
+        refined_by=sent.refined_by,
+        correlation=sent.correlation or (sent.run or None),
+        retry_of=sent.retry_of,
+        created_ms=created_ms,
+        traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
+        via=sender.name,
+    )
+
+
+def trace_of(traceparent: str | None) -> str | None:
+    """Return the trace that a request belongs to, as W3C writes it; None if it names none."""
+    place = place_of(traceparent)
+    return None if place is None else place.trace
+
+
+def _user(sent: Submission, sender: Sender) -> str | Fault:
+    said = sent.user if sent.remit is None else sent.remit.user
+    if said is None and sender.users is not None and len(sender.users) == 1:
+        (said,) = sender.users
+    if said is None:
+        problem = Problem("$.user", "say for which user this is asked")
+        return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.user", problems=(problem,))
+    if sent.user is not None and sent.user != said:
+        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the request names two users")
+    if sender.users is not None and said not in sender.users:
+        return fault(
+            Code.USER_MISMATCH, f"User ID mismatch - security violation: {sender.name} may not ask for `{said}`"
+        )
+    return said
+
+
+def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:
+    """Return what the sender says that the callee may do; a client that says nothing gets what this hub grants."""
+    held = sent.remit or Remit(
+        user=user,
+        depth=0,
+        max_depth=limits.max_depth,
+        time_ms=limits.root_time_ms,
+        tokens=limits.root_tokens,
+        context_tokens=limits.context_tokens,
+        priority=sent.priority or Priority.NORMAL,
+    )
+    return replace(
+        held,
+        depth=max(held.depth, sent.depth),
+        chain=_chain(held.chain, None, sent.chain),
+        max_depth=_least(held.max_depth, sent.max_depth),
+        time_ms=_least(held.time_ms, sent.deadline_ms),
+        tokens=_least(held.tokens, sent.max_tokens),
+        context_tokens=_least(held.context_tokens, sent.context_tokens),
+        tools=held.tools if sent.tools is None else meet(held.tools, sent.tools),
+        targets=held.targets if sent.targets is None else meet(held.targets, sent.targets),
+        may_delegate=held.may_delegate and sent.may_delegate,
+    )
+
+
+def _bounded(remit: Remit, limits: Limits) -> Remit:
+    tokens = min(remit.tokens, limits.root_tokens)
+    return replace(
+        remit,
+        max_depth=min(remit.max_depth, limits.max_depth),
+        time_ms=min(remit.time_ms, limits.root_time_ms),
+        tokens=tokens,
+        context_tokens=min(remit.context_tokens, limits.context_tokens, tokens),
+    )
+
+
+def _chain(claimed: tuple[str, ...], origin: str | None, above: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the agents between the user and the callee: those that are known here first, then those claimed."""
+    chain = claimed if above == claimed[: len(above)] else (*above, *(each for each in claimed if each not in above))
+    return chain if origin is None or origin in chain[-1:] else (*chain, origin)
+
+
+def _granted(remit: Remit, grant: Grant) -> Remit:
+    return replace(
+        remit,
+        depth=max(remit.depth, grant.depth),
+        chain=_chain(remit.chain, None, grant.chain),
+        max_depth=min(remit.max_depth, grant.max_depth),
+        time_ms=min(remit.time_ms, grant.time_ms),
+        tokens=min(remit.tokens, grant.tokens),
+        context_tokens=min(remit.context_tokens, grant.tokens),
+        tools=remit.tools if grant.tools is None else meet(remit.tools, grant.tools),
+        targets=remit.targets if grant.targets is None else meet(remit.targets, grant.targets),
+        may_delegate=remit.may_delegate and grant.may_delegate,
+    )
+
+
+def _unnumbered(view: View) -> View:
+    """Return what a sender shows without the numbers of its own record: here they are those of other people's."""
+    messages = tuple(replace(each, seq=0, delegation="") for each in view.messages)
+    return replace(view, messages=messages, seen=())
+
+
+def _least(held: int, wished: int | None) -> int:
+    return held if wished is None or wished > held else wished

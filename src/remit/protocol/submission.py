@@ -1,0 +1,51 @@
+"""What someone elsewhere sends a hub: a request as another hub makes it, or the few fields that a client knows."""
+
+from msgspec import Struct
+
+from remit.protocol.envelope import USER, VERSION, ContextFilter, Handoff, Json, Text, View
+from remit.protocol.remit import Chain, Count, Name, Names, Priority, Remit
+
+
+class Submission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A request that is still to be received; every `Request` reads as one.
+
+    A hub sends the remit under which it asks. A client has none: it says for which user it asks, and what it wants to
+    bound; what it leaves out takes the defaults of the hub.
+    """
+
+    target: Name
+    version: str = VERSION
+    id: Name | None = None
+    """The sender's own: sent again with the same content, it is answered once. None: every sending is a new one."""
+    origin: Name = USER
+    user: Name | None = None
+    remit: Remit | None = None
+    max_tokens: Count | None = None
+    deadline_ms: Count | None = None
+    max_depth: Count | None = None
+    depth: Count = 0
+    """How deep the callee is, as a sender counts that has no remit; never less than its chain is long."""
+    chain: Chain = ()
+    context_tokens: Count | None = None
+    tools: Names | None = None
+    targets: Names | None = None
+    may_delegate: bool = True
+    priority: Priority | None = None
+    objective: Text = ""
+    input: Json = None
+    capability: Name | None = None
+    run: Name = ""
+    parent: Name | None = None
+    session: Name | None = None
+    parent_session: Name | None = None
+    handoff: Handoff | None = None
+    context: ContextFilter | None = None
+    view: View | None = None
+    hints: tuple[str, ...] = ()
+    reason: str = ""
+    refined_by: Name | None = None
+    correlation: str | None = None
+    retry_of: Name | None = None
+    created_ms: Count | None = None
+    traceparent: str | None = None
+    via: Name | None = None

@@ -1,0 +1,123 @@
+"""What may be done in this hub for a delegation while another hub carries it out."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Answer, Response
+from remit.protocol.records import Approval, Kind
+from remit.protocol.trace import trace_id
+from remit.runtime.carry import regain_slot
+from remit.runtime.desk import LocalDesk
+from remit.runtime.dispatch import Dispatch
+from remit.runtime.ledger import Frame
+from remit.runtime.respond import verified
+
+_NO_TOOLS: frozenset[str] = frozenset()
+# Agents seldom ask several people at once; a peer that says so does not fill the memory here.
+MOST_QUESTIONS = 100
+
+
+class LocalLine:
+    """The line of one delegation, within its frame."""
+
+    __slots__ = ("_desk", "_dispatch", "_frame", "_open", "_patience_s", "_stop_waiting", "_waits_since", "trace")
+
+    def __init__(self, dispatch: Dispatch, frame: Frame) -> None:
+        self._dispatch = dispatch
+        self._frame = frame
+        self._desk = LocalDesk(dispatch, frame, _NO_TOOLS)
+        self._open: set[str] = set()
+        """What people are asked there."""
+        self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000
+        """How much longer no time passes here for what people are asked there."""
+        self._waits_since = 0.0
+        self._stop_waiting: Callable[[], None] | None = None
+        self.trace = trace_id(frame.run.id, frame.run.request.traceparent)
+
+    @property
+    def heard(self) -> bool:
+        return self._dispatch.parts.outflow.heard
+
+    @property
+    def traceparent(self) -> str:
+        return self._desk.traceparent()
+
+    @property
+    def passed_on(self) -> Mapping[str, str]:
+        return self._dispatch.parts.passed_on.get(self._frame.run.id, {})
+
+    def time_left_ms(self) -> int:
+        return self._desk.time_left_ms()
+
+    def progress(self, text: str, partial: Answer | None) -> None:
+        self._desk.progress(text, partial)
+
+    def say(self, text: str) -> None:
+        self._desk.say(text)
+
+    def settle(self, response: Response) -> None:
+        frame = self._frame
+        frame.meter(response.usage)
+        if response.result is None and not response.finished:
+            return
+        part = Answer(
+            response.result,
+            summary=response.summary,
+            confidence=response.confidence,
+            artifacts=response.artifacts,
+            warnings=response.warnings,
+            finished=response.finished,
+            unfinished=response.unfinished,
+        )
+        kept = verified(frame, part, self._dispatch.parts.limits.max_result_bytes)
+        if isinstance(kept, Answer):
+            frame.partial = kept
+
+    async def asked(self, approval: Approval) -> None:
+        frame = self._frame
+        own = replace(
+            approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
+        )
+        self._dispatch.record(Kind.APPROVAL, frame.run.id, frame.request.parent_session or frame.run.id, own)
+        if approval.agreed is not None:
+            self._open.discard(approval.id)
+        elif len(self._open) < MOST_QUESTIONS:
+            self._open.add(approval.id)
+        if self._open:
+            self._wait()
+        else:
+            await self._go_on()
+
+    @asynccontextmanager
+    async def paused(self) -> AsyncGenerator[None]:
+        self._wait()
+        try:
+            yield
+        finally:
+            await self._go_on()
+
+    def _wait(self) -> None:
+        if self._stop_waiting is None and self._patience_s > 0:
+            clock = self._dispatch.parts.clock
+            self._waits_since = clock.now()
+            self._stop_waiting = clock.call_at(self._waits_since + self._patience_s, self.close)
+            self._dispatch.pause(self._frame)
+
+    async def _go_on(self) -> None:
+        if self._stop_waiting is not None:
+            self.close()
+            if self._frame.stopping is None:
+                await regain_slot(self._frame)
+
+    def close(self) -> None:
+        """Let time pass again, whatever is said there: it is over, or it has taken longer than any person may."""
+        if self._stop_waiting is not None:
+            self._stop_waiting()
+            self._stop_waiting = None
+            self._patience_s -= self._dispatch.parts.clock.now() - self._waits_since
+            self._dispatch.unpause(self._frame)
+
+    async def durable(self) -> None:
+        await self._dispatch.parts.store.flush()

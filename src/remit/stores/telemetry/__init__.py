@@ -1,0 +1,1 @@
+"""The record as OpenTelemetry has it: spans and metrics, delivered to a collector."""

@@ -1,0 +1,417 @@
+"""The record as spans: a fold, in which every delegation, every refusal and every use of a tool becomes one.
+
+Ids follow from the record alone, so that another hub, or the same after a restart, knows a span by the same id.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.errors import Code, Fault
+from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
+from remit.stores.telemetry import names
+from remit.stores.telemetry.span import Attributes, Event, Span, SpanKind
+from remit.stores.telemetry.telling import LONGEST, attempt_of, links_of, quote, tell
+
+MS = 1_000_000
+"""Nanoseconds of a millisecond: the record counts in these, spans in those."""
+
+# More events than this say no more of a delegation; OpenTelemetry's own limit.
+MOST_EVENTS = 128
+# Runs that wait for a person may do so for days; one that is forgotten is read from the store when it goes on.
+MOST_RUNS = 10_000
+# Records that come after the end of their run come soon after it.
+MOST_ENDED = 1_000
+
+
+class Role(Enum):
+    """What an agent is, as far as its spans are named by it."""
+
+    AGENT = "agent"
+    WORKFLOW = "workflow"
+    PLANNER = "planner"
+
+
+class Who(NamedTuple):
+    """What is known of an agent besides its name."""
+
+    role: Role = Role.AGENT
+    elsewhere: bool = False
+    """Whether it lives at another hub."""
+
+
+_SOMEONE = Who()
+
+
+class Spans:
+    """Makes spans of records, in the order in which they were committed; it reads no clock and no store.
+
+    *describe* says what an agent is, *content* whether what is said goes along, *ratio* which share of the runs that
+    begin here is kept; of those that came from elsewhere, whoever sent them has decided.
+    """
+
+    def __init__(
+        self,
+        hub: str,
+        describe: Callable[[str], Who] = lambda _: _SOMEONE,
+        *,
+        content: bool = False,
+        ratio: float = 1.0,
+    ) -> None:
+        self._hub = hub
+        self._describe = describe
+        self._content = content
+        self._ratio = ratio
+        self._runs: OrderedDict[str, _Run] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def unknown(self, records: Iterable[Record]) -> dict[str, int]:
+        """Return the runs in these records whose beginning was not heard, each with the number of its first record."""
+        found: dict[str, int] = {}
+        begun: set[str] = set()
+        for record in records:
+            run = record.run
+            if run in self._runs or run in begun or run in found or run in self._ended:
+                continue
+            if _root_of(record) is not None:
+                begun.add(run)
+            else:
+                found[run] = record.seq
+        return found
+
+    def recall(self, run: str, records: Iterable[Record]) -> None:
+        """Take in what was recorded of an unknown run before, without making spans of what has ended since."""
+        self.fold(records)
+        if run not in self._runs:
+            self._forget(run)  # nobody knows how it began, so that its spans would belong nowhere
+
+    def fold(self, records: Iterable[Record]) -> list[Span]:
+        """Return the spans that these records bring to their end."""
+        return [span for record in records for span in self._take(record)]
+
+    # ── one record ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, record: Record) -> Iterable[Span]:
+        run = self._runs.get(record.run)
+        if run is None:
+            root = _root_of(record)
+            if root is None:
+                return ()
+            run = self._begin(root)
+        if not run.sampled:
+            if _ends(record, run.root):
+                self._forget(record.run)
+            return ()
+        match record.body:
+            case Request() as request:
+                return self._open(run, request, record.at_ms)
+            case Response() as response:
+                return self._close(run, response, record.at_ms)
+            case Refusal(request=request, response=response):
+                return self._refuse(run, request, response, record.at_ms)
+            case ToolUse() as use:
+                return self._use(run, use, record)
+            case Progress() | Notice() | Approval() as body:
+                self._note(run, body, record.at_ms)
+                return ()
+            case Delta():
+                return ()
+
+    def _begin(self, root: Request) -> "_Run":
+        place = place_of(root.traceparent)
+        run = self._runs[root.run] = _Run(
+            root,
+            trace_id(root.run, root.traceparent),
+            None if place is None else place.span,
+            is_sampled(root.run, root.traceparent, self._ratio),
+        )
+        if len(self._runs) > MOST_RUNS:
+            self._runs.popitem(last=False)
+        return run
+
+    def _forget(self, run: str) -> None:
+        self._runs.pop(run, None)
+        self._ended[run] = None
+        if len(self._ended) > MOST_ENDED:
+            self._ended.popitem(last=False)
+
+    def _open(self, run: "_Run", request: Request, at_ms: int) -> Iterator[Span]:
+        path, start_ms = request.path, request.created_ms or at_ms
+        if (above := run.open.get(request.parent or "")) is not None:
+            yield from self._plan(run, above, start_ms)
+        if (known := run.open.get(path)) is not None:
+            known.request = request  # a person has changed it before it began, or it was begun again
+        else:
+            run.open[path] = _Open(request, start_ms, run.early.pop(path, None))
+
+    def _close(self, run: "_Run", response: Response, at_ms: int) -> Iterator[Span]:
+        is_root = response.id == run.root.id
+        ended = run.open.pop(run.root.run if is_root else response.id, None)
+        if ended is not None:
+            yield from self._plan(run, ended, at_ms)
+            yield from (self._used(run, use._replace(end_ms=at_ms), ended=False) for use in ended.uses)
+            yield self._span(run, ended, response, at_ms)
+        if is_root:
+            # What was under way when a hub went down, and was not taken up again, has no end of its own.
+            yield from (self._span(run, each, None, at_ms) for each in run.open.values())
+            self._forget(run.root.run)
+
+    def _refuse(self, run: "_Run", request: Request, response: Response, at_ms: int) -> Iterator[Span]:
+        start_ms = request.created_ms or at_ms
+        if (above := run.open.get(request.parent or "")) is not None:
+            yield from self._plan(run, above, start_ms)
+        begun = _Open(request, start_ms, run.early.pop(request.path, None))
+        yield self._span(run, begun, response, at_ms, never_began=True)
+        if request.parent is None:
+            self._forget(request.run)
+
+    def _use(self, run: "_Run", use: ToolUse, record: Record) -> Iterator[Span]:
+        user = run.open.get(use.delegation)
+        if user is None:
+            return
+        if use.begun:
+            user.uses.append(_Use(use, record.seq, record.at_ms, record.at_ms))
+            return
+        made = _Use(use, record.seq, record.at_ms - use.duration_ms, record.at_ms)
+        same = [each for each in user.uses if each.use.tool == use.tool]
+        if same and not use.replayed:
+            # The same tool may be at work several times: whichever began when this one did.
+            begun = min(same, key=lambda each: abs(each.start_ms - made.start_ms))
+            user.uses.remove(begun)
+            made = made._replace(seq=begun.seq, start_ms=begun.start_ms, given=begun.use.input)
+        yield self._used(run, made)
+
+    def _note(self, run: "_Run", body: Progress | Notice | Approval, at_ms: int) -> None:
+        event = Event(_EVENTS[type(body)], at_ms * MS, self._said(body))
+        about = run.open.get(body.delegation)
+        if about is None and isinstance(body, Approval):
+            # Whether it begins is what the person is asked.
+            run.early.setdefault(body.delegation, deque(maxlen=MOST_EVENTS)).append(event)
+            return
+        about = about or next((run.open[each] for each in _above(body.delegation) if each in run.open), None)
+        if about is not None:
+            about.noted += 1
+            about.events.append(event)
+
+    # ── one span ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _span(
+        self, run: "_Run", begun: "_Open", response: Response | None, at_ms: int, *, never_began: bool = False
+    ) -> Span:
+        request = begun.request
+        target, path, parent, remit = request.target, request.path, request.parent, request.remit
+        who = self._describe(target)
+        operation = names.INVOKE_WORKFLOW if who.role is Role.WORKFLOW else names.INVOKE_AGENT
+        attempt, before = attempt_of(path)
+        attributes: Attributes = {
+            names.OPERATION: operation,
+            names.PROVIDER: "remit",
+            names.AGENT_NAME: target,
+            names.AGENT_ID: f"{target}@{self._hub}",
+            names.CONVERSATION: request.session or path,
+            names.RUN: request.run,
+            names.DELEGATION: path,
+            names.ORIGIN: request.origin,
+            names.DEPTH: remit.depth,
+            names.CHAIN: remit.chain,
+            names.ATTEMPT: attempt,
+            names.TOKENS_GRANTED: remit.tokens,
+            names.TIME_GRANTED: remit.time_ms,
+        }
+        if who.role is Role.WORKFLOW:
+            attributes[names.WORKFLOW_NAME] = target
+        if request.via is not None:
+            attributes[names.VIA] = request.via
+        if request.capability is not None:
+            attributes[names.CAPABILITY] = request.capability
+        if request.reason:
+            attributes[names.REASON] = request.reason[:LONGEST]
+        if request.refined_by is not None:
+            attributes[names.REFINED_BY] = request.refined_by
+        if before in run.failed:
+            attributes[names.ROUTE_REASON] = run.failed[before]
+        why = response.fault if response is not None else None
+        code = why.code.value if why is not None else "" if response is not None else Code.OUTCOME_UNKNOWN.value
+        if code:
+            attributes[names.ERROR] = run.failed[path] = code
+        if response is not None:
+            tell(attributes, request, response, never_began=never_began)
+        if self._content:
+            quote(attributes, request, response)
+        above = run.parent if parent is None else span_id(parent)
+        return Span(
+            trace=run.trace,
+            span=span_id(path),
+            parent=above,
+            parent_elsewhere=parent is None and above is not None,
+            name=f"{operation} {target}",
+            kind=_kind(request, who, never_began=never_began),
+            start_ns=begun.start_ms * MS,
+            end_ns=max(begun.start_ms, at_ms) * MS,
+            attributes=attributes,
+            error=self._worded(why) if why is not None else code or None,
+            events=tuple(begun.events),
+            lost_events=begun.noted - len(begun.events),
+            links=links_of(request, run.trace),
+        )
+
+    def _plan(self, run: "_Run", planner: "_Open", at_ms: int) -> Iterator[Span]:
+        """Yield the span of an orchestrator's thinking, once: it ends with the first thing that it has done."""
+        request = planner.request
+        if planner.planned or self._describe(request.target).role is not Role.PLANNER:
+            return
+        planner.planned = True
+        yield Span(
+            trace=run.trace,
+            span=span_id(f"{request.path}#plan"),
+            parent=span_id(request.path),
+            name=f"{names.PLAN} {request.target}",
+            start_ns=planner.start_ms * MS,
+            end_ns=max(planner.start_ms, at_ms) * MS,
+            attributes=self._within(names.PLAN, request.target, request.run, request.path),
+        )
+
+    def _used(self, run: "_Run", made: "_Use", *, ended: bool = True) -> Span:
+        use, given = made.use, made.given if made.given is not None else made.use.input
+        attributes = self._within(names.EXECUTE_TOOL, use.agent, run.root.run, use.delegation)
+        attributes[names.TOOL_NAME] = use.tool
+        attributes[names.TOOL_TYPE] = "function"
+        error = self._worded(use.fault) if use.fault is not None else None
+        if use.replayed:
+            attributes[names.REPLAYED] = True
+        if use.fault is not None:
+            attributes[names.ERROR] = use.fault.code.value
+        elif not ended:
+            attributes[names.ERROR] = error = Code.OUTCOME_UNKNOWN.value
+        if self._content and given is not None:
+            attributes[names.TOOL_ARGUMENTS] = text_of(given)[:LONGEST]
+        return Span(
+            trace=run.trace,
+            span=span_id(f"{use.delegation}#{made.seq}"),
+            parent=span_id(use.delegation),
+            name=f"{names.EXECUTE_TOOL} {use.tool}",
+            start_ns=made.start_ms * MS,
+            end_ns=max(made.start_ms, made.end_ms) * MS,
+            attributes=attributes,
+            error=error,
+        )
+
+    def _within(self, operation: str, agent: str, run: str, path: str) -> Attributes:
+        return {
+            names.OPERATION: operation,
+            names.PROVIDER: "remit",
+            names.AGENT_NAME: agent,
+            names.AGENT_ID: f"{agent}@{self._hub}",
+            names.RUN: run,
+            names.DELEGATION: path,
+        }
+
+    def _said(self, body: Progress | Notice | Approval) -> Attributes:
+        said: Attributes = {}
+        match body:
+            case Progress(text=text):
+                pass
+            case Notice(text=text, code=code):
+                if code is not None:
+                    said[names.CODE] = code.value
+            case Approval(agreed=agreed, edited=edited, by=by):
+                text = body.question if agreed is None else body.reason
+                if agreed is not None:
+                    said[names.AGREED] = agreed
+                if edited:
+                    said[names.EDITED] = edited
+                if self._content and by:
+                    said[names.BY] = by
+        if self._content and text:
+            said[names.TEXT] = text[:LONGEST]
+        return said
+
+    def _worded(self, why: Fault) -> str:
+        # The words of a fault may quote what someone said.
+        return f"{why.code}: {why.message[:LONGEST]}" if self._content else why.code.value
+
+
+_EVENTS = {Progress: names.PROGRESS, Notice: names.NOTICE, Approval: names.APPROVAL}
+
+
+class _Use(NamedTuple):
+    """A use of a tool; the record of its end need not say what it was given."""
+
+    use: ToolUse
+    seq: int
+    start_ms: int
+    end_ms: int
+    given: Json = None
+
+
+class _Open:
+    """A delegation under way."""
+
+    __slots__ = ("events", "noted", "planned", "request", "start_ms", "uses")
+
+    def __init__(self, request: Request, start_ms: int, early: deque[Event] | None) -> None:
+        self.request = request
+        self.events: deque[Event] = deque(maxlen=MOST_EVENTS) if early is None else early
+        self.noted = len(self.events)
+        """How many events there were, also those that were too many."""
+        # Where a person was asked whether it may begin, that is part of it.
+        self.start_ms = min(start_ms, self.events[0].at_ns // MS) if self.events else start_ms
+        self.uses: list[_Use] = []
+        """Tools that are at work, of those whose use is recorded beforehand."""
+        self.planned = False
+
+
+class _Run:
+    """A run under way, and where in which trace it stands."""
+
+    __slots__ = ("early", "failed", "open", "parent", "root", "sampled", "trace")
+
+    def __init__(self, root: Request, trace: str, parent: str | None, sampled: bool) -> None:
+        self.root = root
+        self.trace = trace
+        self.parent = parent
+        self.sampled = sampled
+        self.open: dict[str, _Open] = {}
+        self.early: dict[str, deque[Event]] = {}
+        """What happened to delegations that have not begun."""
+        self.failed: dict[str | None, str] = {}
+        """The codes with which delegations failed: why others were asked in their place."""
+
+
+def _root_of(record: Record) -> Request | None:
+    """Return the request that a run begins with, if this is its record."""
+    match record.body:
+        case Request() as request if request.parent is None:
+            return request
+        case Refusal(request=request) if request.parent is None:
+            return request
+        case _:
+            return None
+
+
+def _ends(record: Record, root: Request) -> bool:
+    match record.body:
+        case Response() as response:
+            return response.id == root.id
+        case Refusal(request=request):
+            return request.parent is None
+        case _:
+            return False
+
+
+def _kind(request: Request, who: Who, *, never_began: bool) -> SpanKind:
+    if request.parent is None and request.via is not None:
+        return SpanKind.SERVER
+    # What was refused has not left this hub.
+    return SpanKind.CLIENT if who.elsewhere and not never_began else SpanKind.INTERNAL
+
+
+def _above(path: str) -> Iterator[str]:
+    """Return the places above one, nearest first."""
+    while "." in path:
+        path = path.rpartition(".")[0]
+        yield path

@@ -1,0 +1,85 @@
+"""What a span tells of a delegation: how it ended, what was said, which attempt it is."""
+
+import re
+
+from remit.protocol.codec import encode, text_of
+from remit.protocol.envelope import Request, Response
+from remit.protocol.trace import span_id, trace_id
+from remit.stores.telemetry import names
+from remit.stores.telemetry.span import Attributes, Link
+
+# What is said is shown to people, who read no more of it in a span.
+LONGEST = 10_000
+
+
+def tell(attributes: Attributes, request: Request, response: Response, *, never_began: bool) -> None:
+    """Add how a delegation ended."""
+    attributes[names.STATUS] = response.status.value
+    if never_began:
+        return
+    usage, remit = response.usage, request.remit
+    attributes[names.AGENT_VERSION] = response.agent_version
+    attributes[names.INPUT_TOKENS] = usage.prompt
+    attributes[names.OUTPUT_TOKENS] = usage.completion
+    attributes[names.TOKENS_LEFT] = max(0, remit.tokens - usage.total)
+    attributes[names.TIME_LEFT] = max(0, remit.time_ms - response.duration_ms)
+    attributes[names.QUEUED] = response.queued_ms
+    if usage.overrun:
+        attributes[names.TOKENS_OVERRUN] = usage.overrun
+    if usage.estimated:
+        attributes[names.TOKENS_ESTIMATED] = True
+    if response.capability_version is not None:
+        attributes[names.CAPABILITY_VERSION] = response.capability_version
+    if response.confidence is not None:
+        attributes[names.CONFIDENCE] = float(response.confidence)
+    if response.cache != "none":
+        attributes[names.CACHE] = response.cache
+    if response.path:
+        attributes[names.PATH] = response.path
+
+
+def quote(attributes: Attributes, request: Request, response: Response | None) -> None:
+    """Add what was said, as OpenTelemetry writes messages."""
+    asked = [request.objective, *([] if request.input is None else [text_of(request.input)])]
+    attributes[names.INPUT_MESSAGES] = _message("user", *asked)
+    if response is not None and response.result is not None:
+        reason = "stop" if response.fault is None else "error"
+        attributes[names.OUTPUT_MESSAGES] = _message("assistant", text_of(response.result), finish_reason=reason)
+
+
+def _message(role: str, *texts: str, **more: str) -> str:
+    # Cut before it is written down, so that what is written can be read.
+    parts = [{"type": "text", "content": text[:LONGEST]} for text in texts if text]
+    return encode([{"role": role, "parts": parts, **more}]).decode()
+
+
+_ATTEMPT = re.compile(r"(?:~([0-9]{1,4}))?(?:\+([0-9]{1,4}))?\Z")
+
+
+def attempt_of(path: str) -> tuple[int, str | None]:
+    """Return which attempt a delegation is, by its place, and the place of the one before.
+
+    A step of a workflow is tried again as `run.npv~2`, a call by capability elsewhere as `run.2+1`.
+    """
+    if "~" not in path and "+" not in path:
+        return 1, None
+    found = _ATTEMPT.search(path)
+    assert found is not None, "a pattern that may be empty is always found"
+    attempt, leg = int(found[1] or 1), int(found[2] or 0)
+    if leg:
+        return attempt + leg, path[: found.start(2) - 1] + (f"+{leg - 1}" if leg > 1 else "")
+    if attempt > 1:
+        return attempt, path[: found.start(1) - 1] + (f"~{attempt - 1}" if attempt > 2 else "")
+    return 1, None
+
+
+_PATH = re.compile(r"[0-9a-f]{32}(\.[^.]+)*")
+
+
+def links_of(request: Request, trace: str) -> tuple[Link, ...]:
+    """Return the span of the request that this one repeats, if a hub made its id; *trace* is that of this one."""
+    before = request.retry_of
+    if before is None or not _PATH.fullmatch(before):
+        return ()
+    run = before.partition(".")[0]
+    return (Link(trace if run == request.run else trace_id(run), span_id(before)),)

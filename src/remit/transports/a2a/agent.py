@@ -1,0 +1,343 @@
+"""One agent of another's, asked over HTTP: a task there is begun, followed to its end, and cancelled if need be."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Never
+
+import msgspec
+from msgspec.structs import replace
+
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.records import Approval
+from remit.runtime.ports import Line, Remote
+from remit.transports.a2a.peer import Peer, events, read
+from remit.transports.a2a.tongue import Offer
+from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, shielded
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+# How often a task is looked at whose server does not stream: soon at first, then ever later.
+MOST_PAUSE_S = 2.0
+# So many conversations are remembered by what the other side calls them.
+MOST_SESSIONS = 10_000
+# What a person is asked is for people to read.
+MOST_QUESTION = 2_000
+
+STREAM = "text/event-stream"
+_JSON = "application/json"
+
+
+class _RpcReply(msgspec.Struct, frozen=True):
+    """As much of a reply of JSON-RPC as is needed to read the rest."""
+
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _RestError(msgspec.Struct, frozen=True):
+    error: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+# ── an agent ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class A2aAgent(Remote):
+    """The agent that a card describes."""
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self._peer = peer
+        self._name = name
+
+    async def send(self, request: Request, line: Line) -> Response:
+        """Ask, and return how it ended there; cancelled, cancel it there too."""
+        await line.durable()  # nothing leaves the hub before it is recorded
+        exchange: _Exchange | None = None
+        try:
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    offer = await self._reachable()
+                    exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line)
+                    return await exchange.carry_out()
+                except Again as again:
+                    self._peer.forget()
+                    pause_s = max(again.after_s, PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
+                    if attempt == ATTEMPTS or pause_s * 1_000 >= line.time_left_ms() / 2:
+                        return lost(request, again.fault, sent=again.sent)
+                await asyncio.sleep(pause_s)
+            raise AssertionError("the last attempt returns")
+        except asyncio.CancelledError:
+            if exchange is not None:
+                try:
+                    await shielded(exchange.cancel(), CANCEL_S)
+                finally:
+                    exchange.give_up()
+            raise
+
+    async def _reachable(self) -> Offer:
+        from aiohttp import ClientError
+
+        try:
+            return await self._peer.offer()
+        except (ClientError, OSError, TimeoutError) as error:
+            why = f"the agent card of {self._name} cannot be had ({type(error).__name__}: {str(error)[:200]})"
+            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
+
+
+class _Exchange:
+    """One request at one peer, from the first word to the last."""
+
+    def __init__(self, peer: Peer, name: str, offer: Offer, request: Request, line: Line) -> None:
+        self._peer = peer
+        self._name = name
+        self._offer = offer
+        self._request = request
+        self._line = line
+        self._extended = offer.extended
+        self._talk = peer.tongue.talk(request, extended=offer.extended)
+        self._asked = False
+        """Whether anything was sent that may have begun something."""
+        self._question: str | None = None
+        """What a person is asked there, while one is."""
+        self._working: asyncio.Future[Response] | None = None
+        self._named = asyncio.Event()
+        """Whether the other side has said what it calls the task."""
+
+    async def carry_out(self) -> Response:
+        """Ask, and follow the task to its end."""
+        if self._extended:
+            return await self._through()
+        # Who is told to stop before it has said what it calls the task is listened to until it has.
+        self._working = asyncio.ensure_future(self._through())
+        return await asyncio.shield(self._working)
+
+    def give_up(self) -> None:
+        """Listen no more."""
+        if self._working is not None:
+            self._working.cancel()
+
+    async def _through(self) -> Response:
+        try:
+            await self._begin()
+            while not self._talk.ended:
+                await self._go_on()
+        except Refused as refusal:
+            why = refusal.fault
+            return lost(self._request, why, sent=why.code is Code.OUTCOME_UNKNOWN)
+        self._remember()
+        return self._talk.response()
+
+    # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin(self) -> None:
+        # Who can be told to stop only by what it calls a task has to say that first.
+        streams = self._offer.streams and (self._line.heard or not self._extended)
+        method = "SendStreamingMessage" if streams else "SendMessage"
+        context, task = self._conversation()
+        # Of a task that goes on, what comes at once may be where it stood before.
+        at_once = not (streams or self._extended or task)
+        params = self._talk.message(context=context, task=task, tenant=self._offer.tenant, at_once=at_once)
+        async for _ in self._said(method, params, heard=streams):
+            pass
+
+    def _conversation(self) -> tuple[str, str]:
+        """Return what the other side calls the conversation, and the task in it that waits for the user."""
+        session = self._session()
+        if session is None:
+            return "", ""
+        context, task = self._peer.sessions.get(session, ("", ""))
+        # Whoever knows the extension keeps our names; others give their own.
+        return context or (session if self._extended else ""), task
+
+    def _session(self) -> str | None:
+        # One that is named after the delegation or the run was not chosen, and nobody goes on with it.
+        request = self._request
+        return None if request.session in (None, request.id, request.run) else request.session
+
+    def _remember(self) -> None:
+        session, sessions = self._session(), self._peer.sessions
+        if session is not None and self._talk.context:
+            sessions[session] = (self._talk.context, self._talk.task if self._talk.asks else "")
+            sessions.move_to_end(session)
+            while len(sessions) > MOST_SESSIONS:
+                sessions.popitem(last=False)
+
+    # ── going on ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _go_on(self) -> None:
+        """Hear more of a task that has not ended: as a stream, or by looking again and again."""
+        if not self._talk.task:
+            raise Again(self._lost("it ended without saying what became of it"), sent=True)
+        pause_s = PAUSE_S
+        while not self._talk.ended:
+            try:
+                if self._offer.streams:
+                    async for _ in self._said("SubscribeToTask", self._by_name(), heard=True):
+                        pause_s = PAUSE_S
+                if not self._talk.ended:
+                    async for _ in self._said("GetTask", self._by_name(), heard=False, is_task=True):
+                        pass
+            except Again:
+                pass  # it is asked for again, as long as there is time
+            except Refused as refusal:
+                # A task that has just ended cannot be subscribed to; a server that forgot it knows no end.
+                if refusal.fault.code is not Code.STATE_CONFLICT:
+                    raise
+                async for _ in self._said("GetTask", self._by_name(), heard=False, is_task=True):
+                    pass
+            if not self._talk.ended:
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s = min(2 * pause_s, MOST_PAUSE_S)
+
+    def _by_name(self) -> bytes:
+        tenant = {"tenant": self._offer.tenant} if self._offer.tenant else {}
+        return encode({"id": self._talk.task} | tenant)
+
+    # ── one call ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _said(
+        self, method: str, params: bytes, *, heard: bool, is_task: bool = False, named: str = ""
+    ) -> AsyncGenerator[None, None]:
+        """Call a method, and take in what is said; yields after each piece of it."""
+        from aiohttp import ClientConnectorError, ClientError
+
+        headers = await self._peer.headers(self._offer, self._request, self._line) | {
+            "accept": STREAM if heard else _JSON
+        }
+        begins, before = method.startswith("Send"), self._asked
+        self._asked = before or begins
+        try:
+            named = named or self._talk.task
+            async with self._peer.call(self._offer, method, params, headers, named=named) as reply:
+                if begins and self._extended and reply.status == 200:
+                    self._extended = self._peer.tongue.is_echoed(reply.headers.get("a2a-extensions", ""))
+                async for raw in self._pieces(reply):
+                    await self._take(raw, is_task=is_task)
+                    yield
+        except ClientConnectorError as error:
+            self._asked = before
+            why = f"{self._name} at {self._offer.url} cannot be reached ({type(error).__name__})"
+            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=before) from error
+        except (ClientError, ConnectionError, TimeoutError) as error:
+            if begins and self._talk.task:
+                return  # its task is known, and is gone on with
+            # Sent again, it could be done twice, unless the other side knows it by its id.
+            why = self._lost(f"the connection was lost ({type(error).__name__})")
+            raise (Again(why, sent=True) if self._extended or not begins else Refused(why)) from error
+
+    async def _pieces(self, reply: "ClientResponse") -> AsyncGenerator[bytes, None]:
+        if reply.status == 200 and reply.content_type == STREAM:
+            async for data in events(reply, self._peer.max_bytes):
+                yield self._opened(data, reply.status)
+            return
+        if not (reply.content_type == _JSON or reply.content_type.endswith("+json")):
+            what = f"status {reply.status} with a body of type {reply.content_type[:100]}"
+            if reply.status in (429, 503):
+                raise Again(self._peer.tongue.fault(reply.status, b"{}", self._name), sent=False)
+            raise RemitError(self._garbage(what))
+        raw = await read(reply, self._peer.max_bytes)
+        if reply.status >= 300:
+            self._fail(reply.status, raw, reply.headers.get("retry-after", ""))
+        yield self._opened(raw, reply.status)
+
+    def _opened(self, raw: bytes, status: int) -> bytes:
+        """Return what is in a reply; raise if that is an error."""
+        if not self._offer.is_rpc:
+            return raw
+        try:
+            reply = msgspec.json.decode(raw, type=_RpcReply)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RemitError(self._garbage(f"a body that cannot be read: {error}")) from error
+        if isinstance(reply.error, msgspec.Raw) and bytes(reply.error) != b"null":
+            self._fail(status, raw, "")
+        if not isinstance(reply.result, msgspec.Raw):
+            raise RemitError(self._garbage("a reply of JSON-RPC that holds neither a result nor an error"))
+        return bytes(reply.result)
+
+    def _fail(self, status: int, raw: bytes, wait: str) -> Never:
+        try:
+            error = bytes(msgspec.json.decode(raw, type=_RestError).error)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
+            raise RemitError(self._garbage(f"status {status} with a body that cannot be read: {broken}")) from broken
+        why = self._peer.tongue.fault(status, error, self._name)
+        if why.retry_after_ms is None and wait.isascii() and wait.isdecimal() and len(wait) <= 6:
+            why = replace(why, retry_after_ms=int(wait) * 1_000)
+        if status in (429, 503) or why.code in (Code.OVERLOADED, Code.RATE_LIMITED):
+            raise Again(why, sent=False)
+        raise Refused(why)
+
+    async def _take(self, raw: bytes, *, is_task: bool) -> None:
+        news = self._talk.hear(raw, is_task=is_task)
+        if self._talk.task:
+            self._named.set()
+        if self._talk.size() > self._peer.max_bytes:
+            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {self._peer.max_bytes} bytes"))
+        if news.progress:
+            self._line.progress(news.progress, None)
+        if news.piece:
+            self._line.say(news.piece)
+        if self._talk.waits:
+            await self._person(self._talk.question, None)
+        elif self._question is not None:
+            await self._person("", not self._talk.ended or self._talk.response().ok)
+
+    async def _person(self, question: str, agreed: bool | None) -> None:
+        """Heed that a person is asked there, or has said: no time passes here meanwhile."""
+        if agreed is None and self._question is not None:
+            return
+        text = question or self._question or f"{self._name} waits for a person"
+        self._question = text if agreed is None else None
+        approval = Approval(
+            delegation=self._request.id,
+            agent=self._request.target,
+            id="person",
+            question=text[:MOST_QUESTION],
+            agreed=agreed,
+            by="" if agreed is None else f"someone at {self._name}",
+        )
+        await self._line.asked(approval)
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def cancel(self) -> None:
+        """Stop it there, and count what it had spent."""
+        if not self._asked:
+            return
+        if self._working is not None and not self._talk.task:
+            named = asyncio.ensure_future(self._named.wait())
+            await asyncio.wait({self._working, named}, return_when=asyncio.FIRST_COMPLETED)
+            named.cancel()
+        # Whoever knows the extension knows a task by its message, too, as long as it is at work.
+        name = self._talk.task or (self._request.id if self._extended else "")
+        pause_s = PAUSE_S
+        while name and not self._talk.ended:
+            try:
+                async for _ in self._said("CancelTask", encode({"id": name}), heard=False, is_task=True, named=name):
+                    pass
+            except Refused as refusal:
+                if refusal.fault.code is not Code.NOT_FOUND or self._talk.task:
+                    return
+                # It may still be on its way there: then it is not known yet.
+                await asyncio.sleep(pause_s)
+                pause_s *= 2
+            else:
+                break
+        if self._talk.ended:
+            self._line.settle(self._talk.response())
+
+    def _lost(self, what: str) -> Fault:
+        return fault(Code.OUTCOME_UNKNOWN, f"{self._name} at {self._offer.url}: {what}")
+
+    def _garbage(self, what: str) -> Fault:
+        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._offer.url} sent {what}")
+
+
+class Refused(Exception):
+    """The other side will not do it, and says why."""
+
+    def __init__(self, why: Fault) -> None:
+        super().__init__(why.message)
+        self.fault = why

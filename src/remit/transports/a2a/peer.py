@@ -1,0 +1,168 @@
+"""Another's agent: its card, its address, and bounded reading of what it sends."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Collection
+from contextlib import AbstractAsyncContextManager
+from itertools import count
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Credential, Line
+from remit.transports.a2a.tongue import Offer, Tongue
+from remit.transports.addresses import Outbound, Reach, is_local, parsed
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse
+
+CARD_S = 10.0
+# A card is asked for again after so long, or when its agent is not where it says.
+FRESH_S = 300.0
+CARD_BYTES = 256 * 1024
+CARD_PATH = "/.well-known/agent-card.json"
+# An answer may be as large as a hub takes, and what is around it comes on top.
+AROUND_BYTES = 65_536
+
+
+class Peer:
+    """Another's agent: where its card is, who signed that, and how this hub proves itself to it."""
+
+    def __init__(
+        self,
+        card_url: str,
+        tongue: Tongue,
+        *,
+        token: str | None = None,
+        credential: Credential | None = None,
+        keys: Collection[str] = (),
+        hosts: Collection[str] = (),
+        private: bool = False,
+        max_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        host = (urlsplit(card_url).hostname or "").lower()
+        # Who writes `http://10.0.0.7` means it; a name in the public network that leads there is somebody else's doing.
+        named = {*(each.lower() for each in hosts), *((host,) if is_local(host) else ())}
+        reach = Reach(hosts=frozenset(named), private=private)
+        try:
+            parts = parsed(card_url, reach)
+        except RemitError as error:
+            raise RemitError(
+                fault(Code.TEAM_INVALID, f"an agent card is at an address: {error.fault.message}")
+            ) from error
+        self.card_url = card_url if parts.path.endswith(".json") else f"{card_url.rstrip('/')}{CARD_PATH}"
+        self.tongue = tongue
+        self.max_bytes = max_bytes + AROUND_BYTES
+        self.sessions: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        """By our session: what the other side calls it, and the task that waits for the user there, if one does."""
+        self._host, self._hosts, self._is_https = host, frozenset(named), parts.scheme == "https"
+        self._token = token
+        self._credential = credential
+        self._keys = frozenset(keys)
+        self._outbound = Outbound(reach)
+        self._offer: tuple[float, Offer] | None = None
+        self._numbers = count(1)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._outbound.close()
+
+    def forget(self) -> None:
+        """Ask for the card again: its agent was not where it says."""
+        self._offer = None
+
+    async def offer(self) -> Offer:
+        """Return how the agent can be asked."""
+        now = asyncio.get_running_loop().time()
+        if self._offer is not None and now - self._offer[0] < FRESH_S:
+            return self._offer[1]
+        async with asyncio.timeout(CARD_S):
+            headers = {"accept": "application/json"} | self._proof()
+            async with self._outbound.request("GET", self.card_url, headers=headers) as reply:
+                if reply.status != 200:
+                    why = f"there is no agent card at {self.card_url}: status {reply.status}"
+                    raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why))
+                raw = await read(reply, CARD_BYTES)
+        offer = self.tongue.offer(raw, self.card_url, self._keys)
+        self._refuse_elsewhere(offer.url)
+        self._offer = (now, offer)
+        return offer
+
+    def _refuse_elsewhere(self, url: str) -> None:
+        """A card says where its agent is; but what this hub knows goes only where its team has said."""
+        parts = urlsplit(url)
+        host = (parts.hostname or "").lower()
+        if host != self._host and host not in self._hosts:
+            why = f"the agent card at {self.card_url} leads to another host: {host[:200]}"
+            raise RemitError(
+                fault(Code.PERMISSION_DENIED, why, suggestion=f"If it is meant, name it: hosts=[{host!r}]")
+            )
+        if self._is_https and parts.scheme != "https":
+            why = f"the agent card at {self.card_url} leads from https to {parts.scheme}"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+
+    def _proof(self) -> dict[str, str]:
+        return {"authorization": f"Bearer {self._token}"} if self._token else {}
+
+    async def headers(self, offer: Offer, request: Request, line: Line) -> dict[str, str]:
+        """Return what goes beside a request."""
+        headers = {**offer.headers, **self._proof(), "traceparent": request.traceparent or ""}
+        if offer.extended:
+            headers = {**line.passed_on, **headers}  # what is said beside a request is not for strangers
+        return headers if self._credential is None else headers | await self._credential(request)
+
+    def call(
+        self, offer: Offer, method: str, params: bytes, headers: dict[str, str], *, named: str = ""
+    ) -> "AbstractAsyncContextManager[ClientResponse]":
+        """Return a request as aiohttp has it: a call of *method*, about the task *named* if it is about one."""
+        if offer.is_rpc:
+            number = next(self._numbers)
+            body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
+            return self._outbound.request("POST", offer.url, headers=headers, data=body)
+        verb, path = _REST[method]
+        base = f"{offer.url.rstrip('/')}{'/' + quote(offer.tenant, safe='') if offer.tenant else ''}"
+        url = base + path.format(quote(named, safe=""))
+        return self._outbound.request(verb, url, headers=headers, data=params if verb == "POST" else None)
+
+
+_REST = {
+    "SendMessage": ("POST", "/message:send"),
+    "SendStreamingMessage": ("POST", "/message:stream"),
+    "GetTask": ("GET", "/tasks/{}"),
+    "CancelTask": ("POST", "/tasks/{}:cancel"),
+    "SubscribeToTask": ("POST", "/tasks/{}:subscribe"),
+}
+
+
+async def read(reply: "ClientResponse", most: int) -> bytes:
+    """Return a body of bounded size."""
+    found = bytearray()
+    async for part in reply.content.iter_any():
+        found += part
+        if len(found) > most:
+            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {most} bytes"))
+    return bytes(found)
+
+
+async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, None]:
+    """Return the data of a stream's events, each of bounded size."""
+    rest, data, size = bytearray(), list[bytes](), 0
+    async for part in reply.content.iter_any():
+        # Looked for in what is new alone: a peer that sends byte by byte must not cost more than others.
+        start, begin = len(rest), 0
+        rest += part
+        while (end := rest.find(b"\n", max(start, begin))) >= 0:
+            line = bytes(rest[begin:end]).removesuffix(b"\r")
+            begin = end + 1
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" "))
+                size += len(line)
+            elif not line and data:
+                yield b"\n".join(data)
+                data, size = [], 0
+        del rest[:begin]
+        if len(rest) + size > most:
+            raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {most} bytes"))
+    if data:
+        yield b"\n".join(data)

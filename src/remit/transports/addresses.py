@@ -1,0 +1,186 @@
+"""Addresses that came from elsewhere: what is sent there reaches nobody whom the sender of the address could not."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, urlsplit
+
+from msgspec import Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession, ClientTimeout
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+# Longer ones are no addresses of services.
+MAX_URL = 2_000
+
+Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
+"""Returns the IP addresses of a host; raises an `OSError` if there are none."""
+
+
+class Reach(Struct, frozen=True, kw_only=True):
+    """How far addresses may lead that came from elsewhere: into the public network, and to hosts that are named."""
+
+    hosts: frozenset[str] = frozenset()
+    """Hosts that an operator named, wherever they are: `hooks.internal`, `10.0.0.7`."""
+    private: bool = False
+    """Whether any address will do: for a network in which nobody is a stranger."""
+
+    def names(self, host: str) -> bool:
+        """Say whether it does not matter where that host is."""
+        return self.private or host.lower().rstrip(".") in self.hosts
+
+
+PUBLIC = Reach()
+
+
+def is_public(address: str) -> bool:
+    """Say whether an IP address belongs to the public network, whatever it is wrapped in."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        elif found.sixtofour is not None or found.teredo is not None or found.is_site_local:
+            return False  # these lead on to an IPv4 address, or were private once
+    # What is reserved holds, among others, the addresses that a gateway turns into IPv4 ones (64:ff9b::/96).
+    special = found.is_multicast or found.is_reserved or found.is_unspecified or found.is_private
+    return found.is_global and not special
+
+
+def is_local(host: str) -> bool:
+    """Say whether a host is written so that everybody sees that it is not in the public network."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+    return not is_public(host)
+
+
+def parsed(url: str, reach: Reach) -> SplitResult:
+    """Return the parts of an address, or raise a `RemitError` that says why nothing is sent there."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise refused(url, f"it is no address ({error})") from error
+    if len(url) > MAX_URL or not url.isascii() or any(char <= " " or char == "\\" for char in url):
+        raise refused(url, "it is no address")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise refused(url, "it has to begin with https:// or http://, and name a host")
+    if parts.username is not None or parts.password is not None:
+        raise refused(url, "an address holds no password")
+    host = parts.hostname
+    if not reach.names(host) and is_local(host):
+        raise refused(url, "it is not in the public network")
+    return parts
+
+
+async def looked_up(url: str, reach: Reach, lookup: Lookup | None = None) -> None:
+    """Raise a `RemitError` if an address leads out of reach now; when something is sent there, it is judged anew."""
+    parts = parsed(url, reach)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        await _addresses(parts.hostname or "", port, reach, lookup or system_lookup)
+    except OSError as error:
+        raise refused(url, str(error)) from error
+
+
+async def system_lookup(host: str, port: int) -> list[str]:
+    """Return what this machine's resolver knows of a host."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in found]
+
+
+async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list[str]:
+    try:
+        found = list(dict.fromkeys(await lookup(host, port)))
+    except (OSError, UnicodeError) as error:
+        raise OSError("its host is not known") from error
+    # One that is public and one that is not: whoever answers so is trying something.
+    if not found or not (reach.names(host) or all(map(is_public, found))):
+        raise OSError("its host is not in the public network")
+    return found
+
+
+def refused(url: str, why: str) -> RemitError:
+    """Return the error of an address that is not used."""
+    place, _, rest = url.partition("@") if "@" in url else ("", "", url)
+    # Before an @ stands a password.
+    shown = "".join(char if char.isprintable() else "?" for char in (f"…@{rest}" if place else rest)[:200])
+    return RemitError(fault(Code.PERMISSION_DENIED, f"nothing is sent to `{shown}`: {why}"))
+
+
+class Outbound:
+    """Sends to addresses that came from elsewhere: each is resolved once, judged, and then used as it was judged."""
+
+    def __init__(self, reach: Reach, timeout: "ClientTimeout | None" = None, lookup: Lookup | None = None) -> None:
+        self._reach = reach
+        self._timeout = timeout
+        self._lookup = lookup or system_lookup
+        self._session: ClientSession | None = None
+
+    def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], data: bytes | None = None
+    ) -> "AbstractAsyncContextManager[ClientResponse]":
+        """Return a request as aiohttp has it, that follows no redirect; raise a `RemitError` for an unfit address."""
+        parsed(url, self._reach)  # a literal is never looked up, and so has to be judged here
+        return self.session.request(method, url, headers=headers, data=data, allow_redirects=False)
+
+    @property
+    def session(self) -> "ClientSession":
+        """The connections, kept between requests."""
+        if self._session is None:
+            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
+            connector = TCPConnector(limit=0, keepalive_timeout=60.0, use_dns_cache=False, resolver=self._resolver())
+            self._session = ClientSession(
+                connector=connector,
+                timeout=self._timeout or ClientTimeout(total=None, sock_connect=5.0),
+                cookie_jar=DummyCookieJar(),
+                auto_decompress=False,
+            )
+        return self._session
+
+    def _resolver(self) -> "AbstractResolver":
+        from aiohttp.abc import AbstractResolver
+
+        reach, lookup = self._reach, self._lookup
+
+        class Judged(AbstractResolver):
+            """Resolves hosts to addresses within reach: the connection is made to what was judged."""
+
+            async def resolve(
+                self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+            ) -> "list[ResolveResult]":
+                found = [_resolved(host, port, each) for each in await _addresses(host, port, reach, lookup)]
+                return [each for each in found if family in (socket.AF_UNSPEC, each["family"])]
+
+            async def close(self) -> None: ...
+
+        return Judged()
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+
+def _resolved(host: str, port: int, address: str) -> "ResolveResult":
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return {
+        "hostname": host,
+        "host": address,
+        "port": port,
+        "family": family,
+        "proto": 0,
+        "flags": socket.AI_NUMERICHOST,
+    }

@@ -1,0 +1,1 @@
+"""How hubs and clients prove who they are, and what one hub lets another do."""

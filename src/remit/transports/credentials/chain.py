@@ -1,0 +1,263 @@
+"""What one hub lets another do, as a token to which every hub on the way adds a block, and from which none takes one.
+
+A credential is a biscuit (https://www.biscuitsec.org). Its first block is signed by the hub that starts the chain, each
+further one is a third-party block, signed by the hub that the block before names. A block holds one fact and nothing
+else, `hop(number, content)`: the content is a `Hop` in MessagePack, so that no text of anybody's is ever Datalog.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, cast
+
+import msgspec
+
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.remit import Remit, meet
+from remit.transports.credentials.hops import Chain, Hop
+from remit.transports.credentials.keys import Pair, raw, written
+from remit.transports.credentials.proof import digest_of
+
+try:
+    from biscuit_auth import (
+        AuthorizerBuilder,
+        Biscuit,
+        BiscuitBuilder,
+        BiscuitValidationError,
+        BlockBuilder,
+        Fact,
+        PrivateKey,
+        PublicKey,
+        Rule,
+        UnverifiedBiscuit,
+    )
+except ImportError as error:
+    raise ImportError(
+        "credentials between hubs need biscuit-python; install it with pip install 'remit[credentials]'",
+        name=error.name,
+    ) from error
+
+# Proxies take headers of 8 kB or more; ten hops with a few names each have half of that.
+MAX_CHARS = 16_384
+# Depth is at most 5 unless a team says otherwise, and every block is a level.
+MAX_HOPS = 16
+# As in a remit.
+MAX_AGENTS = 100
+
+# What stands in a block is compared with this and never parsed: what it says is asked for by a query. So no rule of
+# someone else's is ever evaluated here, no term read that makes the library panic, and each number stands once.
+_SHAPES = [re.compile(rf"hop\({number}, hex:[0-9a-f]+\);\n") for number in range(MAX_HOPS)]
+_FACT = "hop({number}, {content})"
+_QUERY = "found($number, $content) <- hop($number, $content)"
+# The library's own limit of 1 ms turns away good tokens on a busy machine. What is asked takes microseconds.
+_MAX_TIME = timedelta(seconds=10)
+_READY = 1_024
+
+
+# ── making ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mint(pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
+    """Return the credential for a request that starts at this hub, or came to it without one.
+
+    *remit* is that of the request, *to* the key of the hub that is asked. What would not fit into a header is a fault.
+    """
+    if remit.depth < len(remit.chain):
+        return _invalid("the request stands less deep than its chain is long")
+    builder = BiscuitBuilder("")
+    hop = _hop(remit, to=to, request_id=request_id, until_ms=now_ms + remit.time_ms, chain=remit.chain)
+    builder.add_fact(_fact(0, hop))
+    builder.set_root_key_id(_key_id(pair.public))
+    return _fitting(builder.build(_private(pair)))
+
+
+def attenuate(held: Chain, pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
+    """Return the credential for a request that follows from one that came with *held*: never more than that allowed.
+
+    *pair* is the key that *held* names, which may be an older one of this hub.
+    """
+    number, last, above = len(held.hops), held.hops[-1], held.agents
+    if pair.public != held.to:
+        return _invalid("it was made out to another hub, or to another key of this one")
+    if number == MAX_HOPS:
+        return fault(Code.MAX_DEPTH_EXCEEDED, f"a credential passes on at most {MAX_HOPS} times")
+    if any(hop.user != remit.user for hop in held.hops):
+        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential is another user's")
+    if not all(hop.may_delegate for hop in held.hops):
+        return fault(Code.NESTED_CALLS_FORBIDDEN, "the credential does not let this hub ask another")
+    added = remit.chain[len(above) :]
+    if remit.chain[: len(above)] != above or not added or remit.depth < last.depth + len(added):
+        return _invalid("the request does not follow from the one that the credential came with")
+    hop = _hop(remit, to=to, request_id=request_id, until_ms=now_ms + remit.time_ms, chain=added)
+    block = BlockBuilder("")
+    block.add_fact(_fact(number, _narrowed(hop, last)))
+    biscuit = cast("Biscuit", held.biscuit)
+    signed = biscuit.third_party_request().create_block(_private(pair), block)
+    return _fitting(biscuit.append_third_party(_public(pair.public), signed))
+
+
+def _hop(remit: Remit, *, to: str, request_id: str, until_ms: int, chain: tuple[str, ...]) -> Hop:
+    return Hop(
+        to=raw(to),
+        request=digest_of(request_id),
+        user=remit.user,
+        until_ms=until_ms,
+        depth=remit.depth,
+        max_depth=remit.max_depth,
+        tokens=remit.tokens,
+        may_delegate=remit.may_delegate,
+        chain=chain,
+        tools=remit.tools,
+        targets=remit.targets,
+    )
+
+
+def _narrowed(hop: Hop, above: Hop) -> Hop:
+    # A request is narrower than the one that it follows from already; this is for whoever calls with one that is not.
+    return msgspec.structs.replace(
+        hop,
+        until_ms=min(hop.until_ms, above.until_ms),
+        max_depth=min(hop.max_depth, above.max_depth),
+        tokens=min(hop.tokens, above.tokens),
+        tools=meet(hop.tools, above.tools),
+        targets=meet(hop.targets, above.targets),
+    )
+
+
+# Equal credentials are equal bytes: a set has no order of its own.
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def _fact(number: int, hop: Hop) -> Fact:
+    return Fact(_FACT, {"number": number, "content": _encoder.encode(hop)})
+
+
+def _fitting(biscuit: Biscuit) -> str | Fault:
+    token = biscuit.to_base64()
+    if len(token) > MAX_CHARS:
+        return fault(
+            Code.TOO_LARGE,
+            f"the credential would have {len(token)} characters; a header takes {MAX_CHARS}",
+            suggestion="Name fewer tools and targets for this request.",
+        )
+    return token
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def read(token: str, roots: Collection[str]) -> Chain | Fault:
+    """Return what a credential says if one of *roots* started it and each block is signed by whom the last one named.
+
+    Every block must bound the request at least as much as the one before, and stand deeper.
+    """
+    if len(token) > MAX_CHARS:
+        return _invalid(f"it has more than {MAX_CHARS} characters")
+    found = _rooted(token, roots)
+    if isinstance(found, Fault):
+        return found
+    root, biscuit = found
+    count = biscuit.block_count()
+    if count > MAX_HOPS:
+        return _invalid(f"it was passed on more than {MAX_HOPS} times")
+    if not all(_SHAPES[number].fullmatch(biscuit.block_source(number)) for number in range(count)):
+        return _invalid("it holds something that is not of a hub's making")
+    keys = [biscuit.block_external_key(number) for number in range(1, count)]
+    if None in keys:
+        return _invalid("a block was added that no hub has signed")
+    signers = (root, *map(str, keys))
+    try:
+        hops = tuple(_contents(biscuit, signers))
+    except ValueError:
+        return _invalid("it holds something that is not of a hub's making")
+    ids = tuple(biscuit.revocation_ids)
+    return _broken(hops, signers) or Chain(hops=hops, signers=signers, ids=ids, biscuit=biscuit)
+
+
+def ids_of(token: str) -> tuple[str, ...]:
+    """Return by which ids a credential can be revoked, the last for itself alone; raise a ValueError if it is none."""
+    try:
+        return tuple(UnverifiedBiscuit.from_base64(token[: MAX_CHARS + 1]).revocation_ids)
+    except BiscuitValidationError as error:
+        raise ValueError("this is no credential") from error
+
+
+def _rooted(token: str, roots: Collection[str]) -> tuple[str, Biscuit] | Fault:
+    """Return who started a credential, and the credential once all its signatures are checked."""
+    trusted: list[str] | None = None
+
+    def root_of(number: int | None) -> PublicKey:
+        nonlocal trusted
+        trusted = [root for root in roots if _key_id(root) == number]
+        return _public(trusted[0])
+
+    try:
+        biscuit = Biscuit.from_base64(token, cast("Any", root_of))
+        return cast("list[str]", trusted)[0], biscuit
+    except (BiscuitValidationError, UnicodeError):
+        if trusted is None:
+            return _invalid("it cannot be read")
+    # The number is a hint of 32 bits, which somebody may have made fit two keys.
+    for root in trusted[1:]:
+        with suppress(BiscuitValidationError):
+            return root, Biscuit.from_base64(token, _public(root))
+    return _invalid("its signatures do not hold" if trusted else "it was started by a hub that is not trusted here")
+
+
+def _broken(hops: tuple[Hop, ...], signers: tuple[str, ...]) -> Fault | None:
+    """Return why blocks do not follow from each other; None if they do."""
+    if hops[0].depth < len(hops[0].chain):
+        return _invalid("it states a depth that its chain contradicts")
+    for number, (above, hop) in enumerate(pairwise(hops), start=1):
+        if signers[number] != written(above.to):
+            return _invalid(f"block {number} is not signed by the hub that the block before names")
+        if hop.user != above.user:
+            return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential names two users")
+        if not above.may_delegate:
+            return fault(Code.NESTED_CALLS_FORBIDDEN, f"block {number - 1} of the credential forbids to ask another")
+        if not hop.chain or hop.depth < above.depth + len(hop.chain):
+            return _invalid(f"block {number} does not stand deeper than the block before")
+    if sum(len(hop.chain) for hop in hops) > MAX_AGENTS:
+        return _invalid(f"its chain is longer than {MAX_AGENTS} agents")
+    return None
+
+
+def _contents(biscuit: Biscuit, signers: tuple[str, ...]) -> Iterator[Hop]:
+    builder = AuthorizerBuilder("")
+    limits = cast("Any", builder).limits()  # the library's annotations leave these two out
+    limits.max_time = _MAX_TIME
+    cast("Any", builder).set_limits(limits)
+    authorizer = builder.build(biscuit)
+    for number, signer in enumerate(signers):
+        # A hub may stand in a chain twice, and is then answered with all that it said.
+        facts = authorizer.query(_query(signer if number else None))
+        found: dict[int, Any] = {fact.terms[0]: fact.terms[1] for fact in facts}
+        yield msgspec.msgpack.decode(found[number], type=Hop)
+
+
+@lru_cache(_READY)
+def _query(signer: str | None) -> Rule:
+    if signer is None:
+        return Rule(_QUERY)
+    return Rule(f"{_QUERY} trusting {{signer}}", {}, {"signer": _public(signer)})
+
+
+@lru_cache(_READY)
+def _public(public: str) -> PublicKey:
+    return PublicKey(public)
+
+
+def _private(pair: Pair) -> PrivateKey:
+    return PrivateKey(f"ed25519-private/{pair.seed.hex()}")
+
+
+def _key_id(public: str) -> int:
+    """Return the number by which a credential says who started it: a hint, and no proof."""
+    return int.from_bytes(raw(public)[:4], "big")
+
+
+def _invalid(why: str) -> Fault:
+    return fault(Code.CREDENTIAL_INVALID, f"the credential is not valid: {why}")

@@ -1,0 +1,5 @@
+"""The headers in which senders prove who they are."""
+
+CREDENTIAL = "Remit-Credential"
+PROOF = "Remit-Proof"
+BEARER = "Authorization"

@@ -1,0 +1,267 @@
+"""Who sends a request, and what it may ask for: what a hub believes of somebody elsewhere."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.reception import Grant, Sender
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.remit import Name, Names
+from remit.protocol.submission import Submission
+from remit.transports.credentials.bearer import Bearers, bearer_of
+from remit.transports.credentials.headers import BEARER, CREDENTIAL, PROOF
+from remit.transports.credentials.hops import Chain, Verified
+from remit.transports.credentials.keys import HubKey
+from remit.transports.credentials.proof import WINDOW_MS, Proofs
+from remit.transports.credentials.spending import Share, Spending
+
+T = TypeVar("T")
+
+log = logging.getLogger("remit")
+
+_CREDENTIAL, _PROOF, _BEARER = CREDENTIAL.lower(), PROOF.lower(), BEARER.lower()
+# Between the reading of a credential and the start of its run there is no wait: few are ever under way.
+_UNDER_WAY = 1_024
+# When so many runs are carried out under credentials, those whose time is over are looked for: nobody said they ended.
+_MANY = 1_024
+
+
+class UserTokens(Protocol):
+    """An identity provider, whose tokens say who a user is."""
+
+    async def user_of(self, token: str, now_s: float) -> str | Fault:
+        """Return for which user a token was made out, or why it does not count."""
+        ...
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """A hub or a client that may come, and what it may ask for."""
+
+    name: Name
+    is_hub: bool = False
+    keys: tuple[str, ...] = ()
+    """The public keys of a hub, oldest first."""
+    token: str | None = None
+    issuer: UserTokens | None = None
+    users: Names | None = None
+    """For whom it may ask; None: for anyone."""
+    agents: Names | None = None
+    """Whom it may ask; None: everyone who is exposed."""
+    is_operator: bool = False
+    answers: bool = False
+    """Whether what its users say to a question about their own runs counts as a person's answer."""
+
+    def __repr__(self) -> str:
+        return f"Known({self.name!r})"  # a token shows in no traceback
+
+
+class Held:
+    """The credentials under which runs are carried out, each with its share of the tokens."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._held: dict[str, tuple[Chain, Share]] = {}
+
+    def hold(self, run: str, chain: Chain, share: Share) -> None:
+        """Keep the credential that the request of a run came with, until it is let go or has expired."""
+        if len(self._held) >= _MANY:
+            over_ms = self._wall_ms() - WINDOW_MS
+            for each in [run for run, (old, _) in self._held.items() if old.until_ms < over_ms]:
+                del self._held[each]
+        self._held[run] = (chain, share)
+
+    def let_go(self, run: str) -> Share | None:
+        """Forget the credential of a run that has ended, and return its share."""
+        return self._held.pop(run, (None, None))[1]
+
+    def of(self, run: str) -> Chain | None:
+        """Return the credential under which a run is carried out; None if its request came without one."""
+        return self._held.get(run, (None, None))[0]
+
+
+class Door:
+    """Lets in who has proven who it is: hubs by key and credential, hubs and clients by token, users by their provider.
+
+    *key* gives this hub's identity as it is now, *trusted* further keys of peers by name, *revoked* the ids that no
+    longer count; all three are asked each time, so that a change of their files counts at once. *held* gets what is
+    needed to pass requests on (`Papers`), *spending* counts what is spent under one credential.
+    """
+
+    def __init__(
+        self,
+        known: Iterable[Known],
+        *,
+        key: Callable[[], HubKey] | None = None,
+        trusted: Callable[[], Mapping[str, Sequence[str]]] = dict,
+        revoked: Callable[[], Container[str]] = frozenset,
+        held: Held | None = None,
+        spending: Spending | None = None,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        known = tuple(known)
+        self._bearers = Bearers({each.name: each.token for each in known if each.token is not None})
+        self._known = {each.name: replace(each, token=None) for each in known}
+        self._key = key
+        self._trusted = trusted
+        self._revoked = revoked
+        self._wall_ms = wall_ms
+        self._held = held or Held(self._wall_ms)
+        self._spending = spending or Spending(wall_ms=self._wall_ms)
+        self._proofs = Proofs()
+        self._verify: Callable[..., Verified | Fault] | None = None
+        self._under_way: OrderedDict[tuple[str, str], Verified] = OrderedDict()
+
+    # ── who ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def sender(self, headers: Mapping[str, str]) -> Sender:
+        """Return who sends a request, by its *headers*, whose names are in small letters; raise a `RemitError`."""
+        if _PROOF in headers:
+            return _sender(self._prover(headers[_PROOF], headers.get(_CREDENTIAL, "")))
+        if _CREDENTIAL in headers:
+            raise _unknown(f"a credential came without the header {PROOF}")
+        token = bearer_of(headers.get(_BEARER, ""))
+        if token is None:
+            raise _unknown("there is no token")
+        name = self._bearers.who(token)
+        return await self._user(token) if name is None else _sender(self._known[name])
+
+    async def _user(self, token: str) -> Sender:
+        why = _unknown("nobody here has that token").fault
+        for each in self._known.values():
+            if each.issuer is None or token.count(".") != 2:
+                continue
+            user = await each.issuer.user_of(token, self._wall_ms() / 1_000)
+            if isinstance(user, str):
+                if each.users is None or user in each.users:
+                    return replace(_sender(each), users=frozenset({user}))
+                user = fault(Code.USER_MISMATCH, f"`{user}` is no user of {each.name} here")
+            # Whoever knew the token best says why it does not count: that it has expired, rather than not its own.
+            why = user if why.code is Code.UNAUTHENTICATED else why
+        raise RemitError(why)
+
+    def _prover(self, proof: str, credential: str) -> Known:
+        if self._key is None:
+            raise _unknown("this hub has no key, and so no use for those of others")
+        owners, now_ms = self._owners(), self._wall_ms()
+        stated = self._proofs.take(proof, known=owners, me=self._me(), now_ms=now_ms, credential=credential)
+        return owners[_or_raise(stated).signer]
+
+    def _owners(self) -> dict[str, Known]:
+        """Return whose key is whose; only peers of the team file count."""
+        trusted = self._trusted()
+        return {
+            key: each
+            for name, each in self._known.items()
+            if each.is_hub
+            for key in (*each.keys, *trusted.get(name, ()))
+        }
+
+    def _me(self) -> list[str]:
+        assert self._key is not None, "a hub without a key takes no proofs"
+        return [stage.pair.public for stage in self._key().accepted(self._wall_ms())]
+
+    # ── for what ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
+        """Return what the credential allows that came with a request; raise a `RemitError` if it is not good for it.
+
+        None: the sender came with a token, and only local limits apply. A hub that has proven its key needs one.
+        """
+        if _PROOF not in headers:
+            return None
+        stated = self._proofs.taken(headers[_PROOF])
+        owners = self._owners()
+        # The headers are those of `sender`; whoever mixes up two requests is not believed.
+        if stated is None or stated.signer not in owners or owners[stated.signer].name != sender.name:
+            raise _unknown("its proof was not taken")
+        token = headers.get(_CREDENTIAL, "")
+        if not token:
+            raise _without_credential(sender)
+        if sent.id is None:
+            # By its id what a request spends is counted once, and by it alone.
+            raise RemitError(fault(Code.CREDENTIAL_INVALID, "a request under a credential needs an id of its own"))
+        verified = self._verifier()(
+            token,
+            peer_key=stated.signer,
+            me=self._me(),
+            roots=owners,
+            now_ms=self._wall_ms(),
+            request_id=sent.id,
+            revoked=self._revoked(),
+            target=sent.target,
+        )
+        self._under_way[sender.name, sent.id] = found = _or_raise(verified)
+        # By this id whoever reads the log can revoke it; each of several hubs that passed it on has one of its own.
+        log.info("%s asks %s under credential %s", sender.name, sent.target, found.chain.ids[-1])
+        while len(self._under_way) > _UNDER_WAY:
+            self._under_way.popitem(last=False)
+        return found.grant
+
+    def _verifier(self) -> Callable[..., Verified | Fault]:
+        if self._verify is None:
+            try:
+                from remit.transports.credentials.verify import Chains, verify
+            except ImportError as error:
+                raise RemitError(fault(Code.TEAM_INVALID, str(error))) from error
+            self._verify = partial(verify, chains=Chains())
+        return self._verify
+
+    async def received(self, request: Request) -> Request:
+        """Return a request within what is left of its credential, under which whatever follows from it is passed on.
+
+        It is the one that `receive` has made of what was granted. Raises a `RemitError` if nothing is left.
+        """
+        verified = self._under_way.pop((request.via or "", request.id), None)
+        if verified is None:
+            return request
+        share = _or_raise(await self._spending.reserve(verified, request.remit.tokens, request.sender))
+        self._held.hold(request.run, verified.chain, share)
+        remit = request.remit
+        narrower = replace(
+            remit,
+            tokens=min(remit.tokens, share.tokens),
+            context_tokens=min(remit.context_tokens, share.tokens),
+        )
+        return replace(request, remit=narrower)
+
+    async def ended(self, run: str, used: int) -> None:
+        """Settle what a run has used of its credential's tokens; 0 if it never started."""
+        if (share := self._held.let_go(run)) is not None:
+            await self._spending.settle(share, used)
+
+
+def _sender(known: Known) -> Sender:
+    return Sender(
+        name=known.name,
+        is_hub=known.is_hub,
+        users=known.users,
+        targets=known.agents,
+        is_operator=known.is_operator,
+        answers=known.answers,
+    )
+
+
+def _unknown(why: str) -> RemitError:
+    return RemitError(fault(Code.UNAUTHENTICATED, f"who sends this is not known: {why}"))
+
+
+def _without_credential(sender: Sender) -> RemitError:
+    return RemitError(
+        fault(
+            Code.CREDENTIAL_INVALID,
+            f"{sender.name} has proven its key, and sent no credential with the request",
+            suggestion="Install what makes credentials there: pip install 'remit[credentials]'; or agree on a token.",
+        )
+    )
+
+
+def _or_raise(found: T | Fault) -> T:
+    if isinstance(found, Fault):
+        raise RemitError(found)
+    return found

@@ -1,0 +1,228 @@
+"""A hub's identity: an Ed25519 key in a file, replaced by a new one without an interruption."""
+
+import os
+import re
+import secrets
+from base64 import b64encode
+from contextlib import suppress
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.remit import Count
+
+if TYPE_CHECKING:  # it takes longer to load than most commands run
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+PUBLIC = re.compile(r"ed25519/[0-9a-f]{64}")
+SEED_BYTES = 32
+# So many keys of others are kept ready: parsing one costs a third of checking a signature with it.
+_READY = 1_024
+
+PublicText = Annotated[str, Meta(pattern=rf"^{PUBLIC.pattern}\Z")]
+"""A public key as it is shown, sent and written down: `ed25519/<64 hexadecimal digits>`."""
+
+
+def public_of(text: str) -> str:
+    """Return a public key in its one form, whatever the case of its digits; raise a ValueError if it is none."""
+    found = text.strip().lower()
+    if PUBLIC.fullmatch(found) is None:
+        raise ValueError("a public key is written `ed25519/` and 64 hexadecimal digits, as `remit keys show` prints it")
+    return found
+
+
+def fingerprint(public: str) -> str:
+    """Return what two people read to each other to compare a key."""
+    return "SHA256:" + b64encode(sha256(raw(public)).digest()).decode().rstrip("=")
+
+
+def raw(public: str) -> bytes:
+    """Return the 32 bytes of a public key."""
+    return bytes.fromhex(public.removeprefix("ed25519/"))
+
+
+def written(public: bytes) -> str:
+    """Return the form of 32 bytes in which a public key is shown."""
+    return f"ed25519/{public.hex()}"
+
+
+def is_signed(public: str, signature: bytes, message: bytes) -> bool:
+    """Say whether the owner of *public* signed *message*."""
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        _ready(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+@lru_cache(_READY)
+def _ready(public: str) -> "Ed25519PublicKey":
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    return Ed25519PublicKey.from_public_bytes(raw(public))
+
+
+class Pair:
+    """A key with its secret half, which is neither shown nor compared."""
+
+    def __init__(self, seed: bytes) -> None:
+        self.seed = seed
+
+    @cached_property
+    def public(self) -> str:
+        """The half that others know."""
+        return written(self._private.public_key().public_bytes_raw())
+
+    def sign(self, message: bytes) -> bytes:
+        return self._private.sign(message)
+
+    @cached_property
+    def _private(self) -> "Ed25519PrivateKey":
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
+
+    def __repr__(self) -> str:
+        return f"Pair({self.public})"
+
+
+class _Version(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    seed: Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+    signs_from_ms: Count
+    accepted_until_ms: Count | None = None
+
+
+class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-hub-key/1"):
+    versions: Annotated[tuple[_Version, ...], Meta(min_length=1, max_length=100)]
+
+
+class Stage(Struct, frozen=True, kw_only=True):
+    """One key of a hub, and when it counts."""
+
+    pair: Pair
+    signs_from_ms: int
+    accepted_until_ms: int | None = None
+
+
+class HubKey:
+    """What a hub signs with, and every key that it still answers to.
+
+    While it is being rotated there are two. For the first half of the overlap the old one signs, so that peers can
+    learn the new one; for the second half the new one signs. All the time both are accepted as this hub's.
+    """
+
+    def __init__(self, stages: tuple[Stage, ...]) -> None:
+        self.stages = stages
+
+    @classmethod
+    def create(cls, now_ms: int) -> "HubKey":
+        """Return a new identity."""
+        return cls((Stage(pair=Pair(secrets.token_bytes(SEED_BYTES)), signs_from_ms=now_ms),))
+
+    def signing(self, now_ms: int) -> Pair:
+        """Return the key that signs now."""
+        due = [stage for stage in self.accepted(now_ms) if stage.signs_from_ms <= now_ms]
+        # A clock that was set back must not leave a hub without a key.
+        return (due or self.stages)[-1].pair
+
+    def accepted(self, now_ms: int) -> tuple[Stage, ...]:
+        """Return the keys that others may mean when they name this hub: the oldest first, the next one included."""
+        return tuple(
+            stage for stage in self.stages if stage.accepted_until_ms is None or now_ms < stage.accepted_until_ms
+        )
+
+    def pair(self, public: str, now_ms: int) -> Pair | None:
+        """Return the key that others name *public*, if it still counts."""
+        return next((stage.pair for stage in self.accepted(now_ms) if stage.pair.public == public), None)
+
+    def rotated(self, now_ms: int, overlap_ms: int) -> "HubKey":
+        """Return the identity with a new key; those before are accepted for *overlap_ms* more, and sign half of it."""
+        until_ms = now_ms + overlap_ms
+        old = [
+            msgspec.structs.replace(stage, accepted_until_ms=min(stage.accepted_until_ms or until_ms, until_ms))
+            for stage in self.accepted(now_ms)
+        ]
+        pair = Pair(secrets.token_bytes(SEED_BYTES))
+        stages = (*old, Stage(pair=pair, signs_from_ms=now_ms + overlap_ms // 2))
+        return HubKey(HubKey(stages).accepted(now_ms))
+
+    # ── the file ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @classmethod
+    def load(cls, path: Path) -> "HubKey":
+        """Return the identity in a file, or raise a `RemitError` that says what is wrong with the file."""
+        try:
+            with path.open("rb") as file:
+                mode, content = os.fstat(file.fileno()).st_mode, file.read()
+        except FileNotFoundError as error:
+            raise _unusable(f"{path}: there is no hub key", "Make one with `remit keys init`.") from error
+        except OSError as error:
+            raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+        if os.name == "posix" and mode & 0o077:
+            raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+        try:
+            versions = msgspec.json.decode(content, type=_File).versions
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            # Without its cause: that would show what stands in the file.
+            raise _unusable(
+                f"{path} is damaged: it does not hold a hub key",
+                "Put the file back from a backup, or move it away and make a new key with `remit keys init`, "
+                "which peers then have to trust.",
+            ) from None
+        return cls(
+            tuple(
+                Stage(
+                    pair=Pair(bytes.fromhex(each.seed)),
+                    signs_from_ms=each.signs_from_ms,
+                    accepted_until_ms=each.accepted_until_ms,
+                )
+                for each in versions
+            )
+        )
+
+    def save(self, path: Path, *, replace: bool = False) -> None:
+        """Write the identity, whole or not at all, for its owner alone; raise `FileExistsError` rather than replace."""
+        versions = tuple(
+            _Version(
+                seed=stage.pair.seed.hex(),
+                signs_from_ms=stage.signs_from_ms,
+                accepted_until_ms=stage.accepted_until_ms,
+            )
+            for stage in self.stages
+        )
+        write_private(path, msgspec.json.encode(_File(versions=versions)) + b"\n", replace=replace)
+
+
+def write_private(path: Path, content: bytes, *, replace: bool) -> None:
+    """Write a file that only its owner can read, at once, so that nobody ever sees half of it."""
+    draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            os.replace(draft, path)
+        else:
+            os.link(draft, path)  # which never replaces a file, not even one that is made this very moment
+    finally:
+        draft.unlink(missing_ok=True)
+    # The name, too, survives a power cut; where folders cannot be opened, the system sees to it.
+    with suppress(OSError):
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _unusable(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))

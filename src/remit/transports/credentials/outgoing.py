@@ -1,0 +1,92 @@
+"""What a hub sends along with a request to another hub, so that the other knows who asks and within which bounds."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Request
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.remit import Name
+from remit.runtime.ports import Credential
+from remit.transports.credentials.headers import BEARER, CREDENTIAL, PROOF
+from remit.transports.credentials.hops import Chain
+from remit.transports.credentials.incoming import Held
+from remit.transports.credentials.keys import HubKey, Pair
+from remit.transports.credentials.proof import prove
+
+
+class Addressee(Struct, frozen=True, kw_only=True):
+    """A hub that is asked."""
+
+    name: Name
+    keys: tuple[str, ...] = ()
+    """Its public keys, oldest first: the newest is named, and it answers to all of them."""
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Addressee({self.name!r})"  # a token shows in no traceback
+
+
+class Papers:
+    """Makes the headers for what leaves a hub. Nothing that a user or a client came with is ever among them.
+
+    *key* gives this hub's identity as it is now, *trusted* further keys of a peer, *held* the credentials under which
+    runs are carried out (`Door`).
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Callable[[], HubKey] | None = None,
+        trusted: Callable[[str], Sequence[str]] = lambda _: (),
+        held: Held | None = None,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self._key = key
+        self._trusted = trusted
+        self._wall_ms = wall_ms
+        self._held = held or Held(self._wall_ms)
+
+    def credential(self, peer: Addressee) -> Credential:
+        """Return what makes the headers for each request to a peer, as an agent that lives there takes it."""
+        return partial(self.headers, peer)
+
+    async def headers(self, peer: Addressee, request: Request) -> dict[str, str]:
+        """Return the headers for one sending: a credential and its proof, else the shared token; or a `RemitError`."""
+        keys = (*peer.keys, *self._trusted(peer.name))
+        if self._key is None or not keys:
+            return _bearer(peer)
+        now_ms, held = self._wall_ms(), self._held.of(request.run)
+        # The block is signed with the key that the one before names: an older one, if that is being rotated.
+        pair = self._key().signing(now_ms) if held is None else self._key().pair(held.to, now_ms)
+        if pair is None:
+            why = "the request came with a credential for a key that was given up since"
+            raise RemitError(fault(Code.CREDENTIAL_EXPIRED, why))
+        token = _credential(held, pair, request, keys[-1], now_ms)
+        if isinstance(token, Fault):
+            raise RemitError(token)
+        proof = prove(pair, to=keys[-1], request_id=request.id, now_ms=now_ms, credential=token)
+        return {CREDENTIAL: token, PROOF: proof}
+
+
+def _credential(held: Chain | None, pair: Pair, request: Request, to: str, now_ms: int) -> str | Fault:
+    try:
+        from remit.transports.credentials.chain import attenuate, mint
+    except ImportError as error:
+        return fault(Code.TEAM_INVALID, str(error))
+    if held is None:
+        return mint(pair, request.remit, to=to, request_id=request.id, now_ms=now_ms)
+    return attenuate(held, pair, request.remit, to=to, request_id=request.id, now_ms=now_ms)
+
+
+def _bearer(peer: Addressee) -> dict[str, str]:
+    if peer.token is None:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"there is nothing with which this hub could prove to {peer.name} who it is",
+                suggestion=f"Give `[peers.{peer.name}]` a `token`, or make a key (`remit keys init`) and trust theirs.",
+            )
+        )
+    return {BEARER: f"Bearer {peer.token}"}

@@ -1,0 +1,137 @@
+"""The statement with which a hub proves, for one sending of one request, that it holds its key."""
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Collection
+from hashlib import sha256
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.remit import Count
+from remit.transports.credentials.keys import Pair, is_signed, raw, written
+
+# How far the clocks of two hubs may be apart, and for how long a proof can be used at all.
+WINDOW_MS = 30_000
+# Proofs made within one window that are remembered, each in about 100 bytes: at 8,000 requests a second it is full.
+REMEMBERED = 250_000
+MAX_CHARS = 1_024
+
+_DOMAIN = b"remit proof 1\n"
+_SIGNATURE = 64
+_NONCE = 16
+
+Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
+
+
+class Statement(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
+    """Who sends which request to whom, under which credential, and when."""
+
+    by: Digest
+    to: Digest
+    at_ms: Count
+    nonce: Annotated[bytes, Meta(min_length=_NONCE, max_length=_NONCE)]
+    request: Digest
+    credential: Digest
+
+    @property
+    def signer(self) -> str:
+        """The public key of who sends."""
+        return written(self.by)
+
+
+def digest_of(text: str) -> bytes:
+    """Return what stands for a request's id, or a credential, where others may read along."""
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def prove(pair: Pair, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
+    """Return the header that proves to the hub *to* that the owner of *pair* sends this; each sending needs its own."""
+    statement = msgspec.msgpack.encode(
+        Statement(
+            by=raw(pair.public),
+            to=raw(to),
+            at_ms=now_ms,
+            nonce=secrets.token_bytes(_NONCE),
+            request=digest_of(request_id),
+            credential=digest_of(credential),
+        )
+    )
+    return urlsafe_b64encode(pair.sign(_DOMAIN + statement) + statement).decode()
+
+
+class Proofs:
+    """Checks proofs, and takes each only once. It is one process's memory: others keep their own."""
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._taken: dict[int, set[bytes]] = {}
+
+    def take(
+        self, header: str, *, known: Collection[str], me: Collection[str], now_ms: int, credential: str = ""
+    ) -> Statement | Fault:
+        """Return what one of the hubs that are *known* states to this one, or why that is not proven.
+
+        *me* are the keys that this hub answers to, *credential* is what came beside the proof.
+        """
+        read = _read(header)
+        if read is None:
+            return _unproven("its proof cannot be read")
+        signature, signed, statement = read
+        if statement.signer not in known:
+            return _unproven(f"the key {statement.signer} is none of a peer")
+        if not is_signed(statement.signer, signature, _DOMAIN + signed):
+            return _unproven("its proof is not signed with the key that it names")
+        if written(statement.to) not in me:
+            return _unproven("its proof is for another hub")
+        if abs(now_ms - statement.at_ms) > WINDOW_MS:
+            return _unproven(
+                f"its proof was made {abs(now_ms - statement.at_ms) // 1_000} seconds from now; "
+                f"clocks may differ by {WINDOW_MS // 1_000}"
+            )
+        if statement.credential != digest_of(credential):
+            return _unproven("its proof is for another credential")
+        return self._remember(signed, statement, now_ms) or statement
+
+    def taken(self, header: str) -> Statement | None:
+        """Return what a proof states that was taken a moment ago; None if it was not."""
+        read = _read(header)
+        if read is None or _mark(read[1]) not in self._taken.get(read[2].at_ms // WINDOW_MS, ()):
+            return None
+        return read[2]
+
+    def _remember(self, signed: bytes, statement: Statement, now_ms: int) -> Fault | None:
+        for age in [age for age in self._taken if age < (now_ms - WINDOW_MS) // WINDOW_MS]:
+            del self._taken[age]
+        taken = self._taken.setdefault(statement.at_ms // WINDOW_MS, set())
+        if _mark(signed) in taken:
+            return _unproven("its proof was used before")
+        if len(taken) >= self._remembered:
+            return fault(Code.OVERLOADED, "too many requests of hubs in a short time", retry_after_ms=WINDOW_MS)
+        taken.add(_mark(signed))
+        return None
+
+
+def _mark(signed: bytes) -> bytes:
+    return sha256(signed).digest()[:16]
+
+
+def _read(header: str) -> tuple[bytes, bytes, Statement] | None:
+    if len(header) > MAX_CHARS:
+        return None
+    try:
+        content = urlsafe_b64decode(header)
+        signature, signed = content[:_SIGNATURE], content[_SIGNATURE:]
+        return signature, signed, msgspec.msgpack.decode(signed, type=Statement)
+    except ValueError:  # no Base64, no MessagePack, or no statement
+        return None
+
+
+def _unproven(why: str) -> Fault:
+    return fault(
+        Code.UNAUTHENTICATED,
+        f"a hub has not proven who it is: {why}",
+        suggestion="Compare the keys of both hubs with `remit keys show`, and their clocks; make a proof per sending.",
+    )

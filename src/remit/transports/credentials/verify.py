@@ -1,0 +1,99 @@
+"""Whether a credential is good for one request, sent by one hub to another, now; decided without asking anyone."""
+
+from collections import OrderedDict
+from collections.abc import Collection, Container
+from functools import reduce
+from hashlib import sha256
+
+from remit.policy.reception import Grant
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.remit import meet
+from remit.transports.credentials.chain import read
+from remit.transports.credentials.hops import Chain, Hop, Verified
+from remit.transports.credentials.proof import WINDOW_MS, digest_of
+
+# A credential is for one request, which may be sent again, followed and cancelled; 5 kB each.
+KEPT = 256
+
+
+class Chains:
+    """The credentials read last: what was signed once is not checked again, whatever else has to be."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._chains: OrderedDict[bytes, Chain] = OrderedDict()
+
+    def read(self, token: str, roots: Collection[str]) -> Chain | Fault:
+        """Return what a credential says, like `chain.read`."""
+        key = sha256(token.encode("utf-8", "surrogatepass")).digest()
+        if (found := self._chains.get(key)) is not None and found.signers[0] in roots:
+            self._chains.move_to_end(key)
+            return found
+        chain = read(token, roots)
+        if isinstance(chain, Chain):
+            self._chains[key] = chain
+            if len(self._chains) > self._kept:
+                self._chains.popitem(last=False)
+        return chain
+
+
+def verify(
+    token: str,
+    *,
+    peer_key: str,
+    me: Container[str],
+    roots: Collection[str],
+    now_ms: int,
+    request_id: str,
+    revoked: Container[str] = (),
+    target: str | None = None,
+    chains: Chains | None = None,
+) -> Verified | Fault:
+    """Return what a credential grants for a request, or why it grants nothing.
+
+    *peer_key* is the key that the sender has proven to hold (`Proofs.check`), *me* are those that this hub answers to,
+    *roots* those of the hubs that may start a credential. *target*, if it is given, must be one that all hubs before
+    the sender let those below them ask. The grant is the narrowest of what the blocks say.
+    """
+    chain = (chains or Chains(0)).read(token, roots)
+    if isinstance(chain, Fault):
+        return chain
+    if chain.signers[-1] != peer_key:
+        return _invalid("it was made out by another hub than the one that sends it")
+    if chain.to not in me:
+        return _invalid("it was made out to another hub")
+    if chain.hops[-1].request != digest_of(request_id):
+        return _invalid("it was made out for another request")
+    if any(each in revoked for each in chain.ids):
+        return _invalid("it was revoked")
+    # The clock that wrote it may be ahead or behind. What time is left, the request says too, without a clock.
+    time_ms = chain.until_ms + WINDOW_MS - now_ms
+    if time_ms <= 0:
+        return fault(Code.CREDENTIAL_EXPIRED, f"the credential expired {WINDOW_MS - time_ms} ms ago")
+    above = _targets(chain.hops[:-1])
+    if target is not None and above is not None and target not in above:
+        return fault(Code.PERMISSION_DENIED, f"the credential does not let its bearer ask `{target}`")
+    return Verified(grant=_grant(chain, time_ms), chain=chain)
+
+
+def _grant(chain: Chain, time_ms: int) -> Grant:
+    hops = chain.hops
+    return Grant(
+        user=hops[-1].user,
+        depth=hops[-1].depth,
+        chain=chain.agents,
+        tokens=min(hop.tokens for hop in hops),
+        time_ms=time_ms,
+        max_depth=min(hop.max_depth for hop in hops),
+        targets=_targets(hops),
+        tools=reduce(meet, (hop.tools for hop in hops)),
+        may_delegate=hops[-1].may_delegate,
+    )
+
+
+def _targets(hops: tuple[Hop, ...]) -> frozenset[str] | None:
+    return reduce(meet, (hop.targets for hop in hops), None)
+
+
+def _invalid(why: str) -> Fault:
+    return fault(Code.CREDENTIAL_INVALID, f"the credential is not valid: {why}")

@@ -1,0 +1,360 @@
+"""Agents that live at another hub, asked over HTTP: used exactly like those that live here."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from io import BytesIO
+from typing import NamedTuple, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    TCPConnector,
+)
+from msgspec.structs import replace
+
+from remit.protocol.codec import decode_response, encode
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
+from remit.runtime.ports import Credential, Line, Remote
+from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, refused, shielded
+
+T = TypeVar("T")
+
+# A connection that cannot be made in this time leads nowhere.
+CONNECT_S = 5.0
+# How often what was sent once is sent again: a server that is started anew takes some seconds, and has the answer.
+ATTEMPTS_ONCE_SENT = 16
+MOST_PAUSE_S = 1.0
+# A hub closes a connection that is idle for 75 s; ours must be the first to do so, or a request meets the closing.
+KEEP_ALIVE_S = 60.0
+# An answer may be as large as a hub takes, and its envelope comes on top.
+ENVELOPE_BYTES = 65_536
+STREAM = "text/event-stream"
+AT_ONCE_BYTES = 65_536
+# A server that is busy or starts again, or that whoever stands before it does not reach at the moment.
+_BUSY = (429, 502, 503, 504)
+_LOST = (ClientError, ConnectionError, TimeoutError)
+
+
+class Peer:
+    """Another hub: where it is, and how this one proves itself to it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        credential: Credential | None = None,
+        max_bytes: int = 4 * 1024 * 1024,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise RemitError(
+                fault(Code.TEAM_INVALID, f"`{url}` is not the address of a hub: write https://host:port, without more")
+            )
+        if parts.username or parts.password:
+            raise RemitError(fault(Code.TEAM_INVALID, "a hub's address holds no password: give the token beside it"))
+        self.url = url.rstrip("/")
+        self._headers = {"content-type": "application/json"}
+        if token:
+            self._headers["authorization"] = f"Bearer {token}"
+        self._credential = credential
+        self._max_bytes = max_bytes + ENVELOPE_BYTES
+        self._session: ClientSession | None = None
+
+    def agent(self, name: str) -> "HttpAgent":
+        """Return the agent of that name at this peer."""
+        return HttpAgent(self, name)
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    @property
+    def session(self) -> ClientSession:
+        """The connections to the peer, kept between requests."""
+        if self._session is None:
+            # Deadlines are kept by whoever asks: they go with the request, and stop while a person is asked.
+            waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
+            connector = TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S)
+            self._session = ClientSession(
+                connector=connector, timeout=waits, cookie_jar=DummyCookieJar(), auto_decompress=False
+            )
+        return self._session
+
+    async def headers(self, request: Request) -> dict[str, str]:
+        """Return what goes beside a request; what the peer may not believe alone, it finds in the envelope too (X9)."""
+        headers = {
+            **self._headers,
+            "x-agent-request-id": quote(request.id, safe="@:+~ "),
+            "x-agent-origin": quote(request.origin, safe="@:+~ "),
+            "x-agent-depth": str(request.remit.depth),
+            "traceparent": request.traceparent or "",
+        }
+        if request.parent_session is not None:
+            headers["x-agent-parent-session"] = quote(request.parent_session, safe="@:+~ ")
+        return headers if self._credential is None else headers | await self._credential(request)
+
+    async def read(self, reply: ClientResponse) -> bytes:
+        """Return a body of bounded size."""
+        found = bytearray()
+        async for part in reply.content.iter_any():
+            found += part
+            if len(found) > self._max_bytes:
+                raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {self._max_bytes} bytes"))
+        return bytes(found)
+
+    async def frames(self, reply: ClientResponse) -> AsyncIterator["Event"]:
+        """Return the events of a stream, each of bounded size."""
+        rest = bytearray()
+        async for part in reply.content.iter_any():
+            # Looked for in what is new alone: a peer that sends byte by byte must not cost more than others.
+            start = max(0, len(rest) - 1)
+            rest += part
+            while (end := rest.find(b"\n\n", start)) >= 0:
+                event = _event(bytes(rest[:end]))
+                del rest[: end + 2]
+                start = 0
+                if event is not None:
+                    yield event
+            if len(rest) > self._max_bytes:
+                raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {self._max_bytes} bytes"))
+
+
+def _body(request: Request) -> bytes | BytesIO:
+    """Return what is sent, by and by if it is large: at once it would hold up all others."""
+    raw = encode(request)
+    return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
+
+
+class Event(NamedTuple):
+    """One event of a stream: its number, if it is kept, and the record that it holds."""
+
+    number: str | None
+    kind: Kind
+    data: bytes
+
+
+def _event(raw: bytes) -> Event | None:
+    fields: dict[bytes, bytes] = {}
+    for line in raw.split(b"\n"):
+        name, _, value = line.partition(b": ")
+        fields[name] = value
+    if b"event" not in fields or b"data" not in fields:
+        return None
+    number = fields.get(b"id")
+    try:
+        return Event(number.decode() if number else None, Kind(fields[b"event"].decode()), fields[b"data"])
+    except ValueError:
+        return None  # a kind that is not known here yet
+
+
+class _Stored(msgspec.Struct):
+    """As much of a record as is needed to read the rest."""
+
+    run: str
+    body: msgspec.Raw
+
+
+_stored = msgspec.json.Decoder(_Stored)
+
+
+class _Handle(msgspec.Struct):
+    """Where a delegation can be had that has not ended."""
+
+    run: str
+
+
+class _Envelope(msgspec.Struct):
+    """As much as tells an envelope from something else."""
+
+    version: str = ""
+
+
+class _Failure(msgspec.Struct):
+    """Why there was no delegation."""
+
+    fault: Fault
+
+
+class HttpAgent(Remote):
+    """One agent at another hub."""
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self._peer = peer
+        self._name = name
+
+    async def send(self, request: Request, line: Line) -> Response:
+        """Ask, again if need be, and return how it ended there; cancelled, cancel it there too."""
+        await line.durable()  # nothing leaves the hub before it is recorded
+        try:
+            return await self._ask(request, line)
+        except asyncio.CancelledError:
+            await shielded(self._cancel(request, line), CANCEL_S)
+            raise
+
+    async def _ask(self, request: Request, line: Line) -> Response:
+        sent, attempts, step_s = False, 0, PAUSE_S
+        while True:
+            try:
+                return await self._attempt(request, line)
+            except Again as again:
+                sent, attempts = sent or again.sent, attempts + 1
+                pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
+                enough = attempts >= (ATTEMPTS_ONCE_SENT if sent else ATTEMPTS)
+                if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
+                    unknown = sent and again.fault.code is not Code.OUTCOME_UNKNOWN
+                    why = fault(Code.OUTCOME_UNKNOWN, again.fault.message) if unknown else again.fault
+                    return lost(request, why, sent=sent)
+            await asyncio.sleep(pause_s)
+            step_s = min(2 * step_s, MOST_PAUSE_S)
+
+    async def _attempt(self, request: Request, line: Line) -> Response:
+        sent = replace(
+            outgoing(request, line),
+            target=self._name,
+            # One that is named after the delegation was not chosen, and nobody goes on with it.
+            session=None if request.session == request.id else request.session,
+        )
+        headers = {**line.passed_on, **await self._peer.headers(sent)}
+        if line.heard:
+            headers["accept"] = STREAM
+        try:
+            async with self._peer.session.post(
+                f"{self._peer.url}/v1/delegations", data=_body(sent), headers=headers, allow_redirects=False
+            ) as reply:
+                return await self._reply(reply, request, line)
+        except ClientConnectorError as error:
+            why = f"{self._name} at {self._peer.url} cannot be reached ({type(error).__name__})"
+            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
+        except _LOST as error:
+            why = f"the connection to {self._peer.url} was lost ({type(error).__name__})"
+            raise Again(fault(Code.OUTCOME_UNKNOWN, why), sent=True) from error
+
+    async def _reply(self, reply: ClientResponse, request: Request, line: Line) -> Response:
+        if reply.status == 200 and reply.content_type == STREAM:
+            return await self._read_along(reply, request, line)
+        if reply.content_type != "application/json":
+            if reply.status in _BUSY:  # what stands before the peer says so
+                raise Again(self._busy(reply), sent=reply.status not in (429, 503))
+            raise RemitError(self._garbage(f"status {reply.status} with a body of type {reply.content_type[:100]}"))
+        raw = await self._peer.read(reply)
+        if reply.status == 202:  # it waits for a person there
+            return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
+        if reply.status == 200 or self._decoded(raw, _Envelope).version:
+            response = self._response(raw)
+            if response.fault is not None and response.fault.code is Code.OVERLOADED:
+                raise Again(response.fault, sent=False)
+            return response
+        why = self._decoded(raw, _Failure).fault
+        if reply.status in (429, 503):
+            raise Again(why, sent=False)
+        return refused(request, why)
+
+    def _busy(self, reply: ClientResponse) -> Fault:
+        wait = reply.headers.get("retry-after", "")
+        after_ms = int(wait) * 1_000 if wait.isascii() and wait.isdecimal() and len(wait) <= 6 else None
+        why = f"{self._peer.url} answered with status {reply.status}"
+        return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=after_ms)
+
+    # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read_along(self, reply: ClientResponse, request: Request, line: Line) -> Response:
+        """Pass on what is said there, and return how it ended; a stream that breaks off is gone on with."""
+        run = reply.headers.get("location", "").rpartition("/")[2]
+        seen = "0"
+        with suppress(*_LOST):
+            async for event in self._peer.frames(reply):
+                seen = event.number or seen
+                if (ended := await self._heard(event, line)) is not None:
+                    return ended
+        # It ended without an end: the server went down, and another, or the same again, has the rest.
+        return await self._end_of(run, request, line, seen)
+
+    async def _heard(self, event: Event, line: Line) -> Response | None:
+        stored = self._decoded(event.data, _Stored, _stored)
+        try:
+            body = read_body(event.kind, bytes(stored.body))
+        except msgspec.MsgspecError as error:
+            raise RemitError(self._garbage(f"an event that cannot be read: {error}")) from error
+        match body:
+            case Progress(text=text):
+                line.progress(text, None)
+            case Delta(text=text, delegation=delegation) if delegation == stored.run:
+                line.say(text)
+            case Approval() as approval:
+                await line.asked(approval)
+            case Response() as response if not response.id.startswith(f"{stored.run}."):
+                return self._response(encode(response))
+            case Refusal(request=asked, response=response) if asked.parent is None:
+                return self._response(encode(response))
+            case _:
+                pass
+        return None
+
+    async def _end_of(self, run: str, request: Request, line: Line, after: str) -> Response:
+        """Read along from where it broke off, however often the connection is lost, and return how it ended."""
+        address = f"{self._peer.url}/v1/delegations/{quote(run, safe='')}/events"
+        pause_s = PAUSE_S
+        while True:
+            headers = await self._peer.headers(request) | {"accept": STREAM, "last-event-id": after}
+            try:
+                async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
+                    if reply.status == 200:
+                        async for event in self._peer.frames(reply):
+                            pause_s = PAUSE_S
+                            after = event.number or after
+                            if (ended := await self._heard(event, line)) is not None:
+                                return ended
+                    elif reply.status not in _BUSY:
+                        # It was begun there, and may have been done.
+                        why = f"{self._peer.url} tells no more of it: status {reply.status}"
+                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+            except _LOST:
+                pass  # it is asked for again, from where it broke off, as long as there is time
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, CONNECT_S)
+
+    # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _cancel(self, request: Request, line: Line) -> None:
+        """Stop it there, and keep what it had finished."""
+        address = f"{self._peer.url}/v1/delegations/{quote(request.id, safe='')}/cancel"
+        pause_s = PAUSE_S
+        while True:
+            headers = await self._peer.headers(request)  # a proof is good for one sending
+            # It may still be on its way there: then it is not known yet.
+            async with self._peer.session.post(address, data=b"{}", headers=headers, allow_redirects=False) as reply:
+                raw = await self._peer.read(reply)
+                if reply.status == 200:
+                    line.settle(self._response(raw))
+                if reply.status != 404:
+                    return
+            await asyncio.sleep(pause_s)
+            pause_s *= 2
+
+    def _response(self, raw: bytes) -> Response:
+        try:
+            return decode_response(raw)
+        except RemitError as error:
+            raise RemitError(self._garbage(f"an envelope that cannot be read: {error.fault.message}")) from error
+
+    def _decoded(self, raw: bytes, kind: type[T], decoder: msgspec.json.Decoder[T] | None = None) -> T:
+        try:
+            return decoder.decode(raw) if decoder is not None else msgspec.json.decode(raw, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise RemitError(self._garbage(f"a body that cannot be read: {error}")) from error
+
+    def _garbage(self, what: str) -> Fault:
+        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._peer.url} sent {what}")

@@ -1,0 +1,223 @@
+"""a2a-sdk's own client asks agents of a hub, in both bindings, at once and as a stream."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import Client, ClientConfig, ClientFactory
+from a2a.client.client import ClientCallContext
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
+    InvalidParamsError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Struct
+
+from a2a_serving import speaking
+from remit import Answer, Artifact, Brief, Hub, Request
+from remit.dialects.a2a.extension import EXTENSION
+from remit.faces.api.server import Server
+from remit.testing import MemoryStore
+
+both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+ways = pytest.mark.parametrize("streaming", [False, True], ids=["at once", "streamed"])
+
+
+@asynccontextmanager
+async def asking(server: Server, agent: str, binding: str, *, streaming: bool = False) -> AsyncGenerator[Client]:
+    async with httpx.AsyncClient(headers={"authorization": "Bearer anna-app"}, timeout=20) as http:
+        config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
+        yield await ClientFactory(config).create_from_url(f"{server.address}/a2a/{agent}")
+
+
+def said(*parts: pb.Part, id: str = "", task: str = "", metadata: Any = None) -> pb.SendMessageRequest:
+    message = pb.Message(message_id=id or str(len(_said)), role=pb.ROLE_USER, parts=list(parts), task_id=task)
+    if metadata is not None:
+        message.metadata.CopyFrom(ParseDict(metadata, Struct()))
+    _said.append(message)
+    return pb.SendMessageRequest(message=message)
+
+
+_said: list[pb.Message] = []
+
+
+def text(value: str) -> pb.Part:
+    return pb.Part(text=value)
+
+
+def state(event: pb.StreamResponse) -> str:
+    status = event.status_update.status if event.HasField("status_update") else event.task.status
+    return pb.TaskState.Name(status.state).removeprefix("TASK_STATE_")
+
+
+def results(events: list[pb.StreamResponse]) -> list[pb.Artifact]:
+    """Return the artifacts of a task, however they came."""
+    found: dict[str, pb.Artifact] = {}
+    for event in events:
+        for each in event.task.artifacts:
+            found[each.artifact_id] = each
+        if event.HasField("artifact_update"):
+            update = event.artifact_update
+            if update.append:
+                found[update.artifact.artifact_id].parts.extend(update.artifact.parts)
+            else:
+                found[update.artifact.artifact_id] = update.artifact
+    return list(found.values())
+
+
+@pytest.fixture
+def hub() -> Hub:
+    return Hub(store=MemoryStore())
+
+
+@both
+@ways
+async def test_an_agent_answers(hub: Hub, binding: str, streaming: bool) -> None:
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> Answer:
+        brief.progress("at it")
+        return Answer(f"{brief.user}: {brief.text}", artifacts=(Artifact(type="json", value={"n": 1}, label="data"),))
+
+    assert echo
+    async with speaking(hub) as server, asking(server, "echo", binding, streaming=streaming) as client:
+        events = [event async for event in client.send_message(said(text("hello")))]
+        task = await client.get_task(pb.GetTaskRequest(id=events[0].task.id))
+        listed = await client.list_tasks(pb.ListTasksRequest(page_size=5))
+    assert (state(events[0]), state(events[-1])) == ("SUBMITTED" if streaming else "COMPLETED", "COMPLETED")
+    assert [each.name for each in results(events)] == ["result", "data"]
+    assert results(events)[0].parts[0].text == "anna: hello"
+    assert task.artifacts[0].parts[0].text == "anna: hello"
+    assert task.history[0].parts[0].text == "hello"
+    assert ([each.id for each in listed.tasks], listed.total_size) == ([task.id], 1)
+
+
+@both
+@ways
+async def test_a_question_is_answered_in_the_same_task(hub: Hub, binding: str, streaming: bool) -> None:
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> Answer:
+        heard = [each.text for each in await brief.history()]
+        return Answer(f"{heard[0]} {brief.text}") if heard else Answer("Which month?", requires_followup=True)
+
+    assert clerk
+    async with speaking(hub) as server, asking(server, "clerk", binding, streaming=streaming) as client:
+        first = [event async for event in client.send_message(said(text("Sort")))]
+        task = first[0].task.id
+        second = [event async for event in client.send_message(said(text("May"), task=task))]
+    assert (state(first[-1]), state(second[-1])) == ("INPUT_REQUIRED", "COMPLETED")
+    assert (second[0].task.id, second[0].task.context_id) == (task, first[0].task.context_id)
+    assert results(second)[0].parts[0].text == "Sort May"
+
+
+@both
+async def test_numbers_and_the_remit_survive_protobuf(hub: Hub, binding: str) -> None:
+    """Metadata is a protobuf Struct, in which every number is a fraction."""
+    seen: list[Request] = []
+
+    @hub.agent("adder")
+    async def add(brief: Brief) -> dict[str, int]:
+        seen.append(brief.request)
+        brief.spend(prompt=70, completion=30)
+        return {"sum": sum(brief.input["n"])}
+
+    assert add
+    words = {"tokens": 500, "timeMs": "4000", "depth": 1, "tools": ["calc"]}
+    asked = said(pb.Part(data=ParseDict({"n": [1, 2]}, pb.Part().data.__class__())), metadata={EXTENSION: words})
+    context = ClientCallContext(service_parameters={"A2A-Extensions": EXTENSION})
+    async with speaking(hub) as server, asking(server, "adder", binding) as client:
+        (event,) = [event async for event in client.send_message(asked, context=context)]
+    request = seen[0]
+    assert (request.input, type(request.input["n"][0])) == ({"n": [1, 2]}, int)
+    assert (request.remit.tokens, request.remit.depth, request.remit.tools) == (500, 1, frozenset({"calc"}))
+    (artifact,) = results([event])
+    assert MessageToDict(artifact.parts[0].data) == {"sum": 3.0}
+    usage = MessageToDict(artifact.metadata)[EXTENSION]["usage"]
+    assert (usage["prompt"], usage["completion"]) == ("70", "30")
+
+
+@both
+async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> None:
+    began, cancelled = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("sleeper")
+    async def sleep(_: Brief) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "never"
+
+    assert sleep
+    async with speaking(hub) as server, asking(server, "sleeper", binding, streaming=True) as client:
+        sent = client.send_message(said(text("sleep")))
+        task = (await anext(sent)).task.id
+        await asyncio.wait_for(began.wait(), 10)
+        heard: list[pb.StreamResponse] = []
+        first = asyncio.Event()
+
+        async def listen() -> None:
+            async for event in client.subscribe(pb.SubscribeToTaskRequest(id=task)):
+                heard.append(event)
+                first.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(listen())
+            await asyncio.wait_for(first.wait(), 10)
+            ended = await client.cancel_task(pb.CancelTaskRequest(id=task))
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(pb.CancelTaskRequest(id=task))
+        with pytest.raises(UnsupportedOperationError):
+            _ = [event async for event in client.subscribe(pb.SubscribeToTaskRequest(id=task))]
+    assert pb.TaskState.Name(ended.status.state) == "TASK_STATE_CANCELED"
+    assert (state(heard[0]), state(heard[-1]), cancelled.is_set()) == ("WORKING", "CANCELED", True)
+
+
+@both
+async def test_errors_are_those_that_the_sdk_knows(hub: Hub, binding: str) -> None:
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.text
+
+    assert echo
+    async with speaking(hub) as server, asking(server, "echo", binding) as client:
+        with pytest.raises(TaskNotFoundError, match="there is no task"):
+            await client.get_task(pb.GetTaskRequest(id="never"))
+        with pytest.raises(ContentTypeNotSupportedError):
+            _ = [event async for event in client.send_message(said(pb.Part(raw=b"x", media_type="image/png")))]
+        with pytest.raises(InvalidParamsError):
+            _ = [event async for event in client.send_message(said())]
+
+
+@both
+async def test_notifications_are_configured(hub: Hub, binding: str) -> None:
+    go_on = asyncio.Event()
+
+    @hub.agent("worker")
+    async def work(_: Brief) -> str:
+        await go_on.wait()
+        return "ok"
+
+    assert work
+    async with speaking(hub) as server, asking(server, "worker", binding) as client:
+        request = said(text("go"))
+        request.configuration.return_immediately = True
+        (event,) = [event async for event in client.send_message(request)]
+        config = pb.TaskPushNotificationConfig(task_id=event.task.id, url="http://127.0.0.1:1/", token="t")
+        made = await client.create_task_push_notification_config(config)
+        one = pb.GetTaskPushNotificationConfigRequest(task_id=event.task.id, id=made.id)
+        assert (await client.get_task_push_notification_config(one)).url == config.url
+        every = pb.ListTaskPushNotificationConfigsRequest(task_id=event.task.id)
+        assert [each.id for each in (await client.list_task_push_notification_configs(every)).configs] == [made.id]
+        gone = pb.DeleteTaskPushNotificationConfigRequest(task_id=event.task.id, id=made.id)
+        await client.delete_task_push_notification_config(gone)
+        assert not (await client.list_task_push_notification_configs(every)).configs
+        go_on.set()

@@ -1,0 +1,187 @@
+"""`remit serve`: a process that serves, and one that ends well."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TEAM = """
+name = "shop"
+
+[store]
+durability = "process"
+
+[agents.echo]
+run = "shop_code:echo"
+
+[agents.slow]
+run = "shop_code:slow"
+resumable = true
+"""
+CODE = """
+import asyncio
+from pathlib import Path
+
+async def echo(brief):
+    return f"{brief.user}: {brief.text}"
+
+async def slow(brief):
+    Path("begun").touch()
+    while not Path("go").exists():
+        await asyncio.sleep(0.02)
+    return "done at last"
+"""
+CLIENTS = """
+[clients.web]
+token = "$WEB_TOKEN"
+users = ["*"]
+agents = ["echo"]
+"""
+TOKEN = "a-token-that-is-long-enough"
+
+
+@pytest.fixture
+def team(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "remit.toml").write_text(TEAM)
+    (tmp_path / "shop_code.py").write_text(CODE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Up:
+    """A server that has said where it is."""
+
+    def __init__(self, process: subprocess.Popen[str], said: dict[str, Any]) -> None:
+        self.process = process
+        self.said = said
+        self.token = Path(said["token_file"]).read_text().strip() if said["token_file"] else TOKEN
+
+    def get(self, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Any]:
+        headers = {"authorization": f"Bearer {token or self.token}", "content-type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.said["address"] + path, data=data, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                return reply.status, json.loads(reply.read())
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+
+def started(*options: str, **environ: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "remit.faces.cli", "serve", "--json", "--port", "0", *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environ},
+    )
+
+
+@contextmanager
+def serving(*options: str, **environ: str) -> Generator[Up]:
+    process = started(*options, **environ)
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate()[1]
+        yield Up(process, json.loads(line))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(team: Path) -> None:
+    with serving() as up:
+        assert up.said["agents"] == ["echo", "slow"]
+        assert (
+            up.get("/v1/delegations", {"target": "echo", "user": "anna", "objective": "hi"})[1]["result"] == "anna: hi"
+        )
+        assert up.get("/v1/agents", token="wrong" * 10)[0] == 401
+        up.process.send_signal(signal.SIGINT)
+        _, told = up.process.communicate(timeout=30)
+    assert (up.process.returncode, "Ended; nothing is lost." in told) == (0, True)
+    assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
+
+
+def test_clients_of_the_team_file_come_with_their_own_tokens(team: Path) -> None:
+    (team / "remit.toml").write_text(TEAM + CLIENTS)
+    with serving(WEB_TOKEN=TOKEN) as up:
+        assert up.said["token_file"] is None
+        assert [each["name"] for each in up.get("/v1/agents")[1]["agents"]] == ["echo"]
+        status, body = up.get("/v1/delegations", {"target": "slow", "user": "anna", "objective": "x"})
+        assert (status, body["fault"]["code"]) == (404, "AGENT_NOT_FOUND")
+        assert up.get("/v1/audit")[0] == 403
+
+
+def test_a_server_for_other_machines_is_not_started_for_a_team_that_names_nobody(team: Path) -> None:
+    process = started("--host", "0.0.0.0")
+    out, told = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
+    assert "[clients.NAME]" in told
+
+
+def test_a_port_that_is_taken_is_said_and_nothing_is_started(team: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = subprocess.run(
+            [sys.executable, "-m", "remit.faces.cli", "serve", "--port", str(port)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert process.returncode == 3
+    assert f"port {port} cannot be listened at" in process.stderr
+    assert not (team / ".remit" / "hub.db").exists()
+
+
+def test_a_server_that_is_told_to_end_finishes_what_it_has_begun_and_takes_nothing_more(team: Path) -> None:
+    """Graceful shutdown: stops admitting, finishes what is running, loses nothing."""
+    with serving() as up:
+        answers: list[tuple[int, Any]] = []
+        body = {"target": "slow", "user": "anna", "objective": "x", "id": "mine"}
+        asking = threading.Thread(target=lambda: answers.append(up.get("/v1/delegations", body)))
+        asking.start()
+        _wait_for(team / "begun")
+        up.process.send_signal(signal.SIGTERM)
+        (team / "go").touch()
+        asking.join(30)
+        up.process.communicate(timeout=30)
+    assert answers == [(200, answers[0][1])]
+    assert answers[0][1]["result"] == "done at last"
+
+
+def test_what_was_acknowledged_is_finished_after_a_kill(team: Path) -> None:
+    """Kill -9 in the middle: what was acknowledged is there after the restart."""
+    body = {"target": "slow", "user": "anna", "objective": "x", "id": "mine"}
+    with serving() as up:
+        killer = threading.Thread(target=lambda: (_wait_for(team / "begun"), up.process.kill()))
+        killer.start()
+        with pytest.raises(OSError):  # noqa: PT011 - whichever way the connection ends
+            up.get("/v1/delegations", body)
+        killer.join(30)
+    (team / "go").touch()
+    with serving() as up:
+        status, answer = up.get("/v1/delegations", body)
+    assert (status, answer["result"]) == (200, "done at last")
+
+
+def _wait_for(path: Path) -> None:
+    waiting = threading.Event()
+    for _ in range(3_000):
+        if path.exists():
+            return
+        waiting.wait(0.01)
+    raise AssertionError(f"{path} never came")

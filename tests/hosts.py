@@ -1,0 +1,117 @@
+"""MCP hosts for tests: the SDK's own client, with a person who answers, or without one."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import httpx2
+import mcp_types as types
+from mcp import Client, StdioServerParameters
+from mcp.client.session import ClientRequestContext
+from mcp.client.streamable_http import streamable_http_client
+
+ERAS = ("legacy", "2026-07-28")
+"""Both ways to greet: by a handshake, as most hosts do, and with every request."""
+
+
+class Person:
+    """Somebody at a host, who does the same with every question, and remembers what was asked."""
+
+    def __init__(self, action: Literal["accept", "decline", "cancel"], **content: Any) -> None:
+        self._answer = types.ElicitResult(action=action, content=content or None)
+        self.asked: list[str] = []
+        self.forms: list[Any] = []
+        self.called = asyncio.Event()
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        assert isinstance(params, types.ElicitRequestFormParams)
+        self.asked.append(params.message)
+        self.forms.append(params.requested_schema)
+        self.called.set()
+        return self._answer
+
+
+class Whimsical(Person):
+    """Somebody who does one thing with the first question, another with the next, and so on."""
+
+    def __init__(self, *actions: Literal["accept", "decline", "cancel"]) -> None:
+        super().__init__("cancel")
+        self._actions = list(actions)
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        await super().__call__(context, params)
+        action = self._actions.pop(0)
+        return types.ElicitResult(action=action, content={} if action == "accept" else None)
+
+
+class Absent(Person):
+    """Somebody who never answers."""
+
+    def __init__(self) -> None:
+        super().__init__("cancel")
+
+    async def __call__(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        await super().__call__(context, params)
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@asynccontextmanager
+async def host_at(
+    address: str, token: str, era: str = "legacy", *, person: Person | None = None, user: str | None = None
+) -> AsyncGenerator[Client]:
+    """Connect a host to `/mcp` of a server."""
+    headers = {"authorization": f"Bearer {token}"} | ({} if user is None else {"x-remit-user": user})
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        transport = streamable_http_client(f"{address}/mcp", http_client=http)
+        async with Client(transport, mode=era, elicitation_callback=person) as client:
+            yield client
+
+
+@asynccontextmanager
+async def host_of(
+    program: StdioServerParameters, era: str = "legacy", *, person: Person | None = None
+) -> AsyncGenerator[Client]:
+    """Connect a host to a process that it starts."""
+    async with Client(program, mode=era, elicitation_callback=person) as client:
+        yield client
+
+
+def text(result: types.CallToolResult) -> str:
+    """Return what a model reads of a result."""
+    (block,) = result.content
+    assert isinstance(block, types.TextContent)
+    return block.text
+
+
+def data(result: types.CallToolResult) -> Any:
+    """Return what a program reads of a result."""
+    return result.structured_content
+
+
+class Progress:
+    """Hears how the work goes."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.numbers: list[float] = []
+        self._changed = asyncio.Event()
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        self.numbers.append(progress)
+        self.said.append(message or "")
+        self._changed.set()
+
+    async def until(self, enough: Callable[[list[str]], bool]) -> None:
+        """Return once enough was said."""
+        async with asyncio.timeout(20):
+            while not enough(self.said):
+                self._changed.clear()
+                await self._changed.wait()

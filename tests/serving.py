@@ -1,0 +1,125 @@
+"""A hub behind a real server in the test's own event loop, and a client for it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from aiohttp import ClientSession
+
+from remit import Hub
+from remit.faces.api.app import Api
+from remit.faces.api.server import Server
+from remit.policy.reception import Sender
+from remit.runtime.clock import LoopClock
+from remit.transports.credentials.incoming import Door, Known
+
+WEB = Sender(name="web")
+NORTH = Sender(name="north", is_hub=True)
+OPERATOR = Sender(name="ops", is_operator=True)
+ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
+
+
+def gate_of(*senders: Sender) -> Door:
+    """Return a door that knows each sender by a token that is its name."""
+    known = [
+        Known(
+            name=sender.name,
+            is_hub=sender.is_hub,
+            token=sender.name,
+            users=sender.users,
+            agents=sender.targets,
+            is_operator=sender.is_operator,
+            answers=sender.answers,
+        )
+        for sender in senders
+    ]
+    return Door(known, wall_ms=LoopClock().wall_ms)
+
+
+@asynccontextmanager
+async def serving(hub: Hub, *senders: Sender) -> AsyncGenerator[Server, None]:
+    """Open the hub, if it is not open yet, and serve it."""
+    async with hub, Server(Api(hub, gate_of(*(senders or (WEB, NORTH, OPERATOR, ANNA)))), port=0, drain_s=2) as server:
+        yield server
+
+
+def client_of(server: Server, name: str = "web") -> ClientSession:
+    """Return a session that proves to be the sender of that name."""
+    return ClientSession(server.address, headers={"authorization": f"Bearer {name}"})
+
+
+# ── what is said there ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def posted(session: ClientSession, body: Any, **headers: str) -> tuple[int, Any]:
+    """Ask for a delegation, and return the status and what is in the body."""
+    async with session.post("/v1/delegations", json=body, headers=headers) as reply:
+        return reply.status, await reply.json()
+
+
+async def got(session: ClientSession, path: str, **headers: str) -> tuple[int, Any]:
+    """Look at something, and return the status and what is in the body."""
+    async with session.get(path, headers=headers) as reply:
+        return reply.status, await reply.json()
+
+
+class Event(NamedTuple):
+    """One event of a stream."""
+
+    number: str | None
+    kind: str
+    record: Any
+
+
+async def events(session: ClientSession, path: str, **headers: str) -> list[Event]:
+    """Return the events of a stream, read to its end."""
+    async with session.get(path, headers=headers) as reply:
+        assert reply.status == 200, await reply.text()
+        return parsed(await reply.text())
+
+
+def parsed(text: str) -> list[Event]:
+    """Return the events in a text, read as the HTML standard says."""
+    found: list[Event] = []
+    for frame in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in frame.split("\n") if line and not line.startswith(":"))
+        if fields:
+            found.append(Event(fields.get("id"), fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def connected(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a bare connection to the server."""
+    host, port = server.servers[0].sockets[0].getsockname()
+    return await asyncio.open_connection(host, port)
+
+
+class Reply(NamedTuple):
+    """What came back over a bare connection."""
+
+    status: int
+    head: str
+    body: bytes
+
+    @property
+    def fault(self) -> Any:
+        return json.loads(self.body)["fault"]
+
+
+async def sent(server: Server, raw: bytes) -> Reply:
+    """Send bytes over a connection of their own, and return the first reply."""
+    reader, writer = await connected(server)
+    writer.write(raw)
+    try:
+        return await replied(reader)
+    finally:
+        writer.close()
+
+
+async def replied(reader: asyncio.StreamReader) -> Reply:
+    """Return the reply that comes next over a connection."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+    length = int(head.split("content-length: ")[1].split("\r\n")[0])
+    return Reply(int(head.split()[1]), head, await reader.readexactly(length))

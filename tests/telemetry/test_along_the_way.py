@@ -1,0 +1,111 @@
+"""What comes beside a request goes along with it: its place in a trace, and what others wrote for others."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from remit import Brief, Hub
+from remit.faces.api.app import Api
+from remit.faces.api.server import Server
+from remit.policy.reception import Sender
+from remit.protocol.trace import place_of
+from remit.runtime.clock import LoopClock
+from remit.transports.credentials.incoming import Door, Known
+from serving import WEB, client_of, serving
+
+PLACE = f"00-{'1' * 32}-{'2' * 16}"
+BESIDE = {"traceparent": f"{PLACE}-01", "tracestate": "vendor=a:b", "baggage": "user%20id=7;secret, y=2"}
+
+
+class Ajar(Door):
+    """A door that remembers what came beside the requests that it let in."""
+
+    def __init__(self) -> None:
+        known = Known(name="south", is_hub=True, token="south", users=None, agents=None)
+        super().__init__([known], wall_ms=LoopClock().wall_ms)
+        self.seen: list[Mapping[str, str]] = []
+
+    async def sender(self, headers: Mapping[str, str]) -> Sender:
+        self.seen.append(headers)
+        return await super().sender(headers)
+
+
+@pytest.fixture
+def make_hub(tmp_path: Path) -> Callable[..., Hub]:
+    def make(name: str) -> Hub:
+        return Hub(name=name, store=tmp_path / f"{name}.db", durability="process")
+
+    return make
+
+
+async def seen_at_the_second(
+    make_hub: Callable[..., Hub], beside: Mapping[str, str], times: int = 1
+) -> list[Mapping[str, str]]:
+    """Ask a hub that asks another, and return what came beside the requests there."""
+    north, south, door = make_hub("north"), make_hub("south"), Ajar()
+
+    @north.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        return "found"
+
+    @south.agent("boss", may_call=["clerk"])
+    async def boss(brief: Brief) -> str:
+        return (await brief.delegate("clerk", objective="x")).unwrap()
+
+    async with north, Server(Api(north, door), port=0, drain_s=2) as far:
+        south.connect("clerk", far.address, token="south")
+        async with serving(south, WEB) as near, client_of(near) as client:
+            for number in range(times):
+                body = {"target": "boss", "user": "anna", "objective": "x", "id": f"the same {number // 2}"}
+                async with client.post("/v1/delegations", json=body, headers=beside) as reply:
+                    assert (await reply.json())["result"] == "found"
+            # Nothing stays behind once it has ended.
+            assert south._parts.passed_on == {}  # pyright: ignore[reportPrivateUsage]
+    return [headers for headers in door.seen if "x-agent-request-id" in headers]
+
+
+async def test_trace_state_and_baggage_go_along_unchanged_to_the_next_hub(make_hub: Callable[..., Hub]) -> None:
+    (headers,) = await seen_at_the_second(make_hub, BESIDE)
+    assert {name: headers[name] for name in ("tracestate", "baggage")} == {
+        "tracestate": BESIDE["tracestate"],
+        "baggage": BESIDE["baggage"],
+    }
+    place = place_of(headers["traceparent"])
+    assert place is not None
+    assert (place.trace, place.sampled, place.span != "2" * 16) == ("1" * 32, True, True)
+
+
+async def test_a_trace_that_is_not_sampled_is_not_sampled_further_on(make_hub: Callable[..., Hub]) -> None:
+    (headers,) = await seen_at_the_second(make_hub, {"traceparent": f"{PLACE}-00"})
+    place = place_of(headers["traceparent"])
+    assert place is not None
+    assert (place.trace, place.sampled) == ("1" * 32, False)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {"baggage": "x" * 8_193},
+        {"tracestate": "a=1"},
+        {"traceparent": "nonsense", "tracestate": "a=1"},
+        {"baggage": "caf\xe9=1"},
+    ],
+    ids=["too long", "without its trace", "with no trace", "not plain"],
+)
+async def test_what_is_too_long_or_says_nothing_stays_behind(
+    make_hub: Callable[..., Hub], beside: dict[str, str]
+) -> None:
+    (headers,) = await seen_at_the_second(make_hub, beside)
+    assert not {"baggage", "tracestate"} & headers.keys()
+    assert place_of(headers["traceparent"]) is not None
+
+
+async def test_of_a_request_that_is_sent_again_nothing_stays_behind(make_hub: Callable[..., Hub]) -> None:
+    assert len(await seen_at_the_second(make_hub, BESIDE, times=4)) == 2
+
+
+async def test_what_came_along_is_in_no_record(make_hub: Callable[..., Hub], tmp_path: Path) -> None:
+    await seen_at_the_second(make_hub, BESIDE)
+    for file in tmp_path.iterdir():
+        assert b"user%20id" not in file.read_bytes(), file
