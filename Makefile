@@ -16,7 +16,7 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 	@$(BIN)/python examples/demo.py
 
 # Those that start processes and wait for them run beside all others: together they take half the time.
-WAITING := tests/faces tests/docs tests/examples
+WAITING := tests/faces tests/docs tests/examples tests/a2a tests/api
 
 test: check tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
 	@rm -f .coverage .coverage.* .waiting.log
