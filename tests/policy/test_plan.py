@@ -57,6 +57,13 @@ def test_a_step_waits_for_what_it_refers_to() -> None:
     assert needs(step) == {"a", "b", "d", "e"}
 
 
+def test_of_several_inputs_the_one_that_is_missing_is_named() -> None:
+    """K10: partial failure."""
+    plan = flow(a_step("a"), a_step("b"), a_step("c", input=["{a}", "{b}"]))
+    found = ready(plan, {"a": DONE, "b": FAILED}, None)
+    assert [each.why for _, each in found.skip] == ["it needs the result of `b`, which failed"]
+
+
 def test_input_and_request_are_no_steps() -> None:
     step = a_step("a", objective="{request}", input="{input.x}", when="input.x == 1 or true")
     assert waits_for(step) == frozenset()
