@@ -26,7 +26,6 @@ COUNT = 1_500
 ROUNDS = 4
 AT_ONCE = 64
 TOKEN = "bench"
-DURABILITY = __import__("os").environ.get("DUR", "power")
 
 REQUEST = Request(
     version=VERSION,
@@ -62,7 +61,7 @@ async def serve_hub(folder: Path) -> None:
     from remit.runtime.clock import LoopClock
     from remit.transports.credentials.incoming import Door, Known
 
-    hub = Hub(name="callee", store=folder / "callee.db", durability=DURABILITY)
+    hub = Hub(name="callee", store=folder / "callee.db")
 
     @hub.agent("echo")
     async def echo(brief: Brief) -> str:
@@ -126,7 +125,6 @@ def caller(folder: Path, url: str) -> Hub:
     hub = Hub(
         name="caller",
         store=folder / "caller.db",
-        durability=DURABILITY,
         limits=Limits(max_fan_out=AT_ONCE, root_tokens=10**9),
     )
     hub.connect("echo", url, token=TOKEN)
