@@ -88,6 +88,7 @@ class Peer:
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[str]:
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.stop = server.close
         host, port = server.sockets[0].getsockname()
         self.url = f"http://{host}:{port}"
         try:
@@ -404,7 +405,9 @@ async def test_a_flood_is_cut_off(binding: str) -> None:
     async def huge(peer: Peer, _: str, __: Any) -> bytes:
         return peer.result({"task": task("COMPLETED", "x" * 300_000)})
 
-    assert ended(await asked_of(Peer(endless, binding=binding, streaming=True))) == (Status.FAILED, Code.TOO_LARGE)
+    flooding = Peer(endless, binding=binding, streaming=True)
+    assert ended(await asked_of(flooding)) == (Status.FAILED, Code.TOO_LARGE)
+    assert flooding.asked[-1][0] == "CancelTask", "what nobody can use need not go on"
     assert ended(await asked_of(Peer(huge, binding=binding))) == (Status.FAILED, Code.TOO_LARGE)
 
 
@@ -542,3 +545,70 @@ async def test_a_card_has_to_be_signed_where_a_key_is_named_for_it() -> None:
             near.connect_a2a("helper", f"{server.address}/a2a/helper", token="anna-app", keys=keys)
             async with near:
                 assert ended(await near.ask("helper", "x", user="anna")) == expected
+
+
+@both
+async def test_what_ended_before_it_could_be_stopped_is_told_all_the_same(binding: str) -> None:
+    """K10: what was finished is kept, also of what was over when its time was."""
+
+    async def act(peer: Peer, method: str, _: Any) -> bytes:
+        if method == "CancelTask":
+            return error(binding, -32002, 400, "TASK_NOT_CANCELABLE")
+        if method == "SendMessage":
+            return peer.result({"task": task("WORKING")})
+        stopped = any(each[0] == "CancelTask" for each in peer.asked)
+        return peer.result(task("FAILED", "half of it") if stopped else task("WORKING"))
+
+    response = await asked_of(Peer(act, binding=binding), deadline_ms=300)
+    assert (ended(response), response.result) == ((Status.TIMEOUT, Code.TIMEOUT), "half of it")
+
+
+KNOWS = {"capabilities": {"extensions": [{"uri": "urn:remit:delegation:v1"}]}}
+
+
+async def test_a_message_to_who_knows_ids_is_sent_again_until_its_answer_is_had() -> None:
+    """C2: the same id, so that it is carried out at most once."""
+
+    async def act(peer: Peer, _: str, __: Any) -> bytes | None:
+        if len(peer.asked) - peer.cards < 3:
+            return None
+        return peer.result({"task": task("COMPLETED", "at last")})
+
+    peer = Peer(act, card=KNOWS)
+    response = await asked_of(peer)
+    assert response.result == "at last"
+    ids = {params["message"]["messageId"] for method, _, params in peer.asked if method == "SendMessage"}
+    assert ids == {response.id}
+
+
+async def test_what_was_sent_once_counts_as_spent_though_nobody_is_there_any_more() -> None:
+    async def act(peer: Peer, _: str, __: Any) -> None:
+        peer.stop()
+
+    response = await asked_of(Peer(act, card=KNOWS), max_tokens=700)
+    assert ended(response) == (Status.FAILED, Code.OUTCOME_UNKNOWN)
+    assert (response.usage.total, response.usage.estimated) == (700, True)
+
+
+async def test_a_stream_that_ends_without_a_word_is_not_begun_again() -> None:
+    async def act(peer: Peer, _: str, __: Any) -> bytes:
+        return peer.stream()
+
+    peer = Peer(act, streaming=True)
+    assert ended(await asked_of(peer, max_tokens=700)) == (Status.FAILED, Code.OUTCOME_UNKNOWN)
+    assert [method for method, _, _ in peer.asked] == ["card", "SendStreamingMessage"]
+
+
+async def test_a_tenant_is_named_in_every_call() -> None:
+    async def act(peer: Peer, method: str, params: Any) -> bytes:
+        assert params["tenant"] == "t/1"
+        return peer.result({"task": task("WORKING")} if method == "SendMessage" else task("COMPLETED", "ok"))
+
+    peer = Peer(act)
+    async with peer.listening() as url:
+        interface = {"url": f"{url}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0", "tenant": "t/1"}
+        peer._card["supportedInterfaces"] = [interface]  # pyright: ignore[reportPrivateUsage]
+        hub = Hub(store=MemoryStore())
+        hub.connect_a2a("helper", url)
+        async with hub:
+            assert (await hub.ask("helper", "x", user="anna")).unwrap() == "ok"

@@ -302,6 +302,21 @@ async def test_whoever_hangs_up_does_not_stop_the_work(hub: Hub, binding: str) -
     assert not sleeper.cancelled.is_set()
 
 
+@both
+async def test_a_stream_that_nobody_reads_any_more_is_let_go_of(hub: Hub, binding: str) -> None:
+    sleeper = Sleeper(hub)
+    async with speaking(hub) as server, client_of(server) as session:
+        events = Caller(session, "sleeper", binding).stream("SendStreamingMessage", message=message("sleep"))
+        await anext(events)
+        streams = server.api.delegations.streams
+        assert len(streams) == 1
+        await events.aclose()
+        async with asyncio.timeout(BOUND_S):
+            while streams:
+                await asyncio.sleep(0.01)
+        sleeper.go_on.set()
+
+
 # ── guards ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncGenerator
+import socket
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from remit import Brief, Hub
-from remit.faces.api import bodies, server
+from remit import Brief, Hub, Limits
+from remit.faces.api import bodies, connections
 from remit.faces.api.server import Server
 from serving import client_of, connected, sent, serving
 
@@ -116,7 +117,7 @@ async def test_a_slow_body_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_slow_headers_are_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADERS_S", 0.3)
+    monkeypatch.setattr(connections, "HEADERS_S", 0.3)
     async with echoing(hub) as served:
         reader, writer = await connected(served)
         writer.write(b"POST /v1/dele")
@@ -125,7 +126,7 @@ async def test_slow_headers_are_given_up(hub: Hub, monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_thousand_idle_connections_keep_nobody_out(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADERS_S", 1.0)
+    monkeypatch.setattr(connections, "HEADERS_S", 1.0)
     async with echoing(hub) as served:
         idle = [await connected(served) for _ in range(400)]
         async with client_of(served) as session, session.post("/v1/delegations", json=ASK) as reply:
@@ -160,11 +161,36 @@ async def test_whoever_hangs_up_in_the_middle_of_a_stream_leaves_nothing_behind(
         assert (await hub.store.runs(limit=10))[0].response is not None
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_whoever_never_reads_its_answer_is_hung_up_on(
+    make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch, *, streams: bool
+) -> None:
+    """More than the system keeps for it, the server would, for ever."""
+    monkeypatch.setattr(connections, "STALLED_S", 0.2)
+    hub = make_hub(limits=Limits(max_result_bytes=40_000_000))
+
+    @hub.agent("large")
+    async def large(_: Brief) -> str:
+        return "x" * 30_000_000
+
+    assert large
+    body = json.dumps(ASK | {"target": "large"}).encode()
+    async with echoing(hub) as served:
+        # A bare socket, which takes no more than the system keeps for it.
+        with socket.create_connection(served.servers[0].sockets[0].getsockname()) as deaf:
+            deaf.sendall(posting(body, more="accept: text/event-stream\r\n" if streams else ""))
+            while not any(run.response for run in await hub.store.runs(limit=1)):
+                await asyncio.sleep(0.02)
+            while served.server_state.connections:
+                await asyncio.sleep(0.02)
+            assert not served.api.delegations.streams
+
+
 @pytest.mark.parametrize(
     "garbage", [b"\x16\x03\x01\x02\x00\x01\x00", b"HELO x\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a" * 100_000]
 )
 async def test_what_is_no_http_is_hung_up_on(hub: Hub, garbage: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEADERS_S", 0.5)
+    monkeypatch.setattr(connections, "HEADERS_S", 0.5)
     async with echoing(hub) as served:
         reader, writer = await connected(served)
         writer.write(garbage)

@@ -412,14 +412,15 @@ async def test_what_is_under_way_when_a_server_ends_is_found_at_the_next(tmp_pat
     """Streams end in order, whoever waits gets a handle, and what can be resumed is handed back."""
     body = {"target": "resumable", "user": "anna", "objective": "x", "id": "r"}
     async with asyncio.timeout(BOUND_S):
-        async with life(tmp_path) as (_, session, _):
+        async with life(tmp_path) as (server, session, _):
             reply = await session.post("/v1/delegations", json=body, headers=STREAM)
             text = ""
             while "begun" not in text:
                 text += (await reply.content.readany()).decode()
             waiting = asyncio.create_task(posted(session, body))
             reading = asyncio.create_task(reply.text())
-            await asyncio.sleep(0)
+            while len(server.server_state.tasks) < 2:
+                await asyncio.sleep(0.01)
         text += await reading
         status, handle = await waiting
         first = parsed(text)

@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from command_line import remit as command
 from remit import Brief, Hub
-from remit.faces.api import server as serving_module
+from remit.faces.api import connections
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server
 from remit.policy.reception import Sender
@@ -176,7 +176,7 @@ async def test_large_headers_are_refused_by_name(hub: Hub) -> None:
 
 
 async def test_slow_headers_of_a_second_request_are_given_up_too(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving_module, "HEADERS_S", 0.3)
+    monkeypatch.setattr(connections, "HEADERS_S", 0.3)
     async with echoing(hub) as (server, _):
         reader, writer = await connected(server)
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")

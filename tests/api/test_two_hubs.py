@@ -173,6 +173,7 @@ async def test_a_person_who_is_asked_two_hubs_away_stops_the_clocks_of_both() ->
             assert (status, handle["state"], handle["question"]) == (202, "waiting", "May it?")
             again, same = await posted(web, ask)
             assert (again, same) == (202, handle), "asked once more, it still waits"
+            assert (await got(web, handle["link"]))[1]["question"] == "May it?"
             await asyncio.sleep(0.9)  # longer than each of them may take
             (question,) = await three.pending()
             await three.decide(question.id, agreed=True, by="anna")

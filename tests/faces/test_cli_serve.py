@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from remit.faces.api.server import listening
+
 TEAM = """
 name = "shop"
 
@@ -113,6 +115,27 @@ def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(te
         _, told = up.process.communicate(timeout=30)
     assert (up.process.returncode, "Ended; nothing is lost." in told) == (0, True)
     assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
+
+
+def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) -> None:
+    """Else nobody could come, or anybody who guesses."""
+    (team / ".remit").mkdir()
+    for content in ("", "short\n"):
+        (team / ".remit" / "serve.token").write_text(content)
+        process = started()
+        out, told = process.communicate(timeout=30)
+        assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
+        assert "serve.token holds no token" in told
+
+
+def test_what_follows_the_headers_of_an_answer_does_not_wait(team: Path) -> None:
+    """A socket that holds it back until the headers are acknowledged makes every request take 40 ms."""
+    with listening("127.0.0.1", 0) as bound:
+        client = socket.create_connection(bound.getsockname())
+        accepted, _ = bound.accept()
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+        accepted.close()
+        client.close()
 
 
 def test_clients_of_the_team_file_come_with_their_own_tokens(team: Path) -> None:

@@ -352,6 +352,28 @@ async def test_all_requests_under_one_credential_share_its_tokens(hubs: list[Hub
     await three.door.ended("run-of-nobody", 5)
 
 
+async def test_a_hub_cannot_have_one_request_carried_out_twice_for_the_tokens_of_one(hubs: list[HubAt]) -> None:
+    """In the names of two of its agents, the same id is two requests here, and both are counted."""
+    one, two, three = hubs
+    first = a_request(replace(a_request().remit, tokens=1_000))
+    at_two = await two.take(await one.send(first, two), first)
+    inner = a_request(at_two.remit.narrow(caller="tax@two", time_ms=9_000, tokens=600), id="r-2", run=at_two.run)
+    taken = [
+        (await three.take(await two.send(inner, three), inner, origin=origin)).remit.tokens
+        for origin in ("tax", "audit", "tax")
+    ]
+    assert taken == [600, 400, 600], "the last is the first once more, and is answered as that one was"
+
+
+async def test_under_a_credential_a_request_has_an_id_by_which_it_is_counted(hubs: list[HubAt]) -> None:
+    one, two, three = hubs
+    first = a_request()
+    at_two = await two.take(await one.send(first, two), first)
+    inner = a_request(at_two.remit.narrow(caller="tax@two", time_ms=9_000, tokens=600), id="", run=at_two.run)
+    headers = await two.send(inner, three)
+    assert await refused(three.take(headers, inner, origin="tax", id=None)) is Code.CREDENTIAL_INVALID
+
+
 def test_what_is_held_for_runs_that_nobody_ended_is_forgotten_in_time(
     wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from remit.faces.team.values import duration_ms
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
+from remit.transports.credentials.bearer import unfit
 from remit.transports.credentials.incoming import Held, Known
 from remit.transports.credentials.spending import Spending
 
@@ -52,7 +53,7 @@ async def serving(
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub:
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
-            own = () if token is None else (Known(name="local", token=token.read_text().strip(), is_operator=True),)
+            own = () if token is None else (Known(name="local", token=_read(token), is_operator=True),)
             door = door_of(team, held=held, spending=spending, wall_ms=wall_ms, fetch=fetch, environ=environ, more=own)
             api = Api(
                 hub,
@@ -106,6 +107,15 @@ def _token_file(team: Team, host: str) -> Path:
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write(f"{secrets.token_hex(32)}\n")
     return path
+
+
+def _read(path: Path) -> str:
+    token = path.read_text(encoding="ascii", errors="replace").strip()
+    if (why := unfit(token)) is not None:
+        raise RemitError(
+            fault(Code.TEAM_INVALID, f"{path} holds no token: {why}", suggestion="Remove it, and a new one is made.")
+        )
+    return token
 
 
 def _file(team: Team, name: str | None) -> str | None:

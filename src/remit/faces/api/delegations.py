@@ -233,10 +233,10 @@ class Delegations:
         if (response := await self.hub.outcome(summary.run)) is not None:
             await send_value(send, response)
             return
-        state: Any = "waiting" if summary.state == "waiting" else "running"
-        asked = [each for each in await self.hub.pending() if each.request.run == summary.run]
-        handle = _handle(summary.run, summary.run, "waiting" if asked else state, asked[0].text if asked else "")
-        await send_value(send, handle, 202)
+        asked = [each.text for each in await self.hub.pending() if each.request.run == summary.run]
+        question = next(iter(asked), "") or self._waiting.question(summary.run)
+        waits = question or summary.state == "waiting"
+        await send_value(send, _handle(summary.run, summary.run, "waiting" if waits else "running", question), 202)
 
     async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET /v1/delegations/{id}/events`."""

@@ -1,166 +1,23 @@
 """The process that serves a hub: its sockets, its signals, and an end at which nothing is lost."""
 
 import asyncio
-import logging
-import re
 import socket
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from types import FrameType
+from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from remit.faces.api.app import Api
-from remit.faces.api.bodies import Failure, Receive, Scope, Send, send_fault
-from remit.protocol.codec import encode
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.faces.api.connections import MOST_CONNECTIONS, Connection
+from remit.protocol.errors import Code, RemitError, fault
 
-log = logging.getLogger("remit")
-
-# Who has not said what it wants after so long, or wants nothing more for so long, makes room for others.
-HEADERS_S = 10.0
+# Who wants nothing more for so long makes room for others.
 IDLE_S = 75
-# Credentials have at most 16 kB, and traces 8; the rest is small.
-MOST_HEADERS = 64 * 1024
-# A process has 1,024 files unless its operator says otherwise; some are the store's.
-MOST_CONNECTIONS = 900
-# So many more are told that there is no room for them, and the rest is hung up on.
-TOLD = 50
 DRAIN_S = 20.0
-
-
-class _Protocol(HttpToolsProtocol):
-    """HTTP as uvicorn reads it, for peers that come to the point."""
-
-    _late: asyncio.TimerHandle | None = None
-    _idle_since = 0.0
-    _unread = 0
-    """How much came that is neither a body nor whole: headers, or what follows a body."""
-    _between = True
-    """Whether the next that comes is a request."""
-    _in_headers = True
-    _running: RequestResponseCycle | None = None
-
-    # ── connections ───────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        super().connection_made(transport)
-        self._idle_since = self.loop.time()
-        self._late = self.loop.call_later(HEADERS_S, transport.close)
-        # Counted here, and not by uvicorn, which would turn everyone away for those who want nothing.
-        self._most, self.limit_concurrency = self.limit_concurrency or MOST_CONNECTIONS, None
-        self._serving: Any = self.app
-        if len(self.connections) > self._most:
-            self._make_room()
-
-    def _make_room(self) -> None:
-        """Hang up on whoever has wanted nothing for the longest time; if there is nobody, at last on this one."""
-        others = [each for each in cast("set[_Protocol]", self.connections) if each is not self and each.is_idle]
-        if others:
-            min(others, key=lambda each: each._idle_since).transport.close()
-        elif len(self.connections) > self._most + TOLD:
-            self.transport.abort()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being done for it."""
-        cycle = cast("RequestResponseCycle | None", self.cycle)
-        return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._in_time()
-        super().connection_lost(exc)
-        # If the next request came before this one was answered, uvicorn has told only that one.
-        if self._running is not None and not self._running.response_complete:
-            self._running.disconnected = True
-            self._running.message_event.set()
-
-    def _in_time(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
-
-    # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def data_received(self, data: bytes) -> None:
-        self._unread += len(data)
-        if self._between and b"pgrade:" in data:
-            data = _without_offer(data)
-        super().data_received(data)
-        if self._unread > MOST_HEADERS:
-            self._cut_off()
-
-    def _cut_off(self) -> None:
-        if self.is_idle:
-            body = encode(Failure(fault=_HEADERS_TOO_LARGE))
-            head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
-            self.transport.write(STATUS_LINE[431] + head.encode() + body)
-            self.transport.close()
-        else:
-            self.transport.abort()
-
-    def on_message_begin(self) -> None:
-        self._between, self._in_headers = False, True
-        if self._late is None:
-            self._late = self.loop.call_later(HEADERS_S, self.transport.close)
-        super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_headers:  # what follows a body looks like a header, and is none
-            super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        self._in_time()
-        self._in_headers = False
-        self._unread = 0
-        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MOST_HEADERS:
-            self.app = _refusing(_HEADERS_TOO_LARGE, 431)
-        elif len(self.connections) > self._most:
-            self.app = _refusing(_FULL)
-        else:
-            self.app = self._serving
-        super().on_headers_complete()
-
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        self._running = cycle
-        super()._start_asgi_task(cycle, app)
-
-    def on_body(self, body: bytes) -> None:
-        self._unread = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._between = True
-        self._unread = 0
-        super().on_message_complete()
-
-    def on_response_complete(self) -> None:
-        self._idle_since = self.loop.time()
-        super().on_response_complete()
-
-
-def _without_offer(data: bytes) -> bytes:
-    """Return a request without the offer to go on in another protocol, behind which the parser reads no body."""
-    head, end, rest = data.partition(b"\r\n\r\n")
-    return _OFFER.sub(b"\r\nx-offer:", head, 1) + end + rest
-
-
-_OFFER = re.compile(rb"\r\nupgrade:", re.IGNORECASE)
-
-
-def _refusing(why: Fault, status: int | None = None) -> Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]:
-    async def refuse(_: Scope, __: Receive, send: Send) -> None:
-        await send_fault(send, why, status)
-
-    return refuse
-
-
-_FULL = fault(Code.OVERLOADED, "too many connections are open to this server", retry_after_ms=1_000)
-_HEADERS_TOO_LARGE = fault(
-    Code.TOO_LARGE,
-    f"the headers and the address are larger than {MOST_HEADERS} bytes, which is the most that is taken",
-)
+# What has ended, or has had its time, may be sent for so long.
+CLOSING_S = 5.0
 
 
 class Server(uvicorn.Server):
@@ -180,6 +37,7 @@ class Server(uvicorn.Server):
         self.api = api
         self._drain_s = drain_s
         self._begun = asyncio.Event()
+        self._told = asyncio.Event()
         self._bound = bound
         self.when_started: Callable[[], None] = lambda: None
         super().__init__(
@@ -187,7 +45,7 @@ class Server(uvicorn.Server):
                 api.app,
                 host="127.0.0.1",
                 port=port,
-                http=_Protocol,
+                http=Connection,
                 interface="asgi3",
                 ws="none",
                 lifespan="off",
@@ -201,7 +59,6 @@ class Server(uvicorn.Server):
                 backlog=1_024,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
-                timeout_graceful_shutdown=5,
             )
         )
 
@@ -216,6 +73,7 @@ class Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         """Heed signals; one that was obeyed is not raised once more."""
+        self._loop = asyncio.get_running_loop()
         with super().capture_signals():
             try:
                 yield
@@ -228,10 +86,31 @@ class Server(uvicorn.Server):
         self._begun.set()
         self.when_started()
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+    async def main_loop(self) -> None:
+        """Serve until told to end."""
+        # uvicorn would look ten times a second whether it was told.
+        self.server_state.default_headers = self.config.encoded_headers
+        await self._told.wait()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Take a signal as the word to end; a second one, as the word to do so at once."""
+        super().handle_exit(sig, frame)
+        self._loop.call_soon_threadsafe(self._told.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Take nothing more, let what is under way end, then close."""
         await self.api.drain(self._drain_s)
-        await super().shutdown(sockets)
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await asyncio.sleep(0)  # those that want nothing are gone then
+        try:
+            async with asyncio.timeout(CLOSING_S):
+                await self._wait_tasks_to_complete()
+        except TimeoutError:
+            for task in self.server_state.tasks:
+                task.cancel()
 
     async def __aenter__(self) -> "Server":
         """Serve in this event loop until the block ends: for programs that have a loop of their own, and for tests."""
@@ -245,6 +124,7 @@ class Server(uvicorn.Server):
 
     async def __aexit__(self, *_: object) -> None:
         self.should_exit = True
+        self._told.set()
         await self._serving
 
 

@@ -30,6 +30,8 @@ class Following(Struct, frozen=True, kw_only=True):
     """The number of the last event that was received."""
     raw: bool = True
     """Whether the values that are the asker's own come as they are; who else looks on sees tokens."""
+    task: asyncio.Task[Response] | None = None
+    """What carries it out here, if that is known: it has the outcome at hand."""
 
 
 async def follow(hub: Hub, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
@@ -99,6 +101,8 @@ async def _heard(events: Events, wait_s: float) -> list[Record] | None:
 
 async def _whole(hub: Hub, following: Following, record: Record) -> Record:
     if following.raw and ends(record) and isinstance(record.body, Response):
+        if following.task is not None:
+            return replace(record, body=await asyncio.shield(following.task))
         outcome = await hub.outcome(following.run)
         return record if outcome is None else replace(record, body=outcome)
     return record

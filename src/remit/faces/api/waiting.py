@@ -66,14 +66,19 @@ class Waiting:
                 each.id: each.text for each in await self._hub.pending() if each.request.run == going.run
             }
 
+    def question(self, run: str) -> str:
+        """Return what a person is asked in a run at this moment, here or at another hub; empty if nothing."""
+        watched = self._watched.get(run)
+        return "" if watched is None else next(iter(watched.questions.values()), "")
+
     def first(self, going: Going, *, questions: bool = True) -> First:
         """Return what is known of a run next: its end, what a person is asked if *questions* are wanted, or nothing."""
         first: First = asyncio.get_running_loop().create_future()
         watched = self._watched.get(going.run)
         if watched is None:
             _settle(first, going.task)
-        elif watched.questions and questions:
-            first.set_result(next(iter(watched.questions.values())))
+        elif questions and (question := self.question(going.run)):
+            first.set_result(question)
         else:
             watched.waiting[first] = questions
             first.add_done_callback(watched.waiting.pop)

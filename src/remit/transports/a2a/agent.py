@@ -20,6 +20,8 @@ from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outg
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
+# What was sent once may have begun: who knows messages by their ids is asked for it as long as it can be there.
+ATTEMPTS_ONCE_SENT = 16
 # How often a task is looked at whose server does not stream: soon at first, then ever later.
 MOST_PAUSE_S = 2.0
 # So many conversations are remembered by what the other side calls them.
@@ -56,20 +58,26 @@ class A2aAgent(Remote):
         """Ask, and return how it ended there; cancelled, cancel it there too."""
         await line.durable()  # nothing leaves the hub before it is recorded
         exchange: _Exchange | None = None
+        sent, attempts, step_s = False, 0, PAUSE_S
         try:
-            for attempt in range(1, ATTEMPTS + 1):
+            while True:
                 try:
                     offer = await self._reachable()
                     exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line)
                     return await exchange.carry_out()
                 except Again as again:
                     self._peer.forget()
-                    pause_s = max(again.after_s, PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5))
-                    if attempt == ATTEMPTS or pause_s * 1_000 >= line.time_left_ms() / 2:
-                        return lost(request, again.fault, sent=again.sent)
+                    sent, attempts = sent or again.sent, attempts + 1
+                    pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
+                    enough = attempts >= (ATTEMPTS_ONCE_SENT if sent else ATTEMPTS)
+                    if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
+                        unknown = sent and again.fault.code is not Code.OUTCOME_UNKNOWN
+                        why = fault(Code.OUTCOME_UNKNOWN, again.fault.message) if unknown else again.fault
+                        return lost(request, why, sent=sent)
                 await asyncio.sleep(pause_s)
-            raise AssertionError("the last attempt returns")
-        except asyncio.CancelledError:
+                step_s = min(2 * step_s, MOST_PAUSE_S)
+        except (asyncio.CancelledError, RemitError):
+            # Nobody waits for it any more, or it makes no sense: it need not go on.
             if exchange is not None:
                 try:
                     await shielded(exchange.cancel(), CANCEL_S)
@@ -118,6 +126,8 @@ class _Exchange:
         """Listen no more."""
         if self._working is not None:
             self._working.cancel()
+            # What it ends with is of no interest to anybody.
+            self._working.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _through(self) -> Response:
         try:
@@ -170,7 +180,7 @@ class _Exchange:
     async def _go_on(self) -> None:
         """Hear more of a task that has not ended: as a stream, or by looking again and again."""
         if not self._talk.task:
-            raise Again(self._lost("it ended without saying what became of it"), sent=True)
+            raise self._unheard("it ended without saying what became of it")
         pause_s = PAUSE_S
         while not self._talk.ended:
             try:
@@ -192,9 +202,9 @@ class _Exchange:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
                 pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
-    def _by_name(self) -> bytes:
+    def _by_name(self, name: str = "") -> bytes:
         tenant = {"tenant": self._offer.tenant} if self._offer.tenant else {}
-        return encode({"id": self._talk.task} | tenant)
+        return encode({"id": name or self._talk.task} | tenant)
 
     # ── one call ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -224,9 +234,8 @@ class _Exchange:
         except (ClientError, ConnectionError, TimeoutError) as error:
             if begins and self._talk.task:
                 return  # its task is known, and is gone on with
-            # Sent again, it could be done twice, unless the other side knows it by its id.
-            why = self._lost(f"the connection was lost ({type(error).__name__})")
-            raise (Again(why, sent=True) if self._extended or not begins else Refused(why)) from error
+            what = f"the connection was lost ({type(error).__name__})"
+            raise (self._unheard(what) if begins else Again(self._lost(what), sent=True)) from error
 
     async def _pieces(self, reply: "ClientResponse") -> AsyncGenerator[bytes, None]:
         if reply.status == 200 and reply.content_type == STREAM:
@@ -312,21 +321,30 @@ class _Exchange:
             named.cancel()
         # Whoever knows the extension knows a task by its message, too, as long as it is at work.
         name = self._talk.task or (self._request.id if self._extended else "")
-        pause_s = PAUSE_S
+        pause_s, method = PAUSE_S, "CancelTask"
         while name and not self._talk.ended:
             try:
-                async for _ in self._said("CancelTask", encode({"id": name}), heard=False, is_task=True, named=name):
+                async for _ in self._said(method, self._by_name(name), heard=False, is_task=True, named=name):
                     pass
             except Refused as refusal:
-                if refusal.fault.code is not Code.NOT_FOUND or self._talk.task:
+                if refusal.fault.code is Code.STATE_CONFLICT and method == "CancelTask":
+                    method = "GetTask"  # it has just ended: then it is told how
+                elif refusal.fault.code is Code.NOT_FOUND and not self._talk.task:
+                    # It may still be on its way there: then it is not known yet.
+                    await asyncio.sleep(pause_s)
+                    pause_s *= 2
+                else:
                     return
-                # It may still be on its way there: then it is not known yet.
-                await asyncio.sleep(pause_s)
-                pause_s *= 2
             else:
                 break
         if self._talk.ended:
             self._line.settle(self._talk.response())
+
+    def _unheard(self, what: str) -> "Again | Refused":
+        """Return what follows if nothing was heard of a message."""
+        # Sent again, it could be done twice, unless the other side knows it by its id.
+        why = self._lost(what)
+        return Again(why, sent=True) if self._extended else Refused(why)
 
     def _lost(self, what: str) -> Fault:
         return fault(Code.OUTCOME_UNKNOWN, f"{self._name} at {self._offer.url}: {what}")

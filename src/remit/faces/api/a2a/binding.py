@@ -33,6 +33,7 @@ from remit.faces.api.a2a.tasks import Streaming, Tasks
 from remit.faces.api.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.streams import KEEP_ALIVE
+from remit.faces.api.waiting import Leaving
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -86,11 +87,13 @@ class _Reply:
         self.started = True
         await send_bytes(self._send, status, body, (*headers, *self.active))
 
-    async def stream(self, streaming: Streaming, delegations: Delegations) -> None:
-        """Send a stream to its end, or until this server goes down."""
+    async def stream(self, streaming: Streaming, delegations: Delegations, receive: Receive) -> None:
+        """Send a stream to its end, or until this server goes down, or whoever reads it hangs up."""
         events, rest = streaming.events, streaming.rest
+        leaving = None
         if events is not None:
             delegations.streams.add(events)
+            leaving = Leaving(receive, events.close)
         try:
             self.started = True
             start = {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self.active]}
@@ -100,10 +103,10 @@ class _Reply:
                 async for said in rest:
                     frames = b"".join(b"data: " + self.event(each) + b"\n\n" for each in said)
                     await self._part(frames or KEEP_ALIVE)
-                    if delegations.draining:
-                        break
             await self._send({"type": "http.response.body", "body": b""})
         finally:
+            if leaving is not None:
+                leaving.cancel()
             if rest is not None:
                 await rest.aclose()
             if events is not None:
@@ -193,7 +196,7 @@ class Bindings:
 
         async def act() -> None:
             headers = headers_of(scope)
-            asked = await self._asked(agent, scope, headers)
+            asked = await self._asked(agent, scope, headers, receive)
             call = _call(await read_json(headers, receive), reply)
             reply.active = _ACTIVE if asked.extended else ()
             operation = self._methods.get(call.method)
@@ -210,7 +213,7 @@ class Bindings:
 
         async def act() -> None:
             headers = headers_of(scope)
-            asked = await self._asked(agent, scope, headers)
+            asked = await self._asked(agent, scope, headers, receive)
             reply.active = _ACTIVE if asked.extended else ()
             method, named = _routed(scope["method"], path)
             operation = self._methods[method]
@@ -226,11 +229,12 @@ class Bindings:
     async def _do(self, operation: Operation, asked: Asked, params: dict[str, Json], reply: _Reply) -> None:
         done = await operation.does(asked, convert(params, operation.takes))
         if isinstance(done, Streaming):
-            await reply.stream(done, self._delegations)
+            assert asked.receive is not None, "it came over HTTP"
+            await reply.stream(done, self._delegations, asked.receive)
         else:
             await reply.value(done)
 
-    async def _asked(self, agent: str, scope: Scope, headers: Headers) -> Asked:
+    async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> Asked:
         """Return who asks, once it is clear that it may, and speaks as is spoken here."""
         sender = await self._delegations.gate.sender(headers)
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
@@ -253,7 +257,7 @@ class Bindings:
                 f"this agent takes only requests that use the extension {EXTENSION}: name it in `A2A-Extensions`",
                 about={"extension": EXTENSION},
             )
-        return Asked(sender=sender, agent=agent, headers=headers, extended=extended)
+        return Asked(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
 
 
 async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:

@@ -11,8 +11,8 @@ from remit.dialects.a2a.answering import Telling, ended, state_of, under_way
 from remit.dialects.a2a.asking import message_of
 from remit.dialects.a2a.declined import Declined, Error
 from remit.dialects.a2a.words import AGENT, ENDED, PAGE, ListTasks, Message, State, Task, TaskList, milliseconds
-from remit.faces.api.bodies import Headers
-from remit.faces.api.delegations import Delegations, may_see
+from remit.faces.api.bodies import Headers, Receive
+from remit.faces.api.delegations import Delegations, may_see, visible
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
@@ -29,6 +29,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     agent: str
     headers: Headers
     extended: bool
+    receive: Receive | None = None
+    """By which it is heard that whoever asked has hung up."""
 
     def context(self, session: str) -> str:
         """Return what the sender calls a session: the names of a hub stand before its own."""
@@ -196,10 +198,9 @@ class Standing:
         )
 
     async def _visible(self, asked: Asked, context: str) -> list[Found]:
-        sender = asked.sender
-        rows = await self._hub.store.states(agent=asked.agent, users=None if sender.is_operator else sender.users)
-        if sender.is_hub and not sender.is_operator:
-            rows = [row for row in rows if row.via == sender.name]
+        whose = visible(asked.sender)
+        rows = await self._hub.store.states(agent=asked.agent, users=whose.users)
+        rows = [row for row in rows if whose.via in (None, row.via)]
         waiting = frozenset(each.request.run for each in await self._hub.pending())
         found = [each for each in _joined(rows, waiting) if context in ("", asked.context(each.session))]
         return sorted(found, key=_place, reverse=True)

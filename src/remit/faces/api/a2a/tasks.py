@@ -1,15 +1,14 @@
 """What can be done with tasks: send, read along, get, list, cancel, be notified."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from remit.dialects.a2a.answering import Stream, Telling, declines, ended, under_way
 from remit.dialects.a2a.asking import message_of, submission
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.parts import ANY, Taste
+from remit.dialects.a2a.parts import Taste
 from remit.dialects.a2a.words import (
     AskedMessage,
     CancelTask,
@@ -67,8 +66,6 @@ class Begun(NamedTuple):
     found: Found | None
     history: tuple[Message, ...]
     going: Going | Response
-    events: Events | None = None
-    """What is said of it from its beginning on, if somebody listens; to be closed."""
 
 
 class Tasks:
@@ -85,94 +82,92 @@ class Tasks:
 
     async def send(self, asked: Asked, params: SendMessage) -> Said:
         """`SendMessage`: the task that a message began or went on with, at its end unless it is wanted at once."""
-        begun = await self._begin(asked, params)
-        telling, going = begun.telling, begun.going
+        how = params.configuration or Configuration()
+        begun = await self._begin(asked, params.message, how)
+        if how.return_immediately or how.task_push_notification_config is not None or begun.found is not None:
+            begun = await self._recorded(begun, how)
+        going = begun.going
         if isinstance(going, Response):
-            return await self._ended(begun, going)
-        at_once = params.configuration is not None and params.configuration.return_immediately
-        if at_once and not await self._recorded(going):
-            return Said(task=under_way(telling, State.WORKING, self._wall_ms(), history=begun.history))
-        match await self._delegations.end_of(going, begun.request.id):
+            return self._ended(begun, going)
+        if how.return_immediately:
+            return self._under_way(begun, State.WORKING)
+        match await self._delegations.end_of(going, begun.request.id, asked.receive):
             case Response() as response:
-                return await self._ended(begun, response)
-            case Handle(question=question):
-                now_ms = self._wall_ms()
-                return Said(task=under_way(telling, State.AUTH_REQUIRED, now_ms, says=question, history=begun.history))
+                return self._ended(begun, response)
+            case Handle(state="waiting", question=question):
+                return self._under_way(begun, State.AUTH_REQUIRED, question)
+            case Handle():  # this server goes down
+                return self._under_way(begun, State.WORKING)
 
     async def stream(self, asked: Asked, params: SendMessage) -> Streaming:
         """`SendStreamingMessage`: the task, then what becomes of it."""
-        begun = await self._begin(asked, params, listening=True)
-        if isinstance(begun.going, Response) or begun.events is None:
-            return Streaming(await self._ended(begun, cast("Response", begun.going)))
-        run, events = begun.going.run, begun.events
+        how = params.configuration or Configuration()
+        request, telling, found = await self._request(asked, params.message, how)
+        events = self._hub.follow(request.run)
         try:
-            records = heard(self._hub, Following(run=run), events)
-            first = await self._first(records, begun.going)
-            if isinstance(first, Response):
+            begun = await self._recorded(await self._started(asked, request, telling, found, how), how)
+            if isinstance(begun.going, Response):
                 events.close()
-                return Streaming(await self._ended(begun, first))
+                return Streaming(self._ended(begun, begun.going))
+            run = begun.going.on_record
+            if run != request.run:
+                events.close()
+                events = self._hub.follow(run)
+            task = begun.going.task if run == begun.going.run else None
+            records = heard(self._hub, Following(run=run, task=task), events)
+            first = await anext(records, list[Record]())
         except BaseException:
             events.close()
             raise
-        task = under_way(begun.telling, State.SUBMITTED, first[0].at_ms, history=begun.history)
+        at_ms = first[0].at_ms if first else self._wall_ms()
+        task = under_way(begun.telling, State.SUBMITTED, at_ms, history=begun.history)
         return Streaming(Said(task=task), _told(Stream(begun.telling, run), first, records), events)
 
-    async def _first(self, records: AsyncGenerator[list[Record], None], going: Going) -> list[Record] | Response:
-        """Return what is on record of a run first; if that is only that it was refused, or nothing, its end."""
-        begun = asyncio.ensure_future(anext(records))
-        try:
-            await asyncio.wait({begun, going.task}, return_when=asyncio.FIRST_COMPLETED)
-            if not begun.done():
-                response = going.task.result()
-                # What was sent before, and has ended, has a record under another name; what is refused may have none.
-                if response.run != going.run or declines(response) is not None:
-                    return response
-            first = await begun
-        finally:
-            begun.cancel()
-        return first[0].body.response if isinstance(first[0].body, Refusal) else first
+    async def _begin(self, asked: Asked, message: AskedMessage, how: Configuration) -> Begun:
+        return await self._started(asked, *await self._request(asked, message, how), how)
 
-    async def _begin(self, asked: Asked, params: SendMessage, *, listening: bool = False) -> Begun:
-        how = params.configuration or Configuration()
-        if how.task_push_notification_config is not None:
-            await self._pushing().judge(how.task_push_notification_config)
-        request, telling, found = await self._request(asked, params.message, Taste(how.accepted_output_modes))
-        if found is not None and request.id not in found.sent:
-            await self._claim(found, request.run)
-        events = self._hub.follow(request.run) if listening else None
-        try:
-            going = await self._delegations.begin(request)
-            if events is not None and (isinstance(going, Response) or going.run != request.run):
-                events.close()
-                events = None if isinstance(going, Response) else self._hub.follow(going.run)
-            if found is None and not isinstance(going, Response):
-                telling = replace(telling, task=going.run)
-            said = [] if found is None else await self._standing.history(found, telling, answered=True)
-            said.append(message_of(request, task=telling.task, context=telling.context))
-            if not isinstance(going, Response):
-                await self._notify(telling, going, how)
-        except BaseException:
-            if events is not None:
-                events.close()
-            raise
-        return Begun(asked, request, telling, found, cut(said, how.history_length), going, events)
+    async def _started(
+        self, asked: Asked, request: Request, telling: Telling, found: Found | None, how: Configuration
+    ) -> Begun:
+        going = await self._delegations.begin(request)
+        said = [] if found is None else await self._standing.history(found, telling, answered=True)
+        said.append(message_of(request, task=telling.task, context=telling.context))
+        return Begun(asked, request, telling, found, cut(said, how.history_length), going)
+
+    async def _recorded(self, begun: Begun, how: Configuration) -> Begun:
+        """Return once a message is safely on record, and whoever wants to be notified of it will be."""
+        going = begun.going
+        if isinstance(going, Response):
+            return begun
+        await going.decided.wait()
+        if not going.on_record:  # it ended without having got there
+            return begun._replace(going=going.task.result())
+        begun = _renamed(begun, going.on_record, begun.request.session)
+        telling, wanted = begun.telling, how.task_push_notification_config
+        if wanted is not None:
+            await self._pushing().add(telling, going.on_record, wanted, since_ms=0)
+        elif self._push is not None and begun.found is not None:
+            await self._push.goes_on(telling.task, going.on_record)
+        return begun
 
     async def _request(
-        self, asked: Asked, message: AskedMessage, taste: Taste = ANY
+        self, asked: Asked, message: AskedMessage, how: Configuration
     ) -> tuple[Request, Telling, Found | None]:
         """Return what a message asks for, how that is answered, and the task that it goes on with, if it does."""
+        taste = Taste(how.accepted_output_modes)
+        if how.task_push_notification_config is not None:
+            await self._pushing().judge(how.task_push_notification_config)
         traceparent = asked.headers.get("traceparent")
         sent = submission(message, asked.agent, extended=asked.extended, traceparent=traceparent)
         found = await self._goes_on(asked, message) if message.task_id else None
         if found is not None:
             sent = replace(sent, session=None, correlation=going_on_with(found.task))
         request = await self._delegations.received(sent, asked.sender, asked.headers)
-        if found is not None:
-            if request.remit.user != found.user:
-                raise no_task(message.task_id)
-            request = replace(request, session=found.session)
-        elif message.context_id:
-            request = await self._in_context(request, asked.sender, message.context_id)
+        try:
+            request = await self._placed(request, asked, message, found)
+        except BaseException:
+            self._delegations.drop(request)
+            raise
         telling = Telling(
             task=found.task if found is not None else request.run,
             context=asked.context(request.session or request.run),
@@ -180,6 +175,16 @@ class Tasks:
             taste=taste,
         )
         return request, telling, found
+
+    async def _placed(self, request: Request, asked: Asked, message: AskedMessage, found: Found | None) -> Request:
+        """Return a request in the conversation that it goes on with, once it is clear that it may."""
+        if found is None:
+            return await self._in_context(request, asked.sender, message.context_id) if message.context_id else request
+        if request.remit.user != found.user:
+            raise no_task(message.task_id)
+        if request.id not in found.sent:
+            await self._claim(found, request.run)
+        return replace(request, session=found.session)
 
     async def _goes_on(self, asked: Asked, message: AskedMessage) -> Found:
         found = await self._standing.find(asked, message.task_id)
@@ -218,30 +223,14 @@ class Tasks:
         if await store.cas(key, revision, f"{run} {now_ms}".encode()) is None:
             raise _unsupported(found, "another message goes on with it")
 
-    async def _notify(self, telling: Telling, going: Going, how: Configuration) -> None:
-        wanted = how.task_push_notification_config
-        if wanted is not None:
-            await self._pushing().add(telling, going.run, wanted, since_ms=0)
-        elif self._push is not None and telling.task != going.run:
-            await self._push.goes_on(telling.task, going.run)
+    def _under_way(self, begun: Begun, state: State, says: str = "") -> Said:
+        return Said(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
 
-    async def _recorded(self, going: Going) -> bool:
-        """Return once a run is safely on record, and say whether it has ended, too."""
-        while not going.task.done() and not await self._hub.store.runs(run=going.run, limit=1):
-            await asyncio.wait({going.task}, timeout=0.005)
-        return going.task.done()
-
-    async def _ended(self, begun: Begun, response: Response) -> Said:
+    def _ended(self, begun: Begun, response: Response) -> Said:
         if (why := declines(response)) is not None:
             raise RemitError(why)
-        telling, history = begun.telling, begun.history
-        if begun.found is None and response.run not in ("", telling.task):
-            # Sent before, it is the task that it was then.
-            if self._push is not None:
-                await self._push.forget(telling.task)
-            telling = replace(telling, task=response.run, context=begun.asked.context(response.session or response.run))
-            history = tuple(replace(each, task_id=telling.task, context_id=telling.context) for each in history)
-        return Said(task=ended(telling, response, self._wall_ms(), history))
+        begun = _renamed(begun, response.run, response.session)
+        return Said(task=ended(begun.telling, response, self._wall_ms(), begun.history))
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
 
@@ -332,6 +321,20 @@ class Tasks:
     async def extended_card(self, asked: Asked, _: GetCard) -> Nothing:
         """`GetExtendedAgentCard`: the public one says everything."""
         raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no other card than the public one")
+
+
+def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
+    """Return what was begun under the name of the run that it is: sent before, it is the task that it was then."""
+    if begun.found is not None or run in ("", begun.telling.task):
+        return begun
+    telling = replace(begun.telling, task=run, context=begun.asked.context(_session_of(begun, run, session)))
+    history = tuple(replace(each, task_id=run, context_id=telling.context) for each in begun.history)
+    return begun._replace(telling=telling, history=history)
+
+
+def _session_of(begun: Begun, run: str, session: str | None) -> str:
+    # One that is named after the run was not chosen: then it is named after the first.
+    return run if session in (None, begun.request.run) else session
 
 
 async def _told(
