@@ -19,14 +19,12 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 WAITING := tests/faces tests/docs tests/examples tests/a2a tests/api
 
 test: check tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
-	@rm -f .coverage .coverage.* .waiting.log
-	@$(BIN)/python -c '$(heed_interrupts)' $(BIN)/coverage run --parallel-mode -m pytest -q $(WAITING) \
-		>.waiting.log 2>&1 & beside=$$!; \
-	$(BIN)/coverage run --parallel-mode -m pytest -q $(addprefix --ignore=,$(WAITING)); here=$$?; \
+	@rm -f .coverage .waiting.log
+	@$(BIN)/python -c '$(heed_interrupts)' $(BIN)/pytest -q $(WAITING) >.waiting.log 2>&1 & beside=$$!; \
+	$(BIN)/coverage run -m pytest -q $(addprefix --ignore=,$(WAITING)); here=$$?; \
 	wait $$beside; there=$$?; \
 	echo "And of $(WAITING):"; cat .waiting.log; rm -f .waiting.log; \
 	[ $$here -eq 0 ] && [ $$there -eq 0 ]
-	@$(BIN)/coverage combine --quiet
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -78,7 +76,7 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra a2a --extra mcp --extra otel --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
 lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from

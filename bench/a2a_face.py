@@ -82,9 +82,15 @@ async def serve_sdk() -> None:
     card = pb.AgentCard(name="echo", capabilities=pb.AgentCapabilities(streaming=True))
     handler = DefaultRequestHandler(Echo(), InMemoryTaskStore(), card)
     routes: list[Any] = list(create_jsonrpc_routes(handler, "/rpc"))
-    # As fast as uvicorn can be, as the hub's server is.
+    # As fast as uvicorn can be, as the hub's server is, and as patient with connections that are idle.
     config = uvicorn.Config(
-        Starlette(routes=routes), port=0, log_config=None, access_log=False, lifespan="off", http="httptools"
+        Starlette(routes=routes),
+        port=0,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        http="httptools",
+        timeout_keep_alive=75,
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve(None))  # pyright: ignore[reportPrivateUsage]

@@ -115,8 +115,9 @@ the server. Clients of `remit serve` may send a `traceparent`, too.
 
 - Whether a trace is sampled is decided where it begins, and holds everywhere: by `sample`, or by whoever sent
   `traceparent`.
-- `baggage` and `tracestate` go along to every hub that the run asks, unchanged. No hub reads them, they are in no
-  record, and what is longer than 8192 and 512 characters stays behind.
+- `baggage` and `tracestate` go along to every hub that the run asks, over HTTP and by A2A, unchanged. No hub reads
+  them, they are in no record, and what is longer than 8192 and 512 characters stays behind. Agents by A2A that are no
+  hub's get `traceparent` alone: what is said beside a request is not for strangers.
 - A `traceparent` gives nobody a right. A request that comes back to a hub with the trace of a run that is under way
   there inherits that run's depth and chain, so that no loop is hidden by a detour.
 

@@ -758,7 +758,8 @@ async def test_whoever_asks_for_many_says_for_whom(hub: Hub, binding: str) -> No
     async with speaking(hub) as server:
         async with client_of(server, "many") as session:
             wrong = await declined(Caller(session, "echo", binding).send("x"))
-            assert (wrong.reason, list(wrong.fields)) == ("INVALID_PARAMS", ["user"])
+            place = f"message.metadata.{EXTENSION}.user"
+            assert (wrong.reason, list(wrong.fields)) == ("INVALID_PARAMS", [place])
         async with client_of(server, "many", extended=True) as session:
             ask = Caller(session, "echo", binding)
             task = await ask.send("x", metadata={EXTENSION: {"user": "carl"}})

@@ -260,6 +260,19 @@ async def test_a_server_over_http_is_used_alike(hub: Hub) -> None:
             process.kill()
 
 
+async def test_of_a_server_elsewhere_that_cannot_be_reached_it_is_said_where_it_should_be(hub: Hub) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
+    hub.mcp("far", url=url, allow=["add"])
+    worker(hub, "far.add")
+    async with hub:
+        ((code, message),) = await used(hub, ("far.add", {"a": 1, "b": 2}))
+    assert (code, message.startswith(f"MCP server far at {url} cannot be reached: ")) == (
+        Code.DELEGATION_UNAVAILABLE,
+        True,
+    )
+
+
 # ── a server that dies ────────────────────────────────────────────────────────────────────────────────────────────────
 
 

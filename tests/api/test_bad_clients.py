@@ -5,15 +5,15 @@ import gzip
 import json
 import socket
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 
 from remit import Brief, Hub, Limits
-from remit.faces.api import bodies, connections
+from remit.faces.api import connections
 from remit.faces.api.server import Server
-from serving import client_of, connected, sent, serving
+from serving import client_of, connected, replied, sent, serving
 
 BOUND_S = 20
 ASK = {"target": "echo", "user": "anna", "objective": "hello"}
@@ -106,7 +106,7 @@ async def test_json_that_is_none_or_could_be_read_in_two_ways_is_refused(hub: Hu
 
 
 async def test_a_slow_body_is_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "BODY_S", 0.3)
+    monkeypatch.setattr(connections, "BODY_S", 0.3)
     async with echoing(hub) as served:
         reader, writer = await connected(served)
         writer.write(f"{HEAD}content-type: application/json\r\ncontent-length: 1000\r\n\r\n{{".encode())
@@ -123,6 +123,23 @@ async def test_slow_headers_are_given_up(hub: Hub, monkeypatch: pytest.MonkeyPat
         writer.write(b"POST /v1/dele")
         assert await reader.read() == b""
         writer.close()
+
+
+async def test_only_so_many_requests_may_be_sent_ahead_on_a_connection(hub: Hub) -> None:
+    """Each is a few bytes on the wire, and a thousand times as much once it has been read."""
+    look = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with echoing(hub) as served:
+        reader, writer = await connected(served)
+        for _ in range(connections.MOST_AHEAD):
+            writer.write(look)
+        for _ in range(connections.MOST_AHEAD):
+            assert (await replied(reader)).body == b"alive\n"
+        writer.write(look * 5_000)
+        with suppress(ConnectionError):
+            while await reader.read(1_000_000):
+                pass
+        writer.close()
+        assert served.server_state.total_requests < 5_000
 
 
 async def test_a_thousand_idle_connections_keep_nobody_out(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

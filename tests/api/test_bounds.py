@@ -3,19 +3,29 @@
 import asyncio
 import gc
 import json
+import ssl
 import tracemalloc
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from remit import Brief, Hub
-from remit.faces.api import bodies
+from remit.faces.api import bodies, connections
+from remit.faces.api.app import Api
+from remit.faces.api.server import Server
 from remit.faces.api.streams import Following, heard
 from remit.policy.reception import Sender
 from remit.protocol.records import Progress
 from remit.runtime import events as events_module
-from serving import NORTH, WEB, client_of, connected, posted, replied, serving
+from serving import NORTH, WEB, client_of, connected, gate_of, posted, replied, serving
 
 BOUND_S = 50
 STREAM = {"accept": "text/event-stream"}
@@ -91,6 +101,40 @@ async def test_all_bodies_that_are_read_at_once_are_bounded(hub: Hub, monkeypatc
         large = BytesIO(json.dumps({"target": "echo", "user": "anna", "input": "x" * 2_000_000}).encode())
         async with web.post("/v1/delegations", data=large, headers={"content-type": "application/json"}) as reply:
             assert reply.status == 422, "what was read and is gone makes room, if only for a task that is too large"
+
+
+def certificate(folder: Path) -> tuple[str, str]:
+    """Make a certificate for this machine, and return its file and that of its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
+    (folder / "cert.pem").write_bytes(made.sign(key, SHA256()).public_bytes(Encoding.PEM))
+    (folder / "key.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return str(folder / "cert.pem"), str(folder / "key.pem")
+
+
+async def test_whoever_comes_to_a_private_door_and_says_nothing_makes_room_for_others(hub: Hub, tmp_path: Path) -> None:
+    """Those that are not encrypted yet count, too: each holds a file, of which a process has few."""
+    cert, key = certificate(tmp_path)
+    trusting = ssl.create_default_context(cafile=cert)
+    trusting.check_hostname = False
+    most = 4 + connections.TOLD
+    async with (
+        hub,
+        Server(Api(hub, gate_of(WEB)), connections=4, certificate=cert, key=key) as server,
+        asyncio.timeout(BOUND_S),
+    ):
+        host, port = server.address.removeprefix("https://").split(":")
+        readers, writers = zip(*[await asyncio.open_connection(host, int(port)) for _ in range(most + 20)], strict=True)
+        for reader in readers[:20]:
+            assert await reader.read() == b"", "who came first is hung up on"
+        assert not any(reader.at_eof() for reader in readers[20:])
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=trusting)
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await replied(reader)).body == b"alive\n"
+        for each in (writer, *writers):
+            each.close()
 
 
 async def test_whoever_hangs_up_on_a_stream_leaves_nothing_behind_while_the_run_goes_on(hub: Hub) -> None:
@@ -210,7 +254,7 @@ def held(hub: Any, api: Any) -> dict[str, int]:
         "tasks": len(asked._tasks),
         "granted": len(asked._granted),
         "streams": len(asked.streams),
-        "watched": len(asked._waiting._watched),
+        "watched": len(asked.waiting._watched),
         "going": len(runs._going),
         "by run": len(runs._by_run),
         "called off": len(runs._called_off),

@@ -1,7 +1,9 @@
 """Asking over HTTP: what comes back, when, and to whom."""
 
 import asyncio
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
@@ -9,8 +11,10 @@ from aiohttp import ClientSession
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
 from remit.policy.verdict import ALLOW
 from remit.protocol.codec import encode
+from remit.protocol.records import Kind, Notice
+from remit.stores.sqlite import SqliteStore
 from samples import a_remit, a_request
-from serving import Event, client_of, events, parsed, posted, serving
+from serving import Event, client_of, connected, events, got, parsed, posted, replied, serving
 
 BOUND_S = 10
 
@@ -65,6 +69,11 @@ async def test_a_refusal_has_its_code_and_its_status(hub: Hub) -> None:
     async with serving(hub) as server, client_of(server) as session:
         status, body = await posted(session, {"target": "nobody", "user": "anna", "objective": "hello"})
         assert (status, body["fault"]["code"]) == (404, "AGENT_NOT_FOUND")
+        assert body["fault"]["message"] == "there is no agent `nobody` here that web may ask"
+        _, body = await posted(session, {"target": "ehco", "user": "anna", "objective": "hello"})
+        assert body["fault"]["message"].endswith("; did you mean `echo`?")
+        _, body = await got(session, "/v1/agents/ehco")
+        assert body["fault"]["message"].endswith("; did you mean `echo`?")
         status, body = await posted(session, {"target": "echo", "user": "anna", "capability": "SORT"})
         assert (status, body["status"], body["fault"]["code"]) == (404, "refused", "CAPABILITY_NOT_FOUND")
 
@@ -151,6 +160,19 @@ async def test_a_stream_has_every_event_and_ends_with_the_answer(hub: Hub) -> No
     assert again == [each for each in found if each[1] != "delta"]
 
 
+async def test_a_stream_ends_with_the_answer_whatever_the_hub_notes_after_it(hub: Hub) -> None:
+    echo(hub)
+    async with serving(hub) as server, client_of(server) as session:
+        _, body = await posted(session, {"target": "echo", "user": "anna", "objective": "x", "id": "i"})
+        run = body["run"]
+        late = Notice(delegation=run, agent="echo", text="it held up the others")
+        hub.store.append(Kind.NOTICE, 0, run, run, late)
+        await hub.store.flush()
+        assert (await hub.store.records(run=run))[-1].body == late
+        found = await events(session, "/v1/delegations/i/events")
+    assert [each.kind for each in found] == ["started", "progress", "result"]
+
+
 async def test_a_stream_goes_on_after_the_last_event_with_nothing_lost_or_repeated(hub: Hub) -> None:
     go_on = asyncio.Event()
 
@@ -219,13 +241,66 @@ async def test_a_delegation_can_be_started_looked_at_and_cancelled(hub: Hub) -> 
         assert (status, handle["state"], handle["link"]) == (202, "running", f"/v1/delegations/{handle['run']}")
         await asyncio.wait_for(began.wait(), BOUND_S)
         async with session.get("/v1/delegations/nap") as reply:
-            assert (reply.status, (await reply.json())["run"]) == (202, handle["run"])
+            assert (reply.status, await reply.json()) == (202, handle)
         async with session.post("/v1/delegations/nap/cancel", json={"reason": "changed my mind"}) as reply:
             ended = await reply.json()
         assert (ended["status"], ended["fault"]["code"]) == ("cancelled", "CANCELLED")
         assert cancelled.is_set()
         async with session.get(handle["link"]) as reply:
             assert (await reply.json())["status"] == "cancelled"
+
+
+def cancelling(name: str, reason: bytes = b"{}") -> bytes:
+    """Return a request to cancel a delegation, as it is sent in chunks."""
+    head = f"POST /v1/delegations/{name}/cancel HTTP/1.1\r\nhost: x\r\nauthorization: Bearer web\r\n"
+    more = "content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
+    return f"{head}{more}{len(reason):x}\r\n".encode() + reason + b"\r\n0\r\n\r\n"
+
+
+async def test_whoever_cancels_and_hangs_up_has_cancelled(hub: Hub) -> None:
+    """X15: a hub that stood still finds it so, when whoever wanted something cancelled waits no longer."""
+    began, cancelled = sleeper(hub)
+    body = {"target": "sleeper", "user": "anna", "objective": "sleep", "id": "nap"}
+    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(BOUND_S):
+        _, handle = await posted(session, body, Prefer="respond-async")
+        await began.wait()
+        _, writer = await connected(server)
+        writer.write(cancelling("nap", b'{"reason": "in parts"}'))
+        writer.close()
+        await cancelled.wait()
+        records = await events(session, handle["events"])
+    assert "by web: in parts" in records[-1].record["body"]["fault"]["message"]
+
+
+async def test_what_comes_a_moment_before_it_is_cancelled_is_cancelled(
+    make_hub: Callable[..., Hub], tmp_path: Path
+) -> None:
+    """X15: it is on its way into the record when it is looked for there."""
+    recording, recorded, slowly = threading.Event(), threading.Event(), False
+
+    def commit() -> None:
+        if slowly:
+            recording.set()
+            recorded.wait(BOUND_S)
+
+    store = SqliteStore(tmp_path / "slow.db", durability="process", commit_hook=commit)
+    hub = make_hub(store=store)
+    sleeper(hub)
+    body = {"target": "sleeper", "user": "anna", "objective": "sleep", "id": "nap"}
+    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(BOUND_S):
+        slowly = True
+        asking = asyncio.create_task(posted(session, body))
+        while not recording.is_set():
+            await asyncio.sleep(0.01)
+        reader, writer = await connected(server)
+        writer.write(cancelling("nap"))
+        cancel = asyncio.create_task(replied(reader))
+        while not cancel.done() and not store._writer.queue:  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0.01)
+        recorded.set()
+        assert (await cancel).status == 200
+        assert (await asking)[1]["status"] == "cancelled"
+        writer.close()
 
 
 async def test_whoever_hangs_up_cancels_what_nobody_could_ask_for_again(hub: Hub) -> None:
@@ -313,7 +388,12 @@ async def test_the_record_and_the_figures_are_for_operators(hub: Hub) -> None:
         await posted(session, {"target": "echo", "user": "anna", "objective": "x", "deadline_ms": 1})
         for path in ("/v1/audit", "/metrics"):
             async with session.get(path) as reply:
-                assert (reply.status, (await reply.json())["fault"]["code"]) == (403, "PERMISSION_DENIED")
+                why = (await reply.json())["fault"]
+                assert (reply.status, why["code"]) == (403, "PERMISSION_DENIED")
+                assert "`operator = true`" in why["suggestion"]
+        status, body = await got(operator, "/v1/audit?runs=x")
+        (wrong,) = body["fault"]["problems"]
+        assert (status, wrong) == (400, {"path": "runs", "message": "unknown parameter; did you mean `run`?"})
         async with operator.get("/v1/audit?limit=2") as reply:
             page = await reply.json()
         assert ([each["seq"] for each in page["records"]], page["next"]) == ([1, 2], 2)
@@ -346,3 +426,15 @@ async def test_what_is_not_there_is_said_as_json(hub: Hub) -> None:
             assert (reply.status, (await reply.json())["fault"]["code"]) == (404, "NOT_FOUND")
         async with session.get("/v1/delegations") as reply:
             assert (reply.status, reply.headers["allow"]) == (405, "POST")
+            why = (await reply.json())["fault"]
+            assert why["message"] == "GET is not what can be done at /v1/delegations, which takes POST"
+
+
+async def test_what_cannot_be_read_as_a_whole_says_why_and_not_where(hub: Hub) -> None:
+    echo(hub)
+    async with serving(hub) as server, client_of(server) as session:
+        for sent, told in ((b"", "there is nothing in it; send a JSON object"), (b"{", "not valid JSON: ")):
+            headers = {"content-type": "application/json"}
+            async with session.post("/v1/delegations", data=sent, headers=headers) as reply:
+                assert reply.status == 400
+                assert (await reply.json())["fault"]["message"].startswith(f"the envelope is wrong: {told}")

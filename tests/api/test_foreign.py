@@ -70,6 +70,33 @@ async def test_who_proves_nothing_is_refused_in_the_words_of_the_dialect(hub: Hu
     assert body["status"] != "success"
 
 
+async def test_a_dialect_that_does_not_say_for_whom_is_told_where_to_say_it(hub: Hub) -> None:
+    """A peer that asks for many users has to; the place is one of its own envelope."""
+    query: dict[str, Any] = {"query": "x", "version": "1.0", "requestId": "r-1", "timestamp": 1}
+    context: dict[str, Any] = {
+        "originalQuery": "x",
+        "delegationChain": [],
+        "delegationDepth": 0,
+        "remainingTimeout": 5_000,
+    }
+    capability = {"source_agent": "A", "target_agent": "byte-doc", "capability_code": "TAG", "request_id": "r-1"}
+    asked: dict[str, tuple[dict[str, Any], str]] = {
+        "librarian/byte-doc": (
+            query | {"context": context | {"startTime": 1, "parentSpanId": ""}},
+            "context.remit.user",
+        ),
+        "contract": (capability | {"inputs_json": {}, "context": {}}, "context.user_id"),
+        "subagent": ({"agent_name": "byte-doc", "task": "x"}, "remit.user"),
+    }
+    async with serving(tagging(hub)) as server, client_of(server, "north") as session:
+        for path, (body, place) in asked.items():
+            status, told = await said(session, f"/dialects/{path}", body)
+            assert status == 400
+            assert f"$.{place}: say for which user this is asked" in json.dumps(told), told
+            assert "$.user" not in json.dumps(told)
+            assert "`problems`" not in json.dumps(told), "there are none in these envelopes"
+
+
 async def test_each_dialect_answers_garbage_in_its_own_words(hub: Hub) -> None:
     async with serving(tagging(hub)) as server, client_of(server, "north") as session:
         for name in ("employee", "librarian/byte-doc", "contract", "subagent"):

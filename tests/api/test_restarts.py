@@ -351,6 +351,26 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
     assert asked == ["before", large]
 
 
+async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connections: list[Connection]) -> None:
+    """A flood of what would be refused anyway must not fill the memory while the disk is full."""
+
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return brief.text
+
+    assert echo
+    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+        ask = {"target": "echo", "user": "anna", "capability": "NONE", "input": "x" * 50_000}
+        store: Any = hub.store
+        with full_disk(connections[0]):
+            answers = [await posted(web, ask) for _ in range(20)]
+            assert len(store._writer.queue) < 5
+        assert {(status, answer["fault"]["code"]) for status, answer in answers} == {(503, "STORE_UNAVAILABLE")}
+        while (status := (await posted(web, ask))[0]) == 503:
+            pass
+        assert status == 404
+
+
 async def test_an_answer_that_cannot_be_recorded_is_not_given(hub: Hub, connections: list[Connection]) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 

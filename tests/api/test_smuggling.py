@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yarl
@@ -115,6 +115,31 @@ async def test_a_request_whose_end_could_be_seen_in_two_places_is_not_carried_ou
     assert asked == []
 
 
+async def test_what_is_wrong_with_a_second_request_is_no_answer_to_the_first(hub: Hub) -> None:
+    """What stands between may have taken the first from one client, and the second from another."""
+    go_on = asyncio.Event()
+
+    @hub.agent("slow")
+    async def slow(_: Brief) -> str:
+        await go_on.wait()
+        return "done"
+
+    assert slow
+    async with echoing(hub) as (server, asked):
+        reader, writer = await connected(server)
+        writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()))
+        while hub.standing()["slow"].running == 0:
+            await asyncio.sleep(0.01)
+        writer.write(b"no HTTP\r\n\r\n" + posting(BODY))
+        async with client_of(server) as web:
+            assert (await posted(web, ASK))[0] == 200, "meanwhile it has been read"
+        go_on.set()
+        reply = await replied(reader)
+        assert await reader.read() == b"", "and nothing follows"
+        writer.close()
+    assert (reply.status, json.loads(reply.body)["result"], asked) == (200, "done", ["hello"])
+
+
 async def test_what_follows_a_body_is_no_header(hub: Hub) -> None:
     """A proxy that takes `Authorization` out of the headers does not look there."""
     async with echoing(hub) as (server, asked):
@@ -130,6 +155,22 @@ async def test_a_client_that_offers_another_protocol_is_answered_in_this_one(hub
     async with echoing(hub) as (server, _):
         offer = "connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABkAAQ\r\n"
         reply = await sent(server, posting(BODY, offer))
+    assert (reply.status, json.loads(reply.body)["result"]) == (200, "hello")
+
+
+async def test_a_client_that_knows_no_chunks_is_sent_none(hub: Hub) -> None:
+    """HTTP/1.0: the end of a stream is that of its connection, and nobody is asked to go on."""
+    async with echoing(hub) as (server, _):
+        old = posting(BODY, "accept: text/event-stream\r\nexpect: 100-continue\r\n").replace(b"HTTP/1.1", b"HTTP/1.0")
+        reader, writer = await connected(server)
+        writer.write(old)
+        head, _, text = (await reader.read()).decode().partition("\r\n\r\n")
+        writer.close()
+        assert head.startswith("HTTP/1.1 200 ")
+        assert "transfer-encoding" not in head
+        assert [each.kind for each in parsed(text)] == ["started", "result"]
+        assert "".join(line for line in text.split("\n") if line.partition(":")[0] not in ("id", "event", "data")) == ""
+        reply = await sent(server, old.replace(b"accept", b"x-accept"))
     assert (reply.status, json.loads(reply.body)["result"]) == (200, "hello")
 
 
@@ -175,6 +216,12 @@ async def test_large_headers_are_refused_by_name(hub: Hub) -> None:
     assert (reply.status, reply.fault["code"], asked) == (431, "TOO_LARGE", [])
 
 
+async def test_a_large_address_is_refused_by_name(hub: Hub) -> None:
+    async with echoing(hub) as (server, _):
+        reply = await sent(server, b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (reply.status, reply.fault["code"]) == (431, "TOO_LARGE")
+
+
 async def test_slow_headers_of_a_second_request_are_given_up_too(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEADERS_S", 0.3)
     async with echoing(hub) as (server, _):
@@ -184,6 +231,52 @@ async def test_slow_headers_of_a_second_request_are_given_up_too(hub: Hub, monke
         writer.write(b"GET /hea")
         assert await reader.read() == b""
         writer.close()
+
+
+@pytest.mark.parametrize("ahead", [b"GET /hea", posting(BODY)[:-1]])
+async def test_what_is_sent_ahead_too_slowly_does_not_cost_the_answer_before_it(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, ahead: bytes
+) -> None:
+    for name in ("HEADERS_S", "BODY_S"):
+        monkeypatch.setattr(connections, name, 0.02)
+    turns, go_on = asyncio.Event(), asyncio.Event()
+
+    @hub.agent("slow")
+    async def slow(_: Brief) -> str:
+        await go_on.wait()
+        return "done"
+
+    assert slow
+    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+        reader, writer = await connected(server)
+        writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()) + ahead)
+        while not (busy := list(server.server_state.connections)):
+            await asyncio.sleep(0)
+        connection = cast("connections.Connection", busy[0])
+        given_up = connection._give_up  # pyright: ignore[reportPrivateUsage]
+
+        def counted() -> None:
+            turns.set()
+            given_up()
+
+        monkeypatch.setattr(connection, "_give_up", counted)
+        await turns.wait()
+        go_on.set()
+        assert (await replied(reader)).status == 200
+        writer.close()
+
+
+async def test_the_headers_of_a_second_request_in_one_packet_are_bounded_too(hub: Hub) -> None:
+    large = posting(BODY, "".join(f"x-{n}: {'a' * 1_000}\r\n" for n in range(80)))
+    async with echoing(hub) as (server, asked):
+        reader, writer = await connected(server)
+        while not server.server_state.connections:
+            await asyncio.sleep(0)
+        (connection,) = cast("set[connections.Connection]", server.server_state.connections)
+        connection.data_received(posting(BODY) + large)
+        assert [(await replied(reader)).status for _ in range(2)] == [200, 431]
+        writer.close()
+    assert asked == ["hello"]
 
 
 async def test_whoever_wants_nothing_makes_room_for_those_who_do(hub: Hub) -> None:

@@ -1,14 +1,16 @@
 """Two hubs that call each other: neither waits for the other in a circle, and neither can forge its place."""
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
 from aiohttp import ClientSession
 from msgspec.structs import replace
 
-from remit import Ask, Brief, Code, Facts, Hub, Limits, Request, Status, Verdict
+from remit import Ask, Brief, Code, Facts, Hub, Limits, RemitError, Request, Status, Verdict
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server
 from remit.policy.reception import Sender
@@ -70,6 +72,34 @@ async def test_two_hubs_with_one_slot_each_that_call_each_other_do_not_lock() ->
             "left was asked by left@one",
             "right was asked by right@two",
         ]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_hubs_in_a_ring_that_ask_each_other_one_at_a_time_find_the_loop_and_do_not_lock(count: int) -> None:
+    """Decisions 9 and 10: what is passed on waits for nobody who may be waiting for it."""
+    hubs = [named(name) for name in ("one", "two", "three")[:count]]
+    all_at_once = asyncio.Barrier(count)
+
+    def passing(other: str) -> Any:
+        async def act(brief: Brief) -> str:
+            if brief.remit.depth == 0:
+                await all_at_once.wait()
+            response = await brief.delegate(other, objective="Go on", deadline_ms=3_000)
+            return str(response.result) if response.fault is None else response.fault.code
+
+        return act
+
+    def following(place: int) -> int:
+        return (place + 1) % count
+
+    for place, hub in enumerate(hubs):
+        hub.add(f"a{place}", passing(f"a{following(place)}"), may_call=["*"], concurrency=1)
+    async with served(*hubs) as servers, asyncio.TaskGroup() as group:
+        for place, hub in enumerate(hubs):
+            after, name = following(place), ("one", "two", "three")[place]
+            hub.connect(f"a{after}", servers[after].address, token=name, concurrency=1)
+        asking = [group.create_task(hub.ask(f"a{place}", "Go", user="anna")) for place, hub in enumerate(hubs)]
+        assert [(await each).unwrap() for each in asking] == [Code.LOOP_DETECTED] * count
 
 
 async def test_a_request_that_comes_back_stands_below_its_run_whatever_chain_it_claims() -> None:
@@ -218,3 +248,26 @@ async def test_a_peer_that_says_a_person_is_asked_does_not_stop_the_clock_for_ev
     async with one, asyncio.timeout(BOUND_S):
         assert (await one.ask("boss", "Go", user="anna")).unwrap() == f"{Status.TIMEOUT} {Code.TIMEOUT}"
     peer.close()
+
+
+@pytest.mark.parametrize(
+    ("who", "told"),
+    [
+        (
+            {"clients": {"web": "t" * 30}, "users": {"wbe": ["ada"]}},
+            "`users` speaks of `wbe`, which is neither a client",
+        ),
+        ({"clients": {"web": "t" * 30}, "operators": ["wbe"]}, "did you mean `web`?"),
+        ({"clients": {"a": "t" * 30}, "hubs": {"b": "t" * 30}}, "`a` and `b` have the same token"),
+        ({"clients": {"a": "t" * 30}, "hubs": {"a": "u" * 30}}, "`a` is a client and a hub"),
+    ],
+)
+async def test_what_is_said_of_nobody_or_of_two_who_come_is_refused_before_anyone_can(
+    who: dict[str, Any], told: str
+) -> None:
+    """Whoever mistypes for which users a client may ask would let it ask for all."""
+    async with named("one") as hub:
+        with pytest.raises(RemitError, match=re.escape(told)) as refused:
+            async with hub.serve(**who):
+                pass
+    assert refused.value.fault.code is Code.TEAM_INVALID

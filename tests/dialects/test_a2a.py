@@ -188,6 +188,13 @@ def test_a_response_comes_back_as_it_was(response: Response) -> None:
     assert normal(heard(ended(TELLING, response, 0), request)) == normal(response)
 
 
+def test_what_stands_beside_a_result_that_is_none_is_not_taken_for_it() -> None:
+    beside = (Artifact(type="table", value=[]), Artifact(type="json", value={"n": 1}))
+    why = fault(Code.DELEGATION_FAILED, "half of it failed")
+    response = a_response(status=Status.FAILED, result=None, artifacts=beside, fault=why)
+    assert heard(ended(TELLING, response, 0), a_request(id=response.id, target=response.target)) == response
+
+
 @given(ended_responses)
 def test_a_response_survives_protobuf(response: Response) -> None:
     request = a_request(id=response.id, target=response.target)

@@ -35,6 +35,31 @@ def test_programs_get_the_card(tmp_path: Path) -> None:
     assert [each["name"] for each in document("agents", "list", folder=tmp_path)["agents"]][-1] == "boss"
 
 
+ELSEWHERE = """
+[peers.tax-office]
+url = "https://tax.example:8443"
+token = "$TAX_TOKEN"
+[agents.tax-ai]
+peer = "tax-office"
+remote = "tax"
+[agents.trains]
+card = "https://travel.example/a2a/trains"
+"""
+
+
+def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its_own_hub_knows(tmp_path: Path) -> None:
+    make_team(tmp_path, more=ELSEWHERE)
+    shown = remit("agents", "show", "tax-ai", folder=tmp_path).stdout
+    fields = {line[:14].strip(): line[14:] for line in shown.splitlines()}
+    assert (fields["lives at"], fields["called there"]) == ("tax-office, https://tax.example:8443", "tax")
+    assert not {"tools", "may call", "runs in"} & fields.keys()
+    found = document("agents", "show", "trains", folder=tmp_path)
+    assert (found["peer"], found["address"]) == (None, "https://travel.example/a2a/trains")
+    heading, *_, tax, trains = remit("agents", "list", folder=tmp_path).stdout.splitlines()
+    assert heading.endswith("LIVES AT")
+    assert (tax.split()[-1], trains.split()[-1]) == ("tax-office", "https://travel.example/a2a/trains")
+
+
 def test_a_mistyped_agent_is_guessed(tmp_path: Path) -> None:
     make_team(tmp_path)
     done = remit("agents", "show", "raeder", folder=tmp_path)

@@ -1,6 +1,7 @@
 """`remit doctor`: how this machine and this folder are, and what to do."""
 
 import asyncio
+import json
 import sqlite3
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from remit.faces.cli.checkup import NETWORK
 from remit.faces.outputs import Check
 from remit.policy.rules import Rule, guard_of
 from remit.stores.sqlite import SqliteStore
+from remit.testing import MemoryStore
 from remit.testing.conformance import a_request
 
 VERSION_1 = Path(__file__).parents[1] / "stores" / "version-1.sql"
@@ -43,6 +45,41 @@ async def test_a_folder_in_order_has_no_problem(tmp_path: Path) -> None:
     assert {each["state"] for each in found.values()} == {"ok"}
     assert {"Python", "remit", "packages", "team file", "disk", "durability", "store", "locks", "key"} <= found.keys()
     assert {"clock", "audit", "questions", "runs", "terminal"} <= found.keys()
+
+
+PEER = """
+name = "office"
+[peers.far]
+url = "{}"
+token = "$FAR_TOKEN"
+"""
+TOKEN = "a-token-that-is-long-enough"
+
+
+async def test_a_hub_that_a_team_asks_is_looked_for(tmp_path: Path) -> None:
+    async def looked_for(url: str) -> dict[str, Any]:
+        (tmp_path / "remit.toml").write_text(PEER.format(url))
+        told = await asyncio.to_thread(remit, "doctor", "--json", folder=tmp_path, FAR_TOKEN=TOKEN)
+        found = {each["about"]: each for each in json.loads(told.stdout)["checks"]}
+        assert found["peers.far.token"]["state"] == "ok"
+        return found["peers.far"]
+
+    async with Hub(store=MemoryStore()) as hub, hub.serve(hubs={"office": TOKEN}) as address:
+        assert (await looked_for(address))["says"] == f"{address} answers"
+        no_hub = await looked_for(f"{address}/elsewhere")
+        assert (no_hub["state"], "is no hub (status 404)" in no_hub["says"]) == ("warning", True)
+    gone = await looked_for(address)
+    assert (gone["state"], gone["says"]) == ("warning", f"{address}: it cannot be reached: Connection refused")
+    assert "`url` in `[peers.far]`" in gone["todo"]
+
+
+def test_what_keeps_a_hub_from_starting_is_a_problem(tmp_path: Path) -> None:
+    """`remit validate` and `remit doctor` must not say two things."""
+    make_team(tmp_path, more='\n[identity]\nkey = "mine.key"\n')
+    assert remit("validate", folder=tmp_path).returncode == 3
+    assert remit("doctor", folder=tmp_path).returncode == 3
+    key = checks(tmp_path)["identity.key"]
+    assert (key["state"], "there is no hub key" in key["says"]) == ("problem", True)
 
 
 def test_an_extra_that_is_not_installed_is_no_problem_and_says_how_to_get_it(tmp_path: Path) -> None:

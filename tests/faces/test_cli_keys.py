@@ -86,9 +86,10 @@ def test_rotating_keeps_the_old_key_for_a_while(place: Path) -> None:
     assert (first, state) == ((old, "signs"), "next")
     assert rotated["keys"][0]["accepted_until_ms"] - rotated["keys"][1]["signs_from_ms"] == 3_600_000
     assert stat.S_IMODE((place / ".remit" / "hub.key").stat().st_mode) == 0o600
+    (place / "remit.toml").write_text('name = "office"\n', encoding="utf-8")
     done = remit("keys", "rotate", "--overlap", "0s", folder=place)
-    assert (done.returncode, "remit keys trust NAME KEY" in done.stderr) == (0, True)
     ((newest, state),) = publics(document("keys", "show", folder=place))
+    assert (done.returncode, f"remit keys trust office {newest}\n" in done.stderr) == (0, True)
     assert state == "signs"
     assert newest not in (old, new)
 
@@ -136,7 +137,23 @@ def test_trust_can_be_taken_back_one_key_or_all(place: Path) -> None:
     assert [(each["peer"], each["public"]) for each in left] == [("acme", OTHER), ("bolt", "ed25519/" + "cd" * 32)]
     assert [each["peer"] for each in document("keys", "trust", "acme", "--remove", folder=place)["peers"]] == ["bolt"]
     again = remit("keys", "trust", "acme", "--remove", folder=place)
-    assert (again.returncode, "holds no such key of acme" in again.stderr) == (2, True)
+    assert (again.returncode, "holds no key of acme" in again.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("peer", "left"),
+    [
+        ("", "Take [peers.acme] out of the team file, too"),
+        (f'keys = ["{OTHER}"]', "still known by the keys above"),
+        ('token = "$ACME"', "still known by its `token`"),
+    ],
+)
+def test_whoever_takes_trust_back_reads_by_what_the_peer_is_still_known(place: Path, peer: str, left: str) -> None:
+    """Nobody should think that a hub is out that is not, nor meet a team file that is refused at the next start."""
+    (place / "remit.toml").write_text(f"[peers.acme]\n{peer}\n", encoding="utf-8")
+    document("keys", "trust", "acme", KEY, folder=place)
+    done = remit("keys", "trust", "acme", "--remove", folder=place)
+    assert (done.returncode, left in done.stderr) == (0, True)
 
 
 def test_what_cannot_be_trusted_changes_nothing(place: Path) -> None:

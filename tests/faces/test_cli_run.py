@@ -1,5 +1,6 @@
 """`remit run` in a pipe: the answer on stdout, what happens on stderr, how it went in the exit code."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -9,7 +10,10 @@ import msgspec
 import pytest
 
 from crew import REMIT, documents, make_crew, remit
+from remit import Brief, Hub
 from remit.faces.outputs import Failure, RecordLine, RunDetails
+from remit.policy.rules import Rule, guard_of
+from remit.testing import MemoryStore
 
 
 @pytest.fixture
@@ -231,6 +235,47 @@ def test_a_question_that_waits_is_announced_with_what_to_type(crew: Path) -> Non
     assert remit(crew, *typed.split()[2:]).returncode == 0
     stdout, _ = process.communicate(timeout=20)
     assert (process.returncode, stdout) == (0, "paid the invoice {'amount': 30}\n")
+
+
+FAR = """
+name = "office"
+[peers.far]
+url = "{}"
+token = "$FAR_TOKEN"
+[agents.payer]
+peer = "far"
+"""
+TOKEN = "a-token-that-is-long-enough"
+
+
+async def test_of_a_question_that_another_hub_puts_it_is_said_that_it_is_answered_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is typed here would find no such question."""
+    monkeypatch.setenv("FAR_TOKEN", TOKEN)
+    far = Hub(name="far", store=MemoryStore(), guards=[guard_of([Rule(then="ask", say="May it?")])], approver="inbox")
+
+    @far.agent("payer")
+    async def payer(_: Brief) -> str:
+        return "paid"
+
+    assert payer
+    async with far, far.serve(hubs={"office": TOKEN}) as address, asyncio.timeout(30):
+        (tmp_path / "remit.toml").write_text(FAR.format(address), encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            REMIT, "run", "payer", "x", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stderr is not None
+        told = ""
+        while not (line := (await process.stderr.readline()).decode()).startswith("→"):
+            assert line, told
+            told = line
+        (question,) = await far.pending()
+        await far.decide(question.id, agreed=True, by="ana")
+        stdout, _ = await process.communicate()
+    assert (process.returncode, stdout) == (0, b"paid\n")
+    assert told == "payer waits for a person: May it?\n"
+    assert line.startswith("→ That is asked, and answered, at the hub where this agent lives")
 
 
 def test_a_question_that_the_team_answers_itself_is_not_announced(crew: Path) -> None:

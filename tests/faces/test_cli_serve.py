@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from command_line import document, remit
 from remit.faces.api.server import listening
 
 TEAM = """
@@ -117,15 +118,49 @@ def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(te
     assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
 
 
+def test_a_run_that_came_from_elsewhere_says_through_whom_and_under_which_id(team: Path) -> None:
+    with serving() as up:
+        up.get("/v1/delegations", {"target": "echo", "user": "anna", "objective": "hi", "id": "their-1"})
+    listed = document("runs", "list", folder=team)["runs"]
+    assert [each["via"] for each in listed] == ["local"]
+    shown = document("runs", "show", "last", folder=team)
+    assert (shown["user"], shown["via"], shown["request"]) == ("anna", "local", "their-1")
+    assert "via     local, as their-1\n" in remit("runs", "show", "last", folder=team).stdout
+    assert "USER  VIA    TASK" in remit("runs", "list", folder=team).stdout
+
+
 def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) -> None:
     """Else nobody could come, or anybody who guesses."""
     (team / ".remit").mkdir()
     for content in ("", "short\n"):
         (team / ".remit" / "serve.token").write_text(content)
+        (team / ".remit" / "serve.token").chmod(0o600)
         process = started()
         out, told = process.communicate(timeout=30)
         assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
         assert "serve.token holds no token" in told
+
+
+def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path) -> None:
+    file = team / ".remit" / "serve.token"
+    file.parent.mkdir()
+    file.write_text(TOKEN)
+    file.chmod(0o644)
+    process = started()
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, f"→ Close it: chmod 600 {file}" in told) == (3, True)
+    file.unlink()
+    file.mkdir()
+    process = started()
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, "serve.token cannot be read: Is a directory" in told) == (3, True)
+
+
+def test_a_folder_in_which_no_token_can_be_made_is_said(team: Path) -> None:
+    (team / ".remit").write_text("no folder")
+    process = started()
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, "serve.token cannot be written: " in told, "Traceback" in told) == (3, True, False)
 
 
 def test_what_follows_the_headers_of_an_answer_does_not_wait(team: Path) -> None:
@@ -153,6 +188,33 @@ def test_a_server_for_other_machines_is_not_started_for_a_team_that_names_nobody
     out, told = process.communicate(timeout=30)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
     assert "[clients.NAME]" in told
+
+
+@pytest.mark.parametrize(("host", "is_said"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, host: str, is_said: bool) -> None:
+    (team / "remit.toml").write_text(TEAM + CLIENTS)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remit.faces.cli", "serve", "--port", "0", "--host", host],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WEB_TOKEN": TOKEN},
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("Serving shop at http://")
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=30)
+    assert ("Tokens and requests can be read on the way" in told) == is_said
+
+
+def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Path) -> None:
+    files = 'certificate = "shop_code.py"\nprivate_key = "shop_code.py"\n'
+    (team / "remit.toml").write_text(f"{TEAM}\n[serve]\n{files}")
+    process = started()
+    out, told = process.communicate(timeout=30)
+    assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
+    assert "serve.certificate: " in told
+    assert "Traceback" not in told
+    assert "serve.certificate" in remit("doctor", folder=team).stdout
 
 
 def test_a_port_that_is_taken_is_said_and_nothing_is_started(team: Path) -> None:
@@ -184,6 +246,29 @@ def test_a_server_that_is_told_to_end_finishes_what_it_has_begun_and_takes_nothi
         up.process.communicate(timeout=30)
     assert answers == [(200, answers[0][1])]
     assert answers[0][1]["result"] == "done at last"
+
+
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_a_server_says_for_what_it_waits_and_does_not_wait_if_it_is_told_again(
+    team: Path, second: signal.Signals
+) -> None:
+    with serving("--set", "serve.drain=1h") as up:
+        body = {"target": "slow", "user": "anna", "objective": "x"}
+        asking = threading.Thread(target=lambda: up.get("/v1/delegations", body))
+        asking.start()
+        _wait_for(team / "begun")
+        up.process.send_signal(signal.SIGINT)
+        assert up.process.stderr is not None
+        told = up.process.stderr.readline()
+        assert told == "Ending: 1 request under way, for which this waits up to 60 min. Ctrl-C again ends it at once.\n"
+        up.process.send_signal(second)
+        _, told = up.process.communicate(timeout=30)
+        asking.join(30)
+    assert up.process.returncode == 0
+    assert told.splitlines() == [
+        "Ended. 1 request had not: what can be taken up again is, by the next hub; the rest is cancelled.",
+        "→ remit runs list",
+    ]
 
 
 def test_what_was_acknowledged_is_finished_after_a_kill(team: Path) -> None:

@@ -4,17 +4,22 @@ import json
 import re
 import stat
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from joserfc import jwt as jose
 from joserfc.jwk import ECKey, KeySet
 
 from remit import Code, RemitError
 from remit.faces.team.file import load_team
-from remit.faces.team.others import addressee_of, door_of, papers_of
+from remit.faces.team.others import addressee_of, door_of, papers_of, unservable
 from remit.faces.team.sections import Team, team_schema
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
@@ -132,7 +137,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         ),
         (
             "remit.toml:5 peers.acme.url",
-            'expected the address of a server, such as "http://localhost:11434/v1"',
+            'expected the address of a server, such as "https://example.com:8443"',
         ),
         (
             "remit.toml:8 peers.acme.keys",
@@ -203,11 +208,86 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
             {},
             ("remit.toml:5 clients.a.agents", "there is no agent `nobody`; there are: prime, tag-ai"),
         ),
+        (
+            '[peers.acme]\nurl = "http://hub.acme.example:82011"\ntoken = "$ACME"\n',
+            {"ACME": TOKEN},
+            (
+                "remit.toml:2 peers.acme.url",
+                "`http://hub.acme.example:82011` is not the address of a hub: write https://host:port, without more",
+            ),
+        ),
+        (
+            '[peers.acme]\nurl = "https://hub.acme.example/?a=b"\ntoken = "$ACME"\n[agents.far]\npeer = "acme"\n',
+            {"ACME": TOKEN},
+            (
+                "remit.toml:2 peers.acme.url",
+                "`https://hub.acme.example/?a=b` is not the address of a hub: write https://host:port, without more",
+            ),
+        ),
+        (
+            '[peers.acme]\nurl = "hub.acme.example"\ntoken = "$ACME"\n[agents.far]\npeer = "acme"\n',
+            {"ACME": TOKEN},
+            (
+                "remit.toml:2 peers.acme.url",
+                'expected the address of a server, such as "https://example.com:8443"',
+            ),
+        ),
+        (
+            '[peers.acme]\nurl = "https://hub.acme.example"\ntoken = "$ACME"\n[agents.far]\npeer = "acne"\n',
+            {"ACME": TOKEN},
+            ("remit.toml:5 agents.far.peer", "there is no peer `acne`; did you mean `acme`?"),
+        ),
+        (
+            '[peers.acme]\ntoken = "$ACME"\n[agents.far]\npeer = "acme"\n',
+            {"ACME": TOKEN},
+            ("remit.toml:4 agents.far.peer", "`[peers.acme]` has no `url`, so that nobody knows where to ask it"),
+        ),
     ],
 )
 def test_what_cannot_work_is_named(folder: Path, text: str, environ: Mapping[str, str], wrong: tuple[str, str]) -> None:
     (folder / "keys.json").write_bytes(a_jwks())
     assert wrong_in(folder, text, environ) == [wrong]
+
+
+def a_certificate(folder: Path, name: str, password: bytes | None = None) -> None:
+    """Write a certificate of our own, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    begins, ends = datetime(2026, 1, 1, tzinfo=UTC), datetime(2036, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder(who, who, key.public_key(), 1, begins, ends).sign(key, hashes.SHA256())
+    sealed = serialization.NoEncryption() if password is None else serialization.BestAvailableEncryption(password)
+    pem, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    (folder / f"{name}.pem").write_bytes(made.public_bytes(pem))
+    (folder / f"{name}.key").write_bytes(key.private_bytes(pem, form, sealed))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "key", "wrong"),
+    [
+        ("one.pem", "one.key", []),
+        ("one.pem", "none.key", [("private_key", "{0}/none.key cannot be read: No such file or directory")]),
+        ("one.pem", "two.key", [("private_key", "{0}/two.key is not the key of {0}/one.pem")]),
+        (
+            "one.key",
+            "one.pem",
+            [("certificate", "{0}/one.key and {0}/one.pem are no certificate and its key, in PEM")],
+        ),
+        (
+            "shut.pem",
+            "shut.key",
+            [("private_key", "{0}/shut.key wants a password, which nobody could give: take it off")],
+        ),
+    ],
+)
+def test_what_keeps_a_server_from_proving_itself_is_named(
+    folder: Path, certificate: str, key: str, wrong: list[tuple[str, str]]
+) -> None:
+    for name in ("one", "two"):
+        a_certificate(folder, name)
+    a_certificate(folder, "shut", b"sesame")
+    team = load(folder, f'[serve]\ncertificate = "{certificate}"\nprivate_key = "{key}"\n')
+    told = [(("serve", name), message.format(folder)) for name, message in wrong]
+    assert list(unservable(team)) == told
 
 
 def test_the_same_key_is_nobody_elses(folder: Path) -> None:

@@ -23,7 +23,10 @@ from remit import (
     Status,
     ToolUse,
 )
+from remit.policy.reception import Sender
+from remit.protocol.submission import Submission
 from remit.runtime.events import BACKLOG
+from remit.runtime.runs import Going
 from remit.testing.memory import MemoryStore
 
 SOON = 10.0
@@ -333,6 +336,41 @@ async def test_nobody_is_left_listening_so_that_nothing_is_done_for_them(how: st
                 await read(stream, 1 if how == "half a stream" else 100)
                 await stream.aclose()
         assert store.listening == 0
+
+
+async def test_whoever_follows_a_run_hears_of_it_alone_and_the_store_has_one_listener_for_all() -> None:
+    hub = Hub(store=(store := Overheard()))
+
+    @hub.agent("helper")
+    async def helper(brief: Brief) -> None:
+        brief.progress(brief.text)
+        brief.say(brief.text)
+
+    async with hub, asyncio.timeout(SOON):
+        sent = [hub.receive(Submission(target="helper", user="u", objective=text), Sender(name="x")) for text in "ab"]
+        followed = [hub.follow(request.run) for request in (*sent, sent[0])]
+        assert store.listening == 1
+        followed.pop().close()
+        for request in sent:
+            going = await hub.begin(request)
+            assert isinstance(going, Going)
+            assert (await going.task).ok
+        # The first still hears: that another left who followed the same is nothing to it.
+        heard = [[record async for record in until_result(events)] for events in followed]
+        for events in followed:
+            events.close()
+            events.close()
+        assert store.listening == 0
+    for request, records in zip(sent, heard, strict=True):
+        assert {record.run for record in records} == {request.run}
+        assert {record.kind for record in records} == {Kind.STARTED, Kind.PROGRESS, Kind.DELTA, Kind.RESULT}
+
+
+async def until_result(events: Events) -> AsyncGenerator[Record, None]:
+    async for record in events:
+        yield record
+        if record.kind is Kind.RESULT:
+            return
 
 
 async def test_a_hub_that_is_not_open_has_no_events(tmp_path: Path) -> None:

@@ -4,8 +4,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from remit import Brief, Hub
+from remit.faces.api.a2a.routes import Exposure
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server
 from remit.policy.reception import Sender
@@ -40,10 +43,11 @@ def make_hub(tmp_path: Path) -> Callable[..., Hub]:
 
 
 async def seen_at_the_second(
-    make_hub: Callable[..., Hub], beside: Mapping[str, str], times: int = 1
+    make_hub: Callable[..., Hub], beside: Mapping[str, str], times: int = 1, *, by_a2a: bool = False
 ) -> list[Mapping[str, str]]:
     """Ask a hub that asks another, and return what came beside the requests there."""
     north, south, door = make_hub("north"), make_hub("south"), Ajar()
+    exposure = Exposure() if by_a2a else None
 
     @north.agent("clerk")
     async def clerk(brief: Brief) -> str:
@@ -53,8 +57,11 @@ async def seen_at_the_second(
     async def boss(brief: Brief) -> str:
         return (await brief.delegate("clerk", objective="x")).unwrap()
 
-    async with north, Server(Api(north, door), port=0, drain_s=2) as far:
-        south.connect("clerk", far.address, token="south")
+    async with north, Server(Api(north, door, a2a=exposure), port=0, drain_s=2) as far:
+        if by_a2a:
+            south.connect_a2a("clerk", f"{far.address}/a2a/clerk", token="south")
+        else:
+            south.connect("clerk", far.address, token="south")
         async with serving(south, WEB) as near, client_of(near) as client:
             for number in range(times):
                 body = {"target": "boss", "user": "anna", "objective": "x", "id": f"the same {number // 2}"}
@@ -62,11 +69,14 @@ async def seen_at_the_second(
                     assert (await reply.json())["result"] == "found"
             # Nothing stays behind once it has ended.
             assert south._parts.passed_on == {}  # pyright: ignore[reportPrivateUsage]
-    return [headers for headers in door.seen if "x-agent-request-id" in headers]
+    return [headers for headers in door.seen if "content-length" in headers]
 
 
-async def test_trace_state_and_baggage_go_along_unchanged_to_the_next_hub(make_hub: Callable[..., Hub]) -> None:
-    (headers,) = await seen_at_the_second(make_hub, BESIDE)
+@pytest.mark.parametrize("by_a2a", [False, True], ids=["over HTTP", "by A2A"])
+async def test_trace_state_and_baggage_go_along_unchanged_to_the_next_hub(
+    make_hub: Callable[..., Hub], by_a2a: bool
+) -> None:
+    (headers,) = await seen_at_the_second(make_hub, BESIDE, by_a2a=by_a2a)
     assert {name: headers[name] for name in ("tracestate", "baggage")} == {
         "tracestate": BESIDE["tracestate"],
         "baggage": BESIDE["baggage"],
@@ -109,3 +119,36 @@ async def test_what_came_along_is_in_no_record(make_hub: Callable[..., Hub], tmp
     await seen_at_the_second(make_hub, BESIDE)
     for file in tmp_path.iterdir():
         assert b"user%20id" not in file.read_bytes(), file
+
+
+async def test_an_agent_by_a2a_that_is_no_hubs_hears_only_its_place_in_the_trace(make_hub: Callable[..., Hub]) -> None:
+    seen: list[Mapping[str, str]] = []
+
+    async def card(request: web.Request) -> web.Response:
+        interface = {"url": f"{request.url.origin()}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        return web.json_response({"name": "stranger", "supportedInterfaces": [interface]})
+
+    async def rpc(request: web.Request) -> web.Response:
+        seen.append({name.lower(): value for name, value in request.headers.items()})
+        message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "found"}]}
+        number = (await request.json())["id"]
+        return web.json_response({"jsonrpc": "2.0", "id": number, "result": {"message": message}})
+
+    app, south = web.Application(), make_hub("south")
+    app.add_routes([web.get("/.well-known/agent-card.json", card), web.post("/rpc", rpc)])
+
+    @south.agent("boss", may_call=["stranger"])
+    async def boss(brief: Brief) -> str:
+        return (await brief.delegate("stranger", objective="x")).unwrap()
+
+    async with TestServer(app) as far:
+        south.connect_a2a("stranger", str(far.make_url("")))
+        async with serving(south, WEB) as near, client_of(near) as client:
+            body = {"target": "boss", "user": "anna", "objective": "x"}
+            async with client.post("/v1/delegations", json=body, headers=BESIDE) as reply:
+                assert (await reply.json())["result"] == "found"
+    (headers,) = seen
+    assert not {"baggage", "tracestate"} & headers.keys()
+    place = place_of(headers["traceparent"])
+    assert place is not None
+    assert (place.trace, place.sampled) == ("1" * 32, True)

@@ -80,6 +80,7 @@ def test_an_address_that_is_unfit_is_refused_with_the_reason_and_without_its_pas
     with pytest.raises(RemitError, match=why) as refused:
         parsed(url, PUBLIC)
     assert refused.value.fault.code is Code.PERMISSION_DENIED
+    assert "`push_hosts`" in refused.value.fault.suggestion
     assert "hunter2" not in str(refused.value)
     assert "\r" not in str(refused.value)
 

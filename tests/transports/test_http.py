@@ -3,8 +3,9 @@
 import asyncio
 import gzip
 import re
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -210,6 +211,56 @@ async def test_nobody_at_an_address_is_unreachable_and_nothing_is_spent() -> Non
         response = await hub.ask("helper", "Help", user="anna")
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.usage.total == 0
+
+
+async def told_by(url: str) -> str:
+    """Return what is said to whoever asks an agent at an address, where nothing can have begun."""
+    hub = remit.Hub(name="near", store=MemoryStore())
+    hub.connect("helper", url, token="t")
+    async with hub, asyncio.timeout(20):
+        response = await hub.ask("helper", "Help", user="anna")
+    assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
+    assert response.usage.total == 0
+    assert response.fault is not None
+    return response.fault.message
+
+
+async def test_why_nobody_is_met_at_an_address_is_said_in_words() -> None:
+    async def in_the_clear(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(in_the_clear, "127.0.0.1", 0) as server:
+        url = "https://{}:{}".format(*server.sockets[0].getsockname())
+        assert await told_by(url) == f"helper at {url} cannot be reached: it does not speak https"
+    url = url.replace("https", "http")
+    assert await told_by(url) == f"helper at {url} cannot be reached: Connection refused"
+    url = "http://nobody.invalid:80"
+    assert await told_by(url) == f"helper at {url} cannot be reached: there is no host of that name"
+
+
+async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall that drops what comes is no peer that was lost: the same is not counted as spent."""
+    monkeypatch.setattr("remit.transports.http.CONNECT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, ExitStack() as waiting:
+        for _ in range(2):  # nobody accepts them, and there is no room for more
+            client = waiting.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        url = "http://{}:{}".format(*full.getsockname())
+        assert await told_by(url) == f"helper at {url} cannot be reached: nobody answers there within 0.05 s"
+
+
+async def test_what_another_hub_says_of_itself_is_told_as_its_words() -> None:
+    async def act(_: Peer, __: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            reply(encode({"fault": fault(Code.AGENT_NOT_FOUND, "there is no `helper` here")}), "404 Not Found")
+        )
+
+    peer = Peer(act)
+    response = await asked_of(peer)
+    assert response.fault is not None
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ says: there is no `helper` here", response.fault.message)
 
 
 async def test_a_busy_peer_is_asked_again_when_it_says() -> None:

@@ -57,7 +57,8 @@ def told(response: Response, body: bytes) -> Foreign:
 
 def sentence(why: Fault) -> str:
     """Return what is said of a fault where there is room for a text alone: also which fields were wrong."""
-    problems = (f"{problem.path}: {problem.message}" for problem in why.problems)
+    # What is wrong as a whole is in the message already.
+    problems = (f"{problem.path}: {problem.message}" for problem in why.problems if problem.path != "$")
     return "; ".join(filter(None, (why.message.strip(), *problems))).strip() or TABLE[why.code].meaning
 
 

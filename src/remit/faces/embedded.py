@@ -21,6 +21,7 @@ from remit.policy.limits import Limits
 from remit.policy.plan import Workflow, problems
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime import hub
@@ -291,6 +292,7 @@ class Hub(hub.Hub):
 
         named = [(name, token, False) for name, token in (clients or {}).items()]
         named += [(name, token, True) for name, token in (hubs or {}).items()]
+        _refuse_confusion([(name, token) for name, token, _ in named], {"users": users or {}, "operators": operators})
         known = [
             Known(
                 name=name,
@@ -662,6 +664,22 @@ def _is_code(name: str) -> bool:
 def _unsound(workflow: Workflow, found: tuple[Problem, ...]) -> RemitError:
     named = tuple(Problem(f"workflows.{workflow.name}.{problem.path}", problem.message) for problem in found)
     return RemitError(fault(Code.TEAM_INVALID, f"the workflow `{workflow.name}` cannot be carried out", problems=named))
+
+
+def _refuse_confusion(who: Sequence[tuple[str, str]], about: Mapping[str, Collection[str]]) -> None:
+    """Refuse names and tokens by which two could be taken for each other, and what is said of nobody."""
+    owners: dict[str, str] = {}
+    names = [name for name, _ in who]
+    for name, token in who:
+        if names.count(name) > 1:
+            raise team_invalid(f"`{name}` is a client and a hub; give one of them another name")
+        if (owner := owners.setdefault(token, name)) != name:
+            raise team_invalid(f"`{owner}` and `{name}` have the same token, so that nobody could tell who asks")
+    for what, said in about.items():
+        for name in said:
+            if name not in names:
+                near = did_you_mean(name, names)
+                raise team_invalid(f"`{what}` speaks of `{name}`, which is neither a client nor a hub{near}")
 
 
 def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:

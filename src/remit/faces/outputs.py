@@ -151,6 +151,10 @@ class RunDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     ]
     agent: Annotated[str, Meta(description="Who was asked.")]
     user: Annotated[str | None, Meta(description="In whose name.")]
+    via: Annotated[str | None, Meta(description="The hub or client that brought it; null: it was asked here.")] = None
+    request: Annotated[
+        str | None, Meta(description="The id under which it was sent; that of a hub begins with its run there.")
+    ] = None
     objective: Annotated[str, Meta(description="What was asked.")]
     input: Annotated[Json, Meta(description="The inputs that were given.")] = None
     capability: Annotated[str | None, Meta(description="For which capability, if one was named.")] = None
@@ -308,6 +312,7 @@ class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     code: Annotated[Code | None, Meta(description="Why it did not succeed.")] = None
     tokens: Annotated[int | None, Meta(description="Tokens that were spent, once it has ended.")] = None
     duration_ms: Annotated[int | None, Meta(description="How long it took, once it has ended.")] = None
+    via: Annotated[str | None, Meta(description="The hub or client that brought it; null: it was asked here.")] = None
 
 
 class Runs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.runs/1"):
@@ -416,6 +421,9 @@ class AgentLine(Struct, frozen=True, kw_only=True):
     steps: Annotated[
         tuple[str, ...], Meta(description="Of a workflow, the names of its steps; of any other agent, none.")
     ] = ()
+    lives_at: Annotated[
+        str, Meta(description="The hub at which it lives, or the address of its A2A card; empty: it lives here.")
+    ] = ""
 
 
 class Agents(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.agents/1"):
@@ -430,11 +438,12 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     """All that a team says of one agent. Printed by `remit agents show --json`."""
 
     card: Annotated[AgentCard, Meta(description="Its card; what is not there is as the defaults say.")]
-    run: Annotated[
-        str | None, Meta(description="Its code, as the team file names it; null: it is a model or a workflow.")
-    ] = None
-    model: Annotated[str | None, Meta(description="The model that it is; null: it is code or a workflow.")] = None
+    run: Annotated[str | None, Meta(description="Its code, as the team file names it; null: it is none.")] = None
+    model: Annotated[str | None, Meta(description="The model that it is; null: it is none.")] = None
     workflow: Annotated[Workflow | None, Meta(description="The workflow that it is, with its steps.")] = None
+    peer: Annotated[str | None, Meta(description="The hub at which it lives; null: at none that is a peer.")] = None
+    remote: Annotated[str | None, Meta(description="What it is called there; null: the same.")] = None
+    address: Annotated[str | None, Meta(description="Where that hub, or its A2A card, is; null: it lives here.")] = None
     called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
     time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]

@@ -3,19 +3,21 @@
 import os
 import secrets
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server, listening
 from remit.faces.composition import hub_of
-from remit.faces.team.others import ANYONE, door_of, key_of
+from remit.faces.team.lines import dotted
+from remit.faces.team.others import ANYONE, door_of, key_of, unservable
 from remit.faces.team.sections import Team
 from remit.faces.team.values import duration_ms
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
+from remit.runtime.registry import team_invalid
 from remit.transports.credentials.bearer import unfit
 from remit.transports.credentials.incoming import Held, Known
 from remit.transports.credentials.spending import Spending
@@ -38,6 +40,8 @@ class Serving(NamedTuple):
     hub: Hub
     token: Path | None
     """The file of the one token that is let in, where the team names nobody."""
+    is_local: bool
+    """Whether it is met from this machine alone."""
 
 
 @asynccontextmanager
@@ -47,6 +51,8 @@ async def serving(
     """Open a team's hub, and make the server for it; *host* and *port* count more than what the team says."""
     section = team.serve
     host, port = host or section.host, section.port if port is None else port
+    for wrong in unservable(team):
+        raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
     token = None if team.clients or team.peers else _token_file(team, host)
     wall_ms = LoopClock().wall_ms
     held = Held(wall_ms)
@@ -66,10 +72,10 @@ async def serving(
                 bound=bound,
                 drain_s=duration_ms(section.drain) / 1_000,
                 connections=section.connections,
-                certificate=_file(team, section.certificate),
-                key=_file(team, section.private_key),
+                certificate=section.certificate and str(team.folder / section.certificate),
+                key=section.private_key and str(team.folder / section.private_key),
             )
-            yield Serving(server, hub, token)
+            yield Serving(server, hub, token, is_local=host in LOCAL)
 
 
 def _exposure(team: Team, hub: Hub) -> "Exposure | None":
@@ -103,28 +109,33 @@ def _token_file(team: Team, host: str) -> Path:
         )
     path = team.store_path.parent / TOKEN_FILE
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(f"{secrets.token_hex(32)}\n")
+        from remit.transports.credentials.keys import write_private
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # another server was faster
+                write_private(path, f"{secrets.token_hex(32)}\n".encode(), replace=False)
+        except OSError as error:
+            raise _unusable(f"{path} cannot be written: {error.strerror}", "Let this user write there.") from error
     return path
 
 
 def _read(path: Path) -> str:
-    token = path.read_text(encoding="ascii", errors="replace").strip()
+    try:
+        with path.open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    except OSError as error:
+        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+    if os.name == "posix" and mode & 0o077:
+        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+    token = content.decode("ascii", errors="replace").strip()
     if (why := unfit(token)) is not None:
-        raise RemitError(
-            fault(Code.TEAM_INVALID, f"{path} holds no token: {why}", suggestion="Remove it, and a new one is made.")
-        )
+        raise _unusable(f"{path} holds no token: {why}", "Remove it, and a new one is made.")
     return token
 
 
-def _file(team: Team, name: str | None) -> str | None:
-    if name is None:
-        return None
-    path = team.folder / name
-    if not path.is_file():
-        raise RemitError(fault(Code.TEAM_INVALID, f"{path} is not there, though `[serve]` names it"))
-    return str(path)
+def _unusable(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
 
 
 async def fetch(url: str) -> bytes:

@@ -4,6 +4,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
+from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import USER, Request, View
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.remit import Count, Name, Names, Priority, Remit, meet
@@ -62,9 +63,11 @@ def receive(
         return user
     if grant is not None and grant.user != user:
         return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential is another user's")
-    if sent.target not in (exposed if sender.targets is None else exposed & sender.targets):
+    known = exposed if sender.targets is None else exposed & sender.targets
+    if sent.target not in known:
         # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
-        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask")
+        near = did_you_mean(sent.target, known)
+        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask{near}")
     if not sender.is_hub and sent.origin != USER:
         problem = Problem("$.origin", f"only a hub speaks for agents; a client leaves it out, or says `{USER}`")
         return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.origin", problems=(problem,))

@@ -240,7 +240,8 @@ def _parse(raw: bytes, max_bytes: int) -> Json:
     try:
         value = _untyped.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RemitError(malformed((Problem("$", f"not valid JSON: {error}"),))) from error
+        what = f"not valid JSON: {error}" if raw.strip() else "there is nothing in it; send a JSON object"
+        raise RemitError(malformed((Problem("$", what),))) from error
     except RecursionError as error:
         raise RemitError(_TOO_DEEP) from error
     _refuse_ambiguity(raw)
@@ -262,6 +263,8 @@ def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
 
 def malformed(problems: tuple[Problem, ...]) -> Fault:
     """Return the fault of an envelope in which these fields are wrong."""
+    if [each.path for each in problems] == ["$"]:
+        return fault(Code.MALFORMED_ENVELOPE, f"the envelope is wrong: {problems[0].message}", problems=problems)
     fields = "field is" if len(problems) == 1 else "fields are"
     least = "at least " if len(problems) == MAX_PROBLEMS else ""
     return fault(
@@ -297,6 +300,9 @@ def _refuse_ambiguity(raw: bytes) -> None:
 
 
 def _names_each_once(raw: bytes) -> bool:
+    # What another hub sends is written as this one would write it: read and written again, a second key would be gone.
+    if _untyped_again.encode(_untyped.decode(raw)) == raw:
+        return True
     try:
         _plain_json.loads(raw, object_pairs_hook=_refuse_double)
     except _DoubleKey:
@@ -306,6 +312,9 @@ def _names_each_once(raw: bytes) -> bool:
 
 class _DoubleKey(Exception):
     """A key stands twice in one object."""
+
+
+_untyped_again = msgspec.json.Encoder()
 
 
 def _refuse_double(pairs: list[tuple[str, Json]]) -> None:

@@ -218,7 +218,8 @@ TABLE: dict[Code, Row] = {
         4,
         False,
         "Nothing that came with the request proves who sends it.",
-        "Send the token that the team file gives this client, as `Authorization: Bearer …`.",
+        "Send the token that the team file gives this client, or that in `.remit/serve.token` if it names none, "
+        "as `Authorization: Bearer …`.",
     ),
     Code.AGENT_NOT_FOUND: Row(
         Blame.CALLER,
@@ -226,7 +227,7 @@ TABLE: dict[Code, Row] = {
         2,
         False,
         "No agent of that name is registered here.",
-        "Check the name against the registered agents.",
+        "Check the name against those that `remit agents list` or `GET /v1/agents` gives.",
     ),
     Code.CAPABILITY_NOT_FOUND: Row(
         Blame.CALLER,
@@ -258,7 +259,7 @@ TABLE: dict[Code, Row] = {
         2,
         False,
         "The envelope is not valid: unknown, missing or mistyped fields, duplicate keys, or not JSON at all.",
-        "Correct the fields listed under `problems` and send it again.",
+        "Correct the fields that are named and send it again.",
     ),
     Code.TOO_LARGE: Row(
         Blame.CALLER,
@@ -282,7 +283,7 @@ TABLE: dict[Code, Row] = {
         2,
         False,
         "The input does not fit the schema of the capability or tool; it was not run.",
-        "Correct the fields listed under `problems` and try again.",
+        "Correct the fields that are named and try again.",
     ),
     Code.DATA_MISSING_REQUIRED_INPUT: Row(
         Blame.CALLER,
@@ -290,7 +291,7 @@ TABLE: dict[Code, Row] = {
         2,
         False,
         "The input lacks fields that the schema of the capability requires, and nothing else is wrong with it.",
-        "Add the fields listed under `problems` and try again; what is not known can be asked of the user.",
+        "Add the fields that are named and try again; what is not known can be asked of the user.",
     ),
     Code.RESULT_VALIDATION_FAILED: Row(
         Blame.PEER,

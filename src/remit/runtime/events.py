@@ -1,7 +1,7 @@
 """The record as it grows: what listeners see, after it is committed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
@@ -13,20 +13,63 @@ from remit.runtime.ports import Recorder
 BACKLOG = 10_000
 
 
+Listener = Callable[[list[Record]], None]
+Listen = Callable[[Listener], Callable[[], None]]
+"""Calls a listener from now on, until what it returns is called."""
+
+
+class Followers:
+    """Those who follow a run, each of them told of that run alone.
+
+    The store is listened to once for all of them: with a thousand who all hear of everything, each record would be
+    looked at a thousand times.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._listeners: dict[str, dict[object, Listener]] = {}
+        self._leave: Callable[[], None] | None = None
+
+    def listen(self, run: str, listener: Listener) -> Callable[[], None]:
+        """Call *listener* with each group of records of a run that is committed, in order."""
+        if self._leave is None:
+            self._leave = self._recorder.listen(self._heard)
+        token = object()
+        self._listeners.setdefault(run, {})[token] = listener
+
+        def leave() -> None:
+            listeners = self._listeners.get(run, {})
+            if listeners.pop(token, None) is not None and not listeners:
+                del self._listeners[run]
+            if not self._listeners and self._leave is not None:
+                self._leave()
+                self._leave = None
+
+        return leave
+
+    def _heard(self, records: list[Record]) -> None:
+        followed: dict[str, list[Record]] = {}
+        for record in records:
+            if record.run in self._listeners:
+                followed.setdefault(record.run, []).append(record)
+        for run, own in followed.items():
+            for listener in list(self._listeners.get(run, {}).values()):
+                listener(own)
+
+
 class Events(AsyncIterator[Record]):
     """Committed records, of one run or of all, from the moment this is made until it is closed.
 
-    With an *outflow* also what agents say as it comes, which has no number and is not kept; who names a run has asked
-    for it.
+    *listen* brings them. With an *outflow* also what agents say as it comes, which has no number and is not kept; who
+    names a run has asked for it, and hears of it alone.
     """
 
-    def __init__(self, recorder: Recorder, run: str | None = None, outflow: Outflow | None = None) -> None:
-        self._run = run
+    def __init__(self, listen: Listen, outflow: Outflow | None = None, run: str | None = None) -> None:
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
         self._closed = False
         self.lost = False
         """Whether the oldest were dropped since someone last said that it does not matter."""
-        self._leave = [recorder.listen(self._heard)]
+        self._leave = [listen(self._heard)]
         if outflow is not None:
             self._leave.append(outflow.listen(self._heard, run))
 
@@ -66,8 +109,7 @@ class Events(AsyncIterator[Record]):
 
     def _heard(self, records: list[Record]) -> None:
         for record in () if self._closed else records:
-            if self._run is None or record.run == self._run:
-                self._put(record)
+            self._put(record)
 
     def _put(self, record: Record | None) -> None:
         if record is not None and record.kind is Kind.DELTA and self._queue.qsize() >= BACKLOG // 2:

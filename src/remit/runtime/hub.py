@@ -5,6 +5,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self, Unpack
 from weakref import WeakSet
@@ -30,7 +31,7 @@ from remit.runtime.asking import AskOptions, root_request
 from remit.runtime.cache import Cache
 from remit.runtime.clock import LoopClock
 from remit.runtime.dispatch import Dispatch
-from remit.runtime.events import Events
+from remit.runtime.events import Events, Followers
 from remit.runtime.execute import Executor
 from remit.runtime.figures import Figures
 from remit.runtime.ledger import Frame, Ledger
@@ -113,6 +114,7 @@ class Hub:
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._followers = Followers(store)
         self._listening: WeakSet[Events] = WeakSet()
         self._figures: Figures | None = None
         self._open = False
@@ -332,7 +334,7 @@ class Hub:
         Whoever stops reading before the end cancels the run.
         """
         request = self._request(agent, text, user, options)
-        with Events(self._parts.store, request.run, self._parts.outflow) as events:
+        with self._followed(request.run) as events:
             task = asyncio.get_running_loop().create_task(self._runs.ask(request))
             task.add_done_callback(lambda _: events.close())
             ended = False
@@ -360,15 +362,18 @@ class Hub:
 
     def events(self) -> Events:
         """Return everything that this hub records from now on, as it is committed."""
-        events = Events(self._parts.store, None, self._parts.outflow)
+        events = Events(self._parts.store.listen, self._parts.outflow)
         self._listening.add(events)
         return events
 
     def follow(self, run: str) -> Events:
         """Return what this hub records of a run from now on, with what its agents say as it comes."""
-        events = Events(self._parts.store, run, self._parts.outflow)
+        events = self._followed(run)
         self._listening.add(events)
         return events
+
+    def _followed(self, run: str) -> Events:
+        return Events(partial(self._followers.listen, run), self._parts.outflow, run)
 
     def is_here(self, run: str) -> bool:
         """Say whether this hub carries a run out."""
@@ -429,7 +434,9 @@ class Hub:
         return root_request(agent, text, user, options, run=run, created_ms=created_ms, limits=self._parts.limits)
 
     def _serve(self, card: AgentCard) -> None:
-        leave = self._parts.transport.serve(card.name, card.concurrency, card.queue, self._executor.execute)
+        leave = self._parts.transport.serve(
+            card.name, card.concurrency, card.queue, self._executor.execute, elsewhere=self.is_elsewhere(card.name)
+        )
         self._stop_serving.append(leave)
 
     def _frames(self) -> list[Frame]:
@@ -441,9 +448,26 @@ class Hub:
         )
 
 
+class _Digits:
+    """Random digits for ids, fetched many at a time: each fetch gives the interpreter to the writer for a while."""
+
+    def __init__(self) -> None:
+        self._left: list[str] = []
+        os.register_at_fork(after_in_child=self._left.clear)
+
+    def next(self) -> str:
+        if not self._left:
+            digits = os.urandom(10 * 256).hex()
+            self._left.extend(digits[at : at + 20] for at in range(0, len(digits), 20))
+        return self._left.pop()
+
+
+_digits = _Digits()
+
+
 def _new_run(created_ms: int) -> str:
     # Ids in the order of time keep the store's indexes growing at one end, at half the cost of random ones.
-    return f"{created_ms:012x}{os.urandom(10).hex()}"
+    return f"{created_ms:012x}{_digits.next()}"
 
 
 async def _with_outcome(record: Record, task: asyncio.Task[Response]) -> Record:

@@ -27,7 +27,8 @@ class Outflow:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._listeners: dict[object, tuple[Listener, str | None]] = {}
+        self._listeners: dict[str | None, dict[object, Listener]] = {}
+        """By the run that they listen to; those who listen to all are under None."""
 
     @property
     def heard(self) -> bool:
@@ -35,13 +36,19 @@ class Outflow:
         return bool(self._listeners)
 
     def listen(self, listener: Listener, asker_of: str | None = None) -> Callable[[], None]:
-        """Call *listener* with each piece; the function returned ends it.
+        """Call *listener* with each piece, or with those of one run alone; the function returned ends it.
 
         Who asked for a run gets what its agent says as it will get the answer: with the raw values that are its own.
         """
         token = object()
-        self._listeners[token] = (listener, asker_of)
-        return lambda: self._listeners.pop(token, None) and None
+        self._listeners.setdefault(asker_of, {})[token] = listener
+
+        def leave() -> None:
+            listeners = self._listeners.get(asker_of, {})
+            if listeners.pop(token, None) is not None and not listeners:
+                del self._listeners[asker_of]
+
+        return leave
 
     def say(self, frame: Frame, text: str) -> None:
         """Pass on what an agent says, as far as it is certain that it may be read."""
@@ -91,8 +98,9 @@ class Outflow:
         own = record
         if frame.parent is None and (struck or frame.run.held):
             own = replace(record, body=restore(body, {**frame.run.held, **struck}))
-        for listener, asker_of in list(self._listeners.values()):
+        told = (None, record), (frame.run.id, own)
+        for listener, piece in [(each, piece) for run, piece in told for each in self._listeners.get(run, {}).values()]:
             try:
-                listener([own if asker_of == frame.run.id else record])
+                listener([piece])
             except Exception:
                 log.exception("a listener failed")

@@ -190,8 +190,14 @@ class Transport(Protocol):
         """Return the reply; raise `NobodyServesError`, `TimeoutError` (too late), or `RemitError` (queue full)."""
         ...
 
-    def serve(self, agent: str, slots: int, queue: int, handler: Handler) -> Callable[[], None]:
-        """Hand requests for *agent* to *handler*, never more than *slots* at once; the function returned ends it."""
+    def serve(
+        self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
+    ) -> Callable[[], None]:
+        """Hand requests for *agent* to *handler*, never more than *slots* at once; the function returned ends it.
+
+        What is passed on for another hub to an agent that lives *elsewhere* does not wait for a slot: hubs that ask
+        each other would wait in a circle.
+        """
         ...
 
     def queued(self) -> dict[str, int]:

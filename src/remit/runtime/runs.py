@@ -61,6 +61,8 @@ class Runs:
         """Runs that were cancelled before they were admitted."""
         self._unrecorded: list[tuple[Run, Response, bool]] = []
         """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
+        self._troubled = False
+        """Whether a refusal could not be recorded, the last time."""
         self._parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
 
@@ -401,8 +403,15 @@ class Runs:
             await store.release(request.run, parked)
             return refused(request, why)
         if parked is None:
+            if self._troubled:
+                await store.flush()  # what cannot be recorded is no refusal, and must not pile up
             response = self._dispatch.refuse(request, why)
-            await store.flush()
+            try:
+                await store.flush()
+            except StoreError:
+                self._troubled = True
+                raise
+            self._troubled = False
             return response
         # Its request is on record: what is to be added is how it ended.
         response = refused(request, self._dispatch.parts.redactor.clean(why, self._dispatch.sealing_of(request.run)))

@@ -210,10 +210,8 @@ class SqliteStore:
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written."""
-        # Shielded, because the outcome is worth keeping even if nobody waits for the acknowledgement any more.
-        return await asyncio.shield(
-            self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep))
-        )
+        # The outcome is worth keeping even if nobody waits for the acknowledgement any more.
+        return await self._do(lambda transaction: transaction.finish(run, epoch, response, at_ms, keep=keep), kept=True)
 
     async def wait(self, run: str) -> Response:
         """Return the outcome once there is one, whichever process finishes it."""
@@ -421,9 +419,9 @@ class SqliteStore:
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _do(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+    def _do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
         self._opened()
-        return self._writer.do(apply)
+        return self._writer.do(apply, kept=kept)
 
     async def _read(self, query: Query[T]) -> T:
         return await self._opened().read(query)

@@ -42,6 +42,8 @@ class Operation(NamedTuple):
 
     apply: Callable[[Transaction], Any]
     future: "asyncio.Future[Any] | None"
+    kept: bool = False
+    """Whether it is done though whoever waits for it has been cancelled."""
 
 
 Item = Entry | Operation
@@ -131,10 +133,10 @@ class Writer:
         # turn has woken, gets hold of it: both pay, and the writer starves. So the loop steps back for a moment.
         time.sleep(GIVE_WAY_SECONDS)
 
-    def do(self, apply: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+    def do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
         """Queue *apply*; the future has its result once the transaction that it was part of is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.queue.append(Operation(apply, future))
+        self.queue.append(Operation(apply, future, kept))
         self._wake_soon()
         return future
 
@@ -323,11 +325,11 @@ def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
         if kind is tuple:
             transaction.extend(cast(list[Entry], list(items)))
             continue
-        for apply, future in cast(Iterable[Operation], items):
+        for apply, future, kept in cast(Iterable[Operation], items):
             if future is None:
                 apply(transaction)
             # Who was cancelled before the work began was promised nothing.
-            elif not future.cancelled():
+            elif kept or not future.cancelled():
                 results.append((future, apply(transaction), None))
     return results
 

@@ -23,6 +23,21 @@ Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
 """Returns the IP addresses of a host; raises an `OSError` if there are none."""
 
 
+def no_hub(url: str) -> str | None:
+    """Say why an address cannot be that of a hub; None: it can."""
+    unfit = f"`{url}` is not the address of a hub: write https://host:port, without more"
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none, a host in brackets that is none
+        return unfit
+    if not is_whole or parts.query or parts.fragment:
+        return unfit
+    if parts.username or parts.password:
+        return "a hub's address holds no password: give the token beside it"
+    return None
+
+
 class Reach(Struct, frozen=True, kw_only=True):
     """How far addresses may lead that came from elsewhere: into the public network, and to hosts that are named."""
 
@@ -115,7 +130,8 @@ def refused(url: str, why: str) -> RemitError:
     place, _, rest = url.partition("@") if "@" in url else ("", "", url)
     # Before an @ stands a password.
     shown = "".join(char if char.isprintable() else "?" for char in (f"…@{rest}" if place else rest)[:200])
-    return RemitError(fault(Code.PERMISSION_DENIED, f"nothing is sent to `{shown}`: {why}"))
+    allow = "Give a public address, or have the host named by who runs this hub: `push_hosts`, `card_hosts`, `hosts=`."
+    return RemitError(fault(Code.PERMISSION_DENIED, f"nothing is sent to `{shown}`: {why}", suggestion=allow))
 
 
 class Outbound:

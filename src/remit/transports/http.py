@@ -1,20 +1,25 @@
 """Agents that live at another hub, asked over HTTP: used exactly like those that live here."""
 
 import asyncio
+import os
 import random
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from io import BytesIO
 from typing import NamedTuple, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorDNSError,
     ClientConnectorError,
+    ClientConnectorSSLError,
     ClientError,
     ClientResponse,
     ClientSession,
     ClientTimeout,
+    ConnectionTimeoutError,
     DummyCookieJar,
     TCPConnector,
 )
@@ -25,6 +30,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
 from remit.runtime.ports import Credential, Line, Remote
+from remit.transports.addresses import no_hub
 from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, refused, shielded
 
 T = TypeVar("T")
@@ -56,13 +62,8 @@ class Peer:
         credential: Credential | None = None,
         max_bytes: int = 4 * 1024 * 1024,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise RemitError(
-                fault(Code.TEAM_INVALID, f"`{url}` is not the address of a hub: write https://host:port, without more")
-            )
-        if parts.username or parts.password:
-            raise RemitError(fault(Code.TEAM_INVALID, "a hub's address holds no password: give the token beside it"))
+        if (why := no_hub(url)) is not None:
+            raise RemitError(fault(Code.TEAM_INVALID, why))
         self.url = url.rstrip("/")
         self._headers = {"content-type": "application/json"}
         if token:
@@ -136,6 +137,21 @@ def _body(request: Request) -> bytes | BytesIO:
     """Return what is sent, by and by if it is large: at once it would hold up all others."""
     raw = encode(request)
     return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
+
+
+def in_words(error: ClientConnectorError | ConnectionTimeoutError) -> str:
+    """Say why nobody is met at an address."""
+    match error:
+        case ConnectionTimeoutError():
+            return f"nobody answers there within {CONNECT_S:g} s"
+        case ClientConnectorDNSError():
+            return "there is no host of that name"
+        case ClientConnectorCertificateError():
+            return f"its certificate is not trusted ({error.certificate_error})"
+        case ClientConnectorSSLError():
+            return "it does not speak https"
+        case _:
+            return os.strerror(error.os_error.errno) if error.os_error.errno else type(error).__name__
 
 
 class Event(NamedTuple):
@@ -235,8 +251,8 @@ class HttpAgent(Remote):
                 f"{self._peer.url}/v1/delegations", data=_body(sent), headers=headers, allow_redirects=False
             ) as reply:
                 return await self._reply(reply, request, line)
-        except ClientConnectorError as error:
-            why = f"{self._name} at {self._peer.url} cannot be reached ({type(error).__name__})"
+        except (ClientConnectorError, ConnectionTimeoutError) as error:
+            why = f"{self._name} at {self._peer.url} cannot be reached: {in_words(error)}"
             raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
         except _LOST as error:
             why = f"the connection to {self._peer.url} was lost ({type(error).__name__})"
@@ -260,7 +276,8 @@ class HttpAgent(Remote):
         why = self._decoded(raw, _Failure).fault
         if reply.status in (429, 503):
             raise Again(why, sent=False)
-        return refused(request, why)
+        # Whoever reads it would take "here" for this hub.
+        return refused(request, replace(why, message=f"{self._peer.url} says: {why.message}"))
 
     def _busy(self, reply: ClientResponse) -> Fault:
         wait = reply.headers.get("retry-after", "")

@@ -67,8 +67,9 @@ class Place:
 class Stall:
     """One agent's slots and the queue before them."""
 
-    def __init__(self, agent: str, slots: int, queue: int, handler: Handler) -> None:
+    def __init__(self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False) -> None:
         self.handler = handler
+        self._elsewhere = elsewhere
         self._agent = agent
         self._free = slots
         self._queue = queue
@@ -98,6 +99,8 @@ class Stall:
 
     async def enter(self, request: Request) -> Place:
         """Wait for a slot, in the order of priority and arrival; refuse when the queue is full."""
+        if self._elsewhere and _is_relayed(request):
+            return Place(Stall(self._agent, 0, 0, self.handler))  # a slot that is nobody else's
         if len(self._waiting) >= self._queue:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
@@ -145,8 +148,10 @@ class LocalTransport:
         finally:
             place.leave()
 
-    def serve(self, agent: str, slots: int, queue: int, handler: Handler) -> Callable[[], None]:
-        stall = self._stalls[agent] = Stall(agent, slots, queue, handler)
+    def serve(
+        self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
+    ) -> Callable[[], None]:
+        stall = self._stalls[agent] = Stall(agent, slots, queue, handler, elsewhere=elsewhere)
 
         def leave() -> None:
             if self._stalls.get(agent) is stall:
@@ -170,3 +175,12 @@ class LocalTransport:
             self._subscribers[topic].discard(queue)
             if not self._subscribers[topic]:
                 del self._subscribers[topic]
+
+
+def _is_relayed(request: Request) -> bool:
+    """Say whether another hub has a part in what is asked for, and so holds a slot until it is done.
+
+    Such a request waits for nobody on its way to a further hub: those who have the slots there may wait for it.
+    """
+    hubs = {address.rpartition("@")[2] for address in request.remit.chain}
+    return len(hubs) > 1

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from remit.agents.mcp.settings import Settings
+from remit.agents.mcp.settings import Address, Settings
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -121,7 +121,9 @@ class McpServer:
 
     def _unreachable(self, how: str) -> RemitError:
         wait_ms = round(max(0.0, self._not_before - self._now()) * 1_000)
-        why = f"MCP server {self.settings.name} cannot be reached: {how}"
+        reach = self.settings.reach
+        place = f" at {reach.url}" if isinstance(reach, Address) else ""
+        why = f"MCP server {self.settings.name}{place} cannot be reached: {how}"
         return RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms or None))
 
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────

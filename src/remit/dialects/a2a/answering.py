@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.declined import TASKLESS
-from remit.dialects.a2a.extension import EXTENSION, OutcomeWords, plain, usage_words
+from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, plain, usage_words
 from remit.dialects.a2a.hearing import outcome
 from remit.dialects.a2a.parts import ANY, Taste, artifact_of, part_of
 from remit.dialects.a2a.words import (
@@ -30,9 +30,6 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
-
-RESULT = "result"
-"""The artifact that holds an answer's result."""
 
 _STATES = {
     Status.SUCCESS: State.COMPLETED,

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from remit.dialects.a2a.extension import EXTENSION
 from remit.protocol.envelope import Json
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
 
@@ -154,7 +155,10 @@ def _told(why: Fault) -> ErrorBody:
     details = [_info(why.code, OWN_DOMAIN, about)]
     if error is not None:
         details.insert(0, _info(error, DOMAIN, {}))
-    details += _violations({each.path.removeprefix("$."): each.message for each in why.problems})
+    # For whom is asked has its place in the extension alone.
+    places = {"$.user": f"message.metadata.{EXTENSION}.user"}
+    fields = {places.get(each.path, each.path.removeprefix("$.")): each.message for each in why.problems}
+    details += _violations(fields)
     status = TABLE[why.code].status
     row = ERRORS[error] if error is not None else Row(OWN_RPC, status, _GRPC.get(status, "INTERNAL"), why.code)
     return ErrorBody(

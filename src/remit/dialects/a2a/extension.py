@@ -20,6 +20,8 @@ from remit.protocol.remit import MAX_INTEGER, Name, Priority
 from remit.protocol.submission import Submission
 
 EXTENSION = "urn:remit:delegation:v1"
+RESULT = "result"
+"""The artifact that holds an answer's result, by the extension's word; without it, that is the first one."""
 DESCRIPTION = "Carries the remit of a delegation: for whom, how deep, how long, how many tokens, which tools."
 
 Place = tuple[str | int, ...]

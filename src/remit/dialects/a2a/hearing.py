@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.extension import EXTENSION, OutcomeWords, claims_of, found, usage_of
+from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, claims_of, found, usage_of
 from remit.dialects.a2a.parts import beside, merged, result_of, text_in
 from remit.dialects.a2a.words import (
     ENDED,
@@ -50,9 +50,15 @@ def outcome(task: Task, id: str, target: str) -> Response:
     if status is None:
         raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
     asks, says = task.status.state == State.INPUT_REQUIRED, text_in(task.status.message)
-    # A question is said, and not given: whatever came with it stands beside it.
-    result, artifacts = (says, beside(task.artifacts)) if asks and says else result_of(task.artifacts)
     words, place = _words(task)
+    if asks and says:
+        # A question is said, and not given: whatever came with it stands beside it.
+        result, artifacts = says, beside(task.artifacts)
+    elif place and not any(each.artifact_id == RESULT for each in task.artifacts[:1]):
+        # Who knows the extension calls a result by its name; there is none.
+        result, artifacts = None, beside(task.artifacts)
+    else:
+        result, artifacts = result_of(task.artifacts)
     said = Response(
         version=VERSION,
         id=id,
@@ -189,7 +195,7 @@ class Hearing:
         """Return how it ended; what a peer does not say that it used is estimated."""
         request = self._request
         if self._message is not None:
-            answer = Artifact(artifact_id="message", parts=self._message.parts, metadata=self._message.metadata)
+            answer = Artifact(artifact_id=RESULT, parts=self._message.parts, metadata=self._message.metadata)
             task = Task(id=self.task, status=TaskStatus(state=State.COMPLETED), artifacts=(answer,))
         else:
             task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))

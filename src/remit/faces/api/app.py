@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -50,6 +49,9 @@ class Api:
         self._foreign = ForeignTongues(self.delegations)
         self._mcp = Entrance(self.delegations)
         self._document = b""
+        self._ask = guarded(self.delegations.ask)
+        self.hurried = asyncio.Event()
+        """Set by who does not want to wait for what is under way when it ends."""
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
         others = [] if self._a2a is None else self._a2a.routes()
         self.routes = [*self._routes(), *others]
@@ -59,6 +61,10 @@ class Api:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
+            # What is asked for most need not be looked for among all the rest.
+            await self._ask(scope, receive, send)
+            return
         scope["path"] = scope["raw_path"].decode("ascii")
         await self._app(scope, receive, send)
 
@@ -113,9 +119,12 @@ class Api:
         asked.draining = True
         for events in list(asked.streams):
             events.close()  # whoever reads along goes on at another server, after the last event that it had
-        with suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await asked.idle()
+        waits = {asyncio.create_task(asked.idle()), asyncio.create_task(self.hurried.wait())}
+        try:
+            await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
         if self._a2a is not None:
             await self._a2a.close()
         await self._mcp.close()
@@ -132,10 +141,11 @@ async def _no_such_thing(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:
-        what = f"{request.method} is not what can be done at {request.url.path[:100]}"
+        takes = (headers or {}).get("Allow", "")
+        what = f"{request.method} is not what can be done at {request.url.path[:100]}, which takes {takes}"
     else:
         what = f"there is nothing at {request.url.path[:100]}"
-    body = encode(Failure(fault=fault(Code.NOT_FOUND, what)))
+    body = encode(Failure(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -1,6 +1,5 @@
 """Between HTTP and values: bodies in, within bounds, and values out."""
 
-import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -17,8 +16,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[str, str]
 
-# Whoever takes longer to say what it wants keeps a place from others.
-BODY_S = 10.0
 # All bodies that are being read at once: as large as is allowed on every connection, they would be gigabytes.
 MOST_READ = 64 * 1024 * 1024
 BUSY_MS = 1_000
@@ -91,7 +88,10 @@ def prefers(headers: Headers, wish: str) -> bool:
 
 
 async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the body, or raise a `RemitError` for one that is too large, too slow, compressed or of another type."""
+    """Return the body, or raise a `RemitError` for one that is too large, compressed or of another type.
+
+    One that is too slow is the connection's to end (`Connection`).
+    """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise RemitError(
@@ -116,24 +116,20 @@ class _Reading:
         parts: list[bytes] = []
         size, more = 0, True
         try:
-            async with asyncio.timeout(BODY_S):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":
-                        raise Gone
-                    part: bytes = message.get("body", b"")
-                    more = message.get("more_body", False)
-                    size += len(part)
-                    self.bytes += len(part)
-                    if size > max_bytes:
-                        raise RemitError(_too_large(max_bytes))
-                    if self.bytes > MOST_READ:
-                        why = "too much is being sent to this server at once; nothing was started"
-                        raise RemitError(fault(Code.OVERLOADED, why, retry_after_ms=BUSY_MS))
-                    parts.append(part)
-        except TimeoutError:
-            why = f"the body had not come after {BODY_S:.0f} s; nothing was started"
-            raise RemitError(fault(Code.TIMEOUT, why)) from None
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Gone
+                part: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
+                size += len(part)
+                self.bytes += len(part)
+                if size > max_bytes:
+                    raise RemitError(_too_large(max_bytes))
+                if self.bytes > MOST_READ:
+                    why = "too much is being sent to this server at once; nothing was started"
+                    raise RemitError(fault(Code.OVERLOADED, why, retry_after_ms=BUSY_MS))
+                parts.append(part)
         finally:
             self.bytes -= size
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -172,7 +168,7 @@ async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
     extra = _retry_after(why)
     if status == 401:
         extra = (*extra, (b"www-authenticate", b"Bearer"))
-    if status in (401, 413, 415, 431, 503) or why.code is Code.TIMEOUT:
+    if status in (401, 413, 415, 431, 503):
         # What is left of its body nobody wants to read, and nobody keeps a place who has not said who it is.
         extra = (*extra, (b"connection", b"close"))
     await send_bytes(send, status, encode(Failure(fault=why)), (_JSON_HEADER, *extra))

@@ -83,10 +83,15 @@ class Delegations:
         self.exposed = exposed
         self.draining = False
         self.streams: set[Events] = set()
-        self._waiting = Waiting(hub)
+        self.waiting = Waiting(hub)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._granted: set[str] = set()
         """The runs that came with a credential, whose tokens are to be settled."""
+
+    @property
+    def under_way(self) -> int:
+        """How many that came here have not ended."""
+        return len(self._tasks)
 
     async def idle(self) -> None:
         """Return once nothing is under way."""
@@ -95,7 +100,7 @@ class Delegations:
 
     def close(self) -> None:
         """Hear no more of the hub; whoever still waits is told where to look later."""
-        self._waiting.close()
+        self.waiting.close()
 
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -148,7 +153,7 @@ class Delegations:
         *receive*, raise `Gone` when whoever asked hangs up; one that is carried out *anew* whenever it is sent is
         cancelled then, since nobody could ask for its answer.
         """
-        first = self._waiting.first(going, questions=questions)
+        first = self.waiting.first(going, questions=questions)
 
         def gone() -> None:
             if anew:
@@ -156,7 +161,7 @@ class Delegations:
             if not first.done():
                 first.set_exception(Gone)
 
-        leaving = None if receive is None else Leaving(receive, gone)
+        leaving = None if receive is None else Leaving(receive, gone, self.waiting.soon)
         try:
             found = await first
         finally:
@@ -180,7 +185,7 @@ class Delegations:
             self._settle(request.run, 0)  # it never began, or is counted under the first that was sent
         if isinstance(going, Going):
             self._tasks.add(going.task)
-            await self._waiting.watch(going, partial(self._ended, going.run))
+            await self.waiting.watch(going, partial(self._ended, going.run))
         return going
 
     def drop(self, request: Request) -> None:
@@ -234,9 +239,9 @@ class Delegations:
             await send_value(send, response)
             return
         asked = [each.text for each in await self.hub.pending() if each.request.run == summary.run]
-        question = next(iter(asked), "") or self._waiting.question(summary.run)
-        waits = question or summary.state == "waiting"
-        await send_value(send, _handle(summary.run, summary.run, "waiting" if waits else "running", question), 202)
+        question = next(iter(asked), "") or self.waiting.question(summary.run)
+        state = "waiting" if question or summary.state == "waiting" else "running"
+        await send_value(send, _handle(scope["path_params"]["id"], summary.run, state, question), 202)
 
     async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET /v1/delegations/{id}/events`."""
@@ -253,7 +258,7 @@ class Delegations:
 
     async def _send_stream(self, following: Following, events: Events, receive: Receive, send: Send) -> None:
         location = (b"location", f"/v1/delegations/{following.run}".encode())
-        leaving = Leaving(receive, events.close)
+        leaving = Leaving(receive, events.close, self.waiting.soon)
         self.streams.add(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, location]})
@@ -266,11 +271,19 @@ class Delegations:
 
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/delegations/{id}/cancel`."""
-        summary, sender = await self._found(scope)
-        said = decode(body, Reason) if (body := await _optional(headers_of(scope), receive)) else Reason()
+        headers = headers_of(scope)
+        sender = await self.gate.sender(headers)
+        # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
+        said = decode(body, Reason) if (body := await _optional(headers, receive)) else Reason()
+        name: str = scope["path_params"]["id"]
+        try:
+            summary = await self.find(name, sender)
+        except RemitError:
+            await self.hub.store.flush()  # it may have come a moment ago, and be about to be recorded
+            summary = await self.find(name, sender)
         outcome = await self.stop(summary, sender.name, said.reason)
         if outcome is None:
-            await send_value(send, _handle(summary.run, summary.run, "running"), 202)
+            await send_value(send, _handle(name, summary.run, "running"), 202)
         else:
             await send_value(send, outcome)
 
@@ -328,24 +341,24 @@ def may_see(sender: Sender, summary: RunSummary) -> bool:
 
 def agree(headers: Headers, sent: Submission) -> None:
     """Refuse headers that contradict the envelope beside which they are sent (X9)."""
-    said = {
-        "x-agent-request-id": sent.id,
-        "x-agent-origin": sent.origin,
-        "x-agent-depth": None if sent.remit is None else str(sent.remit.depth),
-        "x-agent-parent-session": sent.parent_session,
-    }
-    problems = tuple(
-        Problem(name, f"contradicts the envelope, which says {value!r}" if value else "says what the envelope does not")
-        for name, value in said.items()
-        if name in headers and unquote(headers[name]) != value
+    said = (
+        ("x-agent-request-id", sent.id),
+        ("x-agent-origin", sent.origin),
+        ("x-agent-depth", None if sent.remit is None else str(sent.remit.depth)),
+        ("x-agent-parent-session", sent.parent_session),
     )
-    if problems:
+    if problems := tuple(
+        Problem(name, f"contradicts the envelope, which says {value!r}" if value else "says what the envelope does not")
+        for name, value in said
+        if name in headers and headers[name] != value and unquote(headers[name]) != value
+    ):
         names = ", ".join(problem.path for problem in problems)
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"headers contradict the envelope: {names}", problems=problems))
 
 
 async def _optional(headers: Headers, receive: Receive) -> bytes:
-    return await read_json(headers, receive) if headers.get("content-length", "0") != "0" else b""
+    there = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    return await read_json(headers, receive) if there else b""
 
 
 def _handle(name: str, run: str, state: Literal["running", "waiting"], question: str = "") -> Handle:
@@ -373,8 +386,9 @@ class Guarded:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
-        # Decoded only now: an id may hold a slash, which is none of the path's.
-        scope["path_params"] = {name: unquote(value) for name, value in scope["path_params"].items()}
+        if named := scope.get("path_params"):
+            # Decoded only now: an id may hold a slash, which is none of the path's.
+            scope["path_params"] = {name: unquote(value) for name, value in named.items()}
 
         async def sending(message: MutableMapping[str, Any]) -> None:
             nonlocal started

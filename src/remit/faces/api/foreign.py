@@ -5,10 +5,19 @@ from remit.dialects.exchange import Dialect, Foreign
 from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.policy.reception import Sender
+from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Response
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
+
+# Where each dialect says for whom is asked: what its client reads has to name that place, not ours.
+_USER_AT = {
+    "employee": "$.user_id",
+    "librarian": "$.context.remit.user",
+    "contract": "$.context.user_id",
+    "subagent": "$.remit.user",
+}
 
 
 class ForeignTongues:
@@ -34,7 +43,7 @@ class ForeignTongues:
             sent = dialect.submission(asked)
             response = await self._ended(sent, sender, headers, receive)
         except RemitError as error:
-            response = _refused(sent, error.fault)
+            response = _refused(sent, _placed(name, error.fault))
         await _reply(dialect, response, asked, send)
 
     async def _ended(self, sent: Submission, sender: Sender, headers: Headers, receive: Receive) -> Response:
@@ -57,6 +66,13 @@ async def _reply(dialect: Dialect, response: Response, asked: Foreign, send: Sen
         headers["connection"] = "close"  # nobody has read it, or will
     pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
     await send_bytes(send, reply.status, reply.body, pairs)
+
+
+def _placed(dialect: str, why: Fault) -> Fault:
+    """Return a fault with the user's place as the dialect has it."""
+    if [each.path for each in why.problems] != ["$.user"]:
+        return why
+    return malformed((Problem(_USER_AT[dialect], why.problems[0].message),))
 
 
 def _refused(sent: Submission | None, why: Fault) -> Response:

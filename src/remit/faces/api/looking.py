@@ -10,6 +10,7 @@ from remit.faces.api.delegations import Delegations, may_see, visible
 from remit.faces.outputs import RecordLine, record_line
 from remit.policy.reception import Sender
 from remit.protocol.card import AgentCard, Capability
+from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
@@ -95,16 +96,17 @@ class Looking:
         """`GET /v1/agents/{name}`."""
         sender = await self._gate.sender(headers_of(scope))
         name: str = scope["path_params"]["name"]
-        card = self._cards(sender).get(name)
+        known = self._cards(sender)
+        card = known.get(name)
         if card is None:
-            raise RemitError(
-                fault(Code.AGENT_NOT_FOUND, f"there is no agent `{name[:100]}` here that {sender.name} may ask")
-            )
+            why = f"there is no agent `{name[:100]}` here that {sender.name} may ask{did_you_mean(name, known)}"
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
         await send_value(send, public(card))
 
     async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/runs`."""
         sender = await self._gate.sender(headers_of(scope))
+        _refuse_unknown(scope, "limit", "user")
         limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
         found = await self._hub.store.runs(user=user or None, of=visible(sender), limit=min(limit, MOST))
         await send_value(send, RunList(runs=tuple(map(_line, found))))
@@ -121,6 +123,7 @@ class Looking:
     async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/audit`."""
         await self.operator(scope)
+        _refuse_unknown(scope, "after", "limit", "run")
         after, limit = _parameter(scope, "after", 0), min(_parameter(scope, "limit", MOST), MOST)
         run = _parameter(scope, "run", "")
         records = await self._hub.store.records(run=run or None, after=after, limit=limit)
@@ -132,7 +135,11 @@ class Looking:
         sender = await self._gate.sender(headers_of(scope))
         if not sender.is_operator:
             raise RemitError(
-                fault(Code.PERMISSION_DENIED, f"{sender.name} is no operator: say `operator = true` in its table")
+                fault(
+                    Code.PERMISSION_DENIED,
+                    f"{sender.name} is no operator",
+                    suggestion="Say `operator = true` in its table of the team file, or come with the token of one.",
+                )
             )
         return sender
 
@@ -156,6 +163,14 @@ def _line(summary: RunSummary) -> RunLine:
         status=summary.response.status if summary.response else None,
         via=summary.via,
     )
+
+
+def _refuse_unknown(scope: Scope, *known: str) -> None:
+    """Refuse parameters that mean nothing: who mistypes a filter would take what comes for what was filtered."""
+    for name in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+            raise _wrong(name[:100], f"unknown parameter{hint}")
 
 
 def _parameter(scope: Scope, name: str, default: T) -> T:

@@ -1,6 +1,7 @@
 """The process that serves a hub: its sockets, its signals, and an end at which nothing is lost."""
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from remit.faces.api.app import Api
-from remit.faces.api.connections import MOST_CONNECTIONS, Connection
+from remit.faces.api.connections import MOST_CONNECTIONS, Connection, Doorstep
 from remit.protocol.errors import Code, RemitError, fault
 
 # Who wants nothing more for so long makes room for others.
@@ -35,11 +36,16 @@ class Server(uvicorn.Server):
         key: str | None = None,
     ) -> None:
         self.api = api
-        self._drain_s = drain_s
+        self.drain_s = drain_s
         self._begun = asyncio.Event()
         self._told = asyncio.Event()
+        if certificate is not None:
+            bound = Doorstep(bound or listening("127.0.0.1", port), connections, lambda: self.server_state.connections)
         self._bound = bound
         self.when_started: Callable[[], None] = lambda: None
+        self.when_told: Callable[[], None] = lambda: None
+        self.unfinished = 0
+        """How many requests had not ended when their time was over."""
         super().__init__(
             uvicorn.Config(
                 api.app,
@@ -94,12 +100,15 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Take a signal as the word to end; a second one, as the word to do so at once."""
+        again = self.should_exit
         super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe(self._told.set)
+        self._loop.call_soon_threadsafe((self.api.hurried if again else self._told).set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Take nothing more, let what is under way end, then close."""
-        await self.api.drain(self._drain_s)
+        self.when_told()
+        await self.api.drain(self.drain_s)
+        self.unfinished = self.api.delegations.under_way
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):
@@ -138,7 +147,10 @@ def listening(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return bound
     except (OSError, OverflowError) as error:
-        why = f"{host} port {port} cannot be listened at: {getattr(error, 'strerror', None) or error}"
+        # What `create_server` says of it names the address once more.
+        number = error.errno if isinstance(error, OSError) else None
+        reason = os.strerror(number) if number and number > 0 else getattr(error, "strerror", None) or str(error)
+        why = f"{host} port {port} cannot be listened at: {reason}"
         raise RemitError(
             fault(Code.TEAM_INVALID, why, suggestion="Choose another with --port, or 0 for any that is free.")
         ) from error

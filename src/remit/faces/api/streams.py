@@ -64,12 +64,13 @@ async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerato
         # What was dropped came before what is left, and both are in the store, in order.
         ready = found if said is None or events.lost else said
         events.lost = False
-        fresh = [record for record in ready if record.seq > seen or record.kind is Kind.DELTA]
+        end = _end(ready)
+        fresh = [record for record in ready[: end + 1] if record.seq > seen or record.kind is Kind.DELTA]
         seen = max([seen, *(record.seq for record in fresh)])
         if fresh:
             silent_s = 0.0
             yield [await _whole(hub, following, record) for record in fresh]
-        if any(map(ends, ready)):
+        if end < len(ready):
             return
         if not fresh:
             silent_s += wait_s
@@ -85,8 +86,13 @@ async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerato
 def _with_spoken(found: list[Record], events: Events) -> list[Record]:
     """Return what is on record with what was said meanwhile, which is nowhere else; nothing is said after the end."""
     spoken = [record for record in events.ready(TOGETHER) if record.kind is Kind.DELTA]
-    place = len(found) - (1 if ends(found[-1]) else 0)
+    place = _end(found)
     return [*found[:place], *spoken, *found[place:]]
+
+
+def _end(records: list[Record]) -> int:
+    """Return where the outcome is, behind which only the hub notes something for itself; if nowhere, how many."""
+    return next((place for place, record in enumerate(records) if ends(record)), len(records))
 
 
 async def _heard(events: Events, wait_s: float) -> list[Record] | None:

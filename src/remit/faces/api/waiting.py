@@ -1,8 +1,10 @@
 """Whoever waits for a run hears how it ended, or that a person is asked in it."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from remit.faces.api.bodies import Receive
 from remit.protocol.envelope import Response
@@ -31,11 +33,37 @@ class _Watched:
         """Each with whether it wants to hear of questions, too."""
 
 
+class Soon:
+    """Calls what it is given after a moment, in order: all wait equally long, so one timer does for all of them."""
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[float, list[Callable[[], None]]]] = deque()
+
+    def call(self, act: Callable[[], None]) -> Callable[[], None]:
+        """Call *act* after `LOOK_AFTER_S`, unless what is returned is called before: then it is let go of at once."""
+        loop = asyncio.get_running_loop()
+        due, acts = loop.time() + LOOK_AFTER_S, [act]
+        self._calls.append((due, acts))
+        if len(self._calls) == 1:
+            loop.call_at(due, self._turn, loop)
+        return acts.clear
+
+    def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, due = loop.time(), list[Callable[[], None]]()
+        while self._calls and self._calls[0][0] <= now:
+            due += self._calls.popleft()[1]
+        if self._calls:
+            loop.call_at(self._calls[0][0], self._turn, loop)
+        for act in due:
+            act()
+
+
 class Waiting:
     """The runs under way that came from elsewhere, and who waits for them."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self.soon = Soon()
         self._watched: dict[str, _Watched] = {}
         self._leave = hub.store.listen(self._committed, patient=True)
 
@@ -83,8 +111,8 @@ class Waiting:
             watched.waiting[first] = questions
             first.add_done_callback(watched.waiting.pop)
             if questions:
-                timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look_elsewhere, going, first)
-                first.add_done_callback(lambda _: timer.cancel())
+                call_off = self.soon.call(partial(self._look_elsewhere, going, first))
+                first.add_done_callback(lambda _: call_off())
         return first
 
     def _look_elsewhere(self, going: Going, first: First) -> None:
@@ -119,15 +147,15 @@ class Waiting:
 class Leaving:
     """Does something when whoever asked has hung up, unless it is cancelled before."""
 
-    def __init__(self, receive: Receive, act: Callable[[], object]) -> None:
+    def __init__(self, receive: Receive, act: Callable[[], object], soon: Soon) -> None:
         self._receive = receive
         self._act = act
         self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(LOOK_AFTER_S, self._look)
+        self._call_off = soon.call(self._look)
 
     def cancel(self) -> None:
         """It does not matter any more."""
-        self._timer.cancel()
+        self._call_off()
         if self._task is not None:
             self._task.cancel()
 

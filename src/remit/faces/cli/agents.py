@@ -38,7 +38,10 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
 
     team = team_of(team_file, overrides)
     steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
-    lines = tuple(_line(card, steps.get(card.name, ())) for card in cards_of(team).values())
+    elsewhere = {name: each.peer or each.card or "" for name, each in team.agents.items()}
+    lines = tuple(
+        _line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards_of(team).values()
+    )
     if as_json:
         print_json(Agents(team=team.name, file=str(shorter(team.file)), agents=lines))
         return
@@ -50,16 +53,17 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
             each.name,
             each.description,
             *(", ".join(names) for names in (each.capabilities, each.may_call, each.tools, each.steps)),
+            each.lives_at,
         )
         for each in lines
     ]
-    headings = ("agent", "description", "capabilities", "may call", "tools", "steps of the workflow")
+    headings = ("agent", "description", "capabilities", "may call", "tools", "steps of the workflow", "lives at")
     # A column in which nobody has anything says nothing.
     kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
     print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
-def _line(card: AgentCard, steps: tuple[str, ...]) -> AgentLine:
+def _line(card: AgentCard, steps: tuple[str, ...], lives_at: str) -> AgentLine:
     return AgentLine(
         name=card.name,
         description=card.description,
@@ -67,6 +71,7 @@ def _line(card: AgentCard, steps: tuple[str, ...]) -> AgentLine:
         tools=tuple(sorted(card.tools)),
         may_call=tuple(sorted(card.may_call)),
         steps=steps,
+        lives_at=lives_at,
     )
 
 
@@ -113,6 +118,9 @@ def show(
         run=section and section.run,
         model=section and section.model,
         workflow=workflow and workflow.workflow(agent),
+        peer=section and section.peer,
+        remote=section and section.remote,
+        address=section and (team.peers[section.peer].url if section.peer else section.card),
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
         time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
         tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
@@ -132,12 +140,16 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "description", card.description
     yield "code", details.run or ""
     yield "model", details.model or ""
+    yield "lives at", ", ".join(each for each in (details.peer, details.address) if each)
+    yield "called there", details.remote or ""
     if details.workflow is not None:
         yield "steps", "\n".join(map(_step, details.workflow.steps))
         yield "result", details.workflow.result or "what all steps came to, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
-    yield "tools", ", ".join(sorted(card.tools)) or ("" if details.workflow else "none")
-    yield "may call", _may_call(card)
+    # What an agent elsewhere may do, its own hub says.
+    is_here = details.address is None
+    yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
+    yield "may call", _may_call(card) if is_here else ""
     yield "called by", ", ".join(details.called_by)
     yield (
         "sees",
@@ -148,7 +160,7 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     at_once = many(card.concurrency, "request")
     yield "at once", f"{at_once}; {card.queue} more may wait"
     yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""
-    yield "runs in", "processes of its own" if card.isolation == "process" else "the hub"
+    yield "runs in", ("processes of its own" if card.isolation == "process" else "the hub") if is_here else ""
     yield "after a restart", "taken up again" if card.resumable else ""
     yield "prompt", card.prompt
 

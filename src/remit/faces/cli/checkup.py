@@ -1,5 +1,6 @@
 """What `remit doctor` looks at, one check after another; none of them changes anything that is kept."""
 
+import asyncio
 import os
 import re
 import shutil
@@ -14,14 +15,14 @@ from pathlib import Path
 import apsw
 
 from remit import __version__
-from remit.faces.cli.places import DEFAULT_STORE, reading, shorter, team_of
+from remit.faces.cli.places import DEFAULT_STORE, importing, reading, shorter, team_of
 from remit.faces.cli.show.screen import clock_time, many, spoken
 from remit.faces.outputs import Check
 from remit.faces.safe_text import speaks_unicode
 from remit.faces.team.checks import secrets_of, unset
-from remit.faces.team.file import find_team
+from remit.faces.team.file import find_team, load_team
 from remit.faces.team.lines import dotted
-from remit.faces.team.models import uncallable
+from remit.faces.team.others import unservable
 from remit.faces.team.sections import Team
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import link
@@ -75,6 +76,8 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
             yield problem("team file", error.fault.message, "`remit validate` says what is wrong, line by line.")
     path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
     yield from _secrets(team)
+    yield from _served(team)
+    yield from _peers(team)
     yield from _disk(path)
     yield _durability(team)
     yield from _store(path)
@@ -164,8 +167,36 @@ def _secrets(team: Team | None) -> Iterator[Check]:
             yield ok(about, f"{reference} is set")
         else:
             yield problem(about, why, "Set it where hubs are started; without it they do not start.")
-    for wrong in uncallable(team, os.environ):
-        yield problem(dotted(wrong.place), wrong.message, "Until then, no hub of this team starts.")
+    try:
+        with importing():
+            load_team(team.file, overrides=team.overrides)
+    except RemitError as error:
+        for each in error.fault.problems:
+            if each.message not in missing.values():
+                about = each.path.partition(" ")[2] or "team file"
+                yield problem(about, each.message, "Until then, no hub of this team starts.")
+
+
+def _served(team: Team | None) -> Iterator[Check]:
+    for wrong in () if team is None else unservable(team):
+        yield problem(dotted(wrong.place), wrong.message, "Until then, `remit serve` does not start.")
+
+
+def _peers(team: Team | None) -> Iterator[Check]:
+    addresses = {} if team is None else {name: peer.url for name, peer in team.peers.items() if peer.url}
+    if not addresses:
+        return
+    from remit.faces.cli.meeting import met  # most teams ask nobody elsewhere
+
+    found = asyncio.run(met(set(addresses.values())))
+    for name, url in addresses.items():
+        if why := found[url]:
+            todo = (
+                f"See that its hub runs, and where: `url` in `[peers.{name}]`. Until then its agents cannot be asked."
+            )
+            yield warning(f"peers.{name}", f"{url}: {why}", todo)
+        else:
+            yield ok(f"peers.{name}", f"{url} answers")
 
 
 def _terminal() -> Check:

@@ -19,8 +19,9 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 def doctor(store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
     """Check this machine and this folder, and say what to do.
 
-    Looks at Python, the packages, the team file, the store with its disk, keys and clock, what waits for a person, and
-    the terminal. Nothing is changed. Exits with 0 if there is no problem and with 3 if there is one; warnings are none.
+    Looks at Python, the packages, the team file and what it needs, whether the hubs of `[peers.NAME]` are there, the
+    store with its disk, keys and clock, what waits for a person, and the terminal. Nothing is changed. Exits with 0
+    if there is no problem and with 3 if there is one; warnings are none.
 
     \b
     Example:

@@ -70,6 +70,7 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
         raise _unwritable(files.key, error) from error
     if _shown(files, as_json):
         click.echo("→ Give peers the line above, over a way that you trust. The file stays on this machine.", err=True)
+        click.echo(f"→ Each of them types: {_invitation(files)}", err=True)
 
 
 @keys.command()
@@ -121,7 +122,7 @@ def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_
     except OSError as error:
         raise _unwritable(files.key, error) from error
     if _shown(files, as_json):
-        click.echo("→ Have peers trust the newest key: remit keys trust NAME KEY", err=True)
+        click.echo(f"→ Have peers trust the newest key: {_invitation(files)}", err=True)
 
 
 @keys.command()
@@ -160,14 +161,21 @@ def trust(
     if remove:
         kept = [line for line in lines if not _is_about(line, name, public)]
         if len(kept) == len(lines):
+            what = "no key" if public is None else "no such key"
             raise UnfitError(
-                f"{files.trusted} holds no such key of {name}.\n→ See those that it holds: remit keys show"
+                f"{files.trusted} holds {what} of {name}.\n→ See whose it holds, and what the team file does: "
+                "remit keys show"
             )
     else:
         kept = [*(line for line in lines if not _is_about(line, name, public)), f"{name} {public}"]
     _write(files.trusted, kept, trusted=True)
-    if _shown(files, as_json) and not remove and (files.team is None or name not in files.team.peers):
+    if not _shown(files, as_json):
+        return
+    is_peer = files.team is not None and name in files.team.peers
+    if not remove and not is_peer:
         click.echo(f"→ It counts once the team file has [peers.{name}].", err=True)
+    elif remove and is_peer:
+        click.echo(f"→ {_still_known(files, name, kept)}", err=True)
 
 
 @keys.command()
@@ -200,6 +208,25 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
         _write(files.revoked, [*lines, revoked], trusted=False)
     if _shown(files, as_json):
         click.echo(f"Revoked: {revoked}", err=True)
+
+
+def _invitation(files: Files) -> str:
+    """Return what a peer types to trust this hub's newest key."""
+    return f"remit keys trust {files.team.name if files.team else 'NAME'} {_loaded(files).stages[-1].pair.public}"
+
+
+def _still_known(files: Files, name: str, lines: list[str]) -> str:
+    """Say by what a peer is known of which a key was removed."""
+    assert files.team is not None, "there are no peers without a team"
+    peer = files.team.peers[name]
+    if peer.keys or any(_is_about(line, name, None) for line in lines):
+        return f"{name} is still known by the keys above."
+    if peer.token is not None:
+        return f"{name} is still known by its `token` in the team file."
+    return (
+        f"{name} is known by nothing now, and no longer let in. Take [peers.{name}] out of the team file, too: hubs do "
+        "not start with a peer that nothing proves."
+    )
 
 
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -41,8 +41,10 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         if agent.peer is None:
             continue
         place = ("agents", name, "peer")
-        yield from unknown(place, "peer", (agent.peer,), said.get("peers", {}))
-        if agent.peer in team.peers and team.peers[agent.peer].url is None:
+        for wrong in unknown(place, "peer", (agent.peer,), said.get("peers", {})):
+            yield Wrong(place, wrong.message)
+        # An address that is wrong is there, and said to be wrong.
+        if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
             yield Wrong(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
     if (team.serve.certificate is None) != (team.serve.private_key is None):
         yield Wrong(("serve",), "`certificate` and `private_key` go together: give both, or none")
@@ -54,6 +56,11 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
                 place, f"`{name}` is this hub itself; name a peer as it names itself, by `name` in its team file"
             )
         yield from unknown((*place, "agents"), "agent", peer.agents - {ANYONE}, exposed)
+        if peer.url is not None:
+            from remit.transports.addresses import no_hub
+
+            if (why := no_hub(peer.url)) is not None:
+                yield Wrong((*place, "url"), why)
         for key in peer.keys:
             owner = owners.setdefault(key.lower(), name)
             if owner != name:
@@ -162,6 +169,39 @@ def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
         yield Wrong(place, f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
         yield Wrong(place, f"{path}: {error}")
+
+
+def unservable(team: Team) -> Iterator[Wrong]:
+    """Say why a server could not prove itself with the certificate that `[serve]` names."""
+    section = team.serve
+    if section.certificate is None or section.private_key is None:
+        return
+    from ssl import PROTOCOL_TLS_SERVER, SSLContext, SSLError
+
+    for name in ("certificate", "private_key"):
+        path = team.folder / getattr(section, name)
+        try:
+            path.read_bytes()
+        except OSError as error:
+            yield Wrong(("serve", name), f"{path} cannot be read: {error.strerror}")
+            return
+    certificate, key = team.folder / section.certificate, team.folder / section.private_key
+    wants_password = False
+
+    def password() -> str:  # without one, a server would wait for it at a terminal
+        nonlocal wants_password
+        wants_password = True
+        return ""
+
+    try:
+        SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
+    except (SSLError, ValueError) as error:
+        if wants_password:
+            yield Wrong(("serve", "private_key"), f"{key} wants a password, which nobody could give: take it off")
+        elif getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            yield Wrong(("serve", "private_key"), f"{key} is not the key of {certificate}")
+        else:
+            yield Wrong(("serve", "certificate"), f"{certificate} and {key} are no certificate and its key, in PEM")
 
 
 def _installed(module: str) -> bool:

@@ -113,7 +113,7 @@ Url = Annotated[
     Meta(
         title="address",
         pattern=r"^https?://[^\s]+$",
-        extra={"rule": 'expected the address of a server, such as "http://localhost:11434/v1"'},
+        extra={"rule": 'expected the address of a server, such as "https://example.com:8443"'},
     ),
 ]
 ModelName = Annotated[

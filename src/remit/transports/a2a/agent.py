@@ -86,12 +86,16 @@ class A2aAgent(Remote):
             raise
 
     async def _reachable(self) -> Offer:
-        from aiohttp import ClientError
+        from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
+
+        from remit.transports.http import in_words
 
         try:
             return await self._peer.offer()
         except (ClientError, OSError, TimeoutError) as error:
-            why = f"the agent card of {self._name} cannot be had ({type(error).__name__}: {str(error)[:200]})"
+            met_nobody = isinstance(error, (ClientConnectorError, ConnectionTimeoutError))
+            what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
+            why = f"the agent card of {self._name} cannot be had from {self._peer.card_url}: {what}"
             raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
 
 

@@ -14,9 +14,11 @@ from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
+from msgspec import Struct
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit, meet
+from remit.transports.credentials.blocks import Apart, End, content_of
 from remit.transports.credentials.hops import Chain, Hop
 from remit.transports.credentials.keys import Pair, raw, written
 from remit.transports.credentials.proof import digest_of
@@ -94,7 +96,7 @@ def attenuate(held: Chain, pair: Pair, remit: Remit, *, to: str, request_id: str
     hop = _hop(remit, to=to, request_id=request_id, until_ms=now_ms + remit.time_ms, chain=added)
     block = BlockBuilder("")
     block.add_fact(_fact(number, _narrowed(hop, last)))
-    biscuit = cast("Biscuit", held.biscuit)
+    biscuit = cast("Biscuit", held.biscuit) or Biscuit.from_base64(held.token, _public(held.signers[0]))
     signed = biscuit.third_party_request().create_block(_private(pair), block)
     return _fitting(biscuit.append_third_party(_public(pair.public), signed))
 
@@ -174,7 +176,48 @@ def read(token: str, roots: Collection[str]) -> Chain | Fault:
     except ValueError:
         return _invalid("it holds something that is not of a hub's making")
     ids = tuple(biscuit.revocation_ids)
-    return _broken(hops, signers) or Chain(hops=hops, signers=signers, ids=ids, biscuit=biscuit)
+    return _broken(hops, signers) or Chain(hops=hops, signers=signers, ids=ids, token=token, biscuit=biscuit)
+
+
+class Stem(Struct, frozen=True, kw_only=True):
+    """All but the last block of a credential that was read: what they say, and what the last has to follow from."""
+
+    hops: tuple[Hop, ...]
+    signers: tuple[str, ...]
+    ids: tuple[str, ...]
+    end: End
+
+
+def stem_of(chain: Chain, parts: Apart) -> Stem | None:
+    """Return all but the last block of a credential that was read; None if there are none, or are written otherwise."""
+    count = len(chain.hops) - 1
+    end = parts.end(count - 1) if 0 < count < len(parts.starts) else None
+    # The id of a block is its signature: what was taken apart is what was read.
+    if end is None or end.signature.hex() != chain.ids[count - 1]:
+        return None
+    return Stem(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
+
+
+def read_on(token: str, parts: Apart, stem: Stem) -> Chain | None:
+    """Return what a credential says whose last block follows *stem*; None unless all is as `read` wants it.
+
+    Whoever gets None asks `read`, which says what is wrong.
+    """
+    number = len(stem.hops)
+    block = parts.block(number)
+    if block is None or len(token) > MAX_CHARS:
+        return None
+    content = content_of(block.payload, number)
+    if content is None or not block.follows(stem.end) or not parts.is_held(block.next_key):
+        return None
+    try:
+        hops = (*stem.hops, msgspec.msgpack.decode(content, type=Hop))
+    except ValueError:
+        return None
+    signers = (*stem.signers, block.signer)
+    if _broken(hops, signers) is not None:
+        return None
+    return Chain(hops=hops, signers=signers, ids=(*stem.ids, block.signature.hex()), token=token)
 
 
 def ids_of(token: str) -> tuple[str, ...]:

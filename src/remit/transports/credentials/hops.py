@@ -39,8 +39,10 @@ class Chain(Struct, frozen=True, kw_only=True):
     hops: tuple[Hop, ...]
     signers: tuple[str, ...]
     ids: tuple[str, ...]
-    biscuit: Any
-    """The credential itself, to which a block can be added."""
+    token: str
+    """The credential itself, as it was sent."""
+    biscuit: Any = None
+    """The same as the library has it, to which a block can be added; None if it was read without that."""
 
     @property
     def to(self) -> str:

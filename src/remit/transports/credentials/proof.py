@@ -87,8 +87,9 @@ class Proofs:
         if written(statement.to) not in me:
             return _unproven("its proof is for another hub")
         if abs(now_ms - statement.at_ms) > WINDOW_MS:
+            when = "ago" if statement.at_ms < now_ms else "ahead of this clock"
             return _unproven(
-                f"its proof was made {abs(now_ms - statement.at_ms) // 1_000} seconds from now; "
+                f"its proof was made {abs(now_ms - statement.at_ms) // 1_000} seconds {when}; "
                 f"clocks may differ by {WINDOW_MS // 1_000}"
             )
         if statement.credential != digest_of(credential):

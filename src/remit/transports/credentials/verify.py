@@ -4,11 +4,13 @@ from collections import OrderedDict
 from collections.abc import Collection, Container
 from functools import reduce
 from hashlib import sha256
+from typing import Any
 
 from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import meet
-from remit.transports.credentials.chain import read
+from remit.transports.credentials.blocks import Apart, apart
+from remit.transports.credentials.chain import Stem, read, read_on, stem_of
 from remit.transports.credentials.hops import Chain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS, digest_of
 
@@ -17,11 +19,16 @@ KEPT = 256
 
 
 class Chains:
-    """The credentials read last: what was signed once is not checked again, whatever else has to be."""
+    """The credentials read last: what was signed once is not checked again, whatever else has to be.
+
+    A hub that passes on several requests of one run adds a block for each to the credential that it was given itself.
+    So of the second of them only that block is checked.
+    """
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
         self._chains: OrderedDict[bytes, Chain] = OrderedDict()
+        self._stems: OrderedDict[bytes, Stem] = OrderedDict()
 
     def read(self, token: str, roots: Collection[str]) -> Chain | Fault:
         """Return what a credential says, like `chain.read`."""
@@ -29,12 +36,35 @@ class Chains:
         if (found := self._chains.get(key)) is not None and found.signers[0] in roots:
             self._chains.move_to_end(key)
             return found
-        chain = read(token, roots)
+        chain = self._read_on(token, roots) or read(token, roots)
         if isinstance(chain, Chain):
             self._chains[key] = chain
-            if len(self._chains) > self._kept:
-                self._chains.popitem(last=False)
+            _bound(self._chains, self._kept)
+            self._keep_stem(chain)
         return chain
+
+    def _read_on(self, token: str, roots: Collection[str]) -> Chain | None:
+        """Read the last block alone, if the others were read before."""
+        # A hub that is only ever asked directly keeps none, and takes none apart.
+        parts = apart(token) if self._stems else None
+        stem = None if parts is None else self._stems.get(_above(parts))
+        # A hub that was trusted when the stem was read may not be any more.
+        if parts is None or stem is None or stem.signers[0] not in roots:
+            return None
+        self._stems.move_to_end(_above(parts))
+        return read_on(token, parts, stem)
+
+    def _keep_stem(self, chain: Chain) -> None:
+        if chain.biscuit is None or len(chain.hops) == 1 or not self._kept:
+            return  # it is kept already, or there is none
+        parts = apart(chain.token)
+        if parts is not None and (stem := stem_of(chain, parts)) is not None:
+            self._stems[_above(parts)] = stem
+            _bound(self._stems, self._kept)
+
+
+def _above(parts: Apart) -> bytes:
+    return sha256(parts.above).digest()
 
 
 def verify(
@@ -69,11 +99,20 @@ def verify(
     # The clock that wrote it may be ahead or behind. What time is left, the request says too, without a clock.
     time_ms = chain.until_ms + WINDOW_MS - now_ms
     if time_ms <= 0:
-        return fault(Code.CREDENTIAL_EXPIRED, f"the credential expired {WINDOW_MS - time_ms} ms ago")
+        return fault(
+            Code.CREDENTIAL_EXPIRED,
+            f"by the clock of this hub the credential expired {(WINDOW_MS - time_ms) // 1_000} seconds ago; "
+            f"clocks may differ by {WINDOW_MS // 1_000}",
+        )
     above = _targets(chain.hops[:-1])
     if target is not None and above is not None and target not in above:
         return fault(Code.PERMISSION_DENIED, f"the credential does not let its bearer ask `{target}`")
     return Verified(grant=_grant(chain, time_ms), chain=chain)
+
+
+def _bound(kept: OrderedDict[bytes, Any], most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
 
 
 def _grant(chain: Chain, time_ms: int) -> Grant:

@@ -93,7 +93,7 @@ class _Reply:
         leaving = None
         if events is not None:
             delegations.streams.add(events)
-            leaving = Leaving(receive, events.close)
+            leaving = Leaving(receive, events.close, delegations.waiting.soon)
         try:
             self.started = True
             start = {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self.active]}
@@ -201,7 +201,10 @@ class Bindings:
             reply.active = _ACTIVE if asked.extended else ()
             operation = self._methods.get(call.method)
             if operation is None:
-                raise Declined(Error.METHOD_NOT_FOUND, f"there is no method `{call.method[:100]}`")
+                known = ", ".join(self._methods)
+                raise Declined(
+                    Error.METHOD_NOT_FOUND, f"there is no method `{call.method[:100]}` in A2A 1.0; there are: {known}"
+                )
             params = {} if call.params is UNSET else call.params
             await self._do(operation, asked, params, reply)
 

@@ -110,17 +110,16 @@ class Attendance:
         node = self._tree.feed(record)
         self._display.show(record, node)
         await self._heard(record, self._hub)
-        if isinstance(record.body, Approval) and record.body.agreed is None and not self._at_terminal:
+        if isinstance(record.body, Approval) and record.body.agreed is None:
             asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, record.body.id)
 
     def _announce(self, question: str) -> None:
         consent = self._tree.consents[question]
         node = self._tree.nodes[consent.approval.delegation]
-        if consent.answered_ms is None and node.question:
-            who = "This" if self._plainly else one_line(node.agent)
-            self._display.say(
-                f"{who} waits for a person: {one_line(node.question)}\n→ remit pending approve {question}"
-            )
+        if consent.answered_ms is not None or not node.question or (consent.is_here and self._at_terminal):
+            return
+        who = "This" if self._plainly else one_line(node.agent)
+        self._display.say(f"{who} waits for a person: {one_line(node.question)}\n→ {consent.todo}")
 
     async def _tick(self) -> None:
         while True:

@@ -65,11 +65,11 @@ def _follow(connection: Connection, run: str, tree: Tree, display: Display, data
 
 
 def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
-    """Say once of each question that waits how to answer it."""
+    """Say once of each question that waits how to answer it, or where, if it is put at another hub."""
     for question, consent in tree.consents.items():
         if consent.answered_ms is None and question not in announced and tree.response is None:
             announced.add(question)
-            display.say(f"→ remit pending approve {question}")
+            display.say(f"→ {consent.todo}")
 
 
 def _say_if_silent(connection: Connection, run: str, display: Display, *, before: bool) -> bool:

@@ -88,6 +88,8 @@ def details(tree: Tree, run: str, state: State, store: Path, now_ms: int) -> Run
         session=request.session if request else None,
         agent=root.agent,
         user=request.remit.user if request else None,
+        via=request.via if request else None,
+        request=request.id if request and request.via else None,
         objective=request.objective if request else "",
         input=request.input if request else None,
         capability=request.capability if request else None,

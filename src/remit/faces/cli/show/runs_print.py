@@ -34,11 +34,15 @@ def print_runs(found: Iterable[RunSummary]) -> None:
             spell_ms(each.response.duration_ms) if each.response else "",
             f"{each.response.usage.total:,}" if each.response and each.response.usage.total else "",
             each.user,
+            each.via,
             each.objective,
         )
         for each in found
     ]
-    print_table(("run", "started", "agent", "state", "time", "tokens", "user", "task"), rows)
+    headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
+    # Most teams are asked here alone.
+    kept = [place for place, name in enumerate(headings) if name != "via" or any(row[place] for row in rows)]
+    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
 
 
 def run_line(summary: RunSummary) -> RunLine:
@@ -55,6 +59,7 @@ def run_line(summary: RunSummary) -> RunLine:
         code=response.fault.code if response and response.fault else None,
         tokens=response.usage.total if response else None,
         duration_ms=response.duration_ms if response else None,
+        via=summary.via or None,
     )
 
 
@@ -64,6 +69,7 @@ def print_details(found: RunDetails, tree: Tree) -> None:
         [
             ("run", found.run),
             ("asked", clock_time(found.started_ms) + (f" by {found.user}" if found.user else "")),
+            ("via", f"{found.via}, as {found.request}" if found.via else ""),
             ("agent", found.agent + (f", for {found.capability}" if found.capability else "")),
             ("task", found.objective),
             ("input", text_of(found.input)),

@@ -1,5 +1,6 @@
 """Who asked whom in a run, and where each delegation stands: a fold over the run's records."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
@@ -104,12 +105,28 @@ class Note(NamedTuple):
     notice: Notice
 
 
+# What the id of a question has behind the delegation that it is about.
+_MARK = re.compile(r"[0-9a-f]{8}")
+
+
 class Consent(NamedTuple):
     """A question to a person, and what they said, if they have."""
 
     at_ms: int
     approval: Approval
     answered_ms: int | None
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this hub asks: the id of a question of another hub goes on with all of what it is called there."""
+        return _MARK.fullmatch(self.approval.id.removeprefix(f"{self.approval.delegation}-")) is not None
+
+    @property
+    def todo(self) -> str:
+        """What to type to answer it, or where."""
+        if self.is_here:
+            return f"remit pending approve {self.approval.id}"
+        return "That is asked, and answered, at the hub where this agent lives, or behind it: remit pending list"
 
 
 class Tree:

@@ -1,0 +1,35 @@
+"""Whether the hubs that a team asks are there."""
+
+import asyncio
+from collections.abc import Iterable
+
+from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
+
+from remit.transports.http import CONNECT_S, Peer, in_words
+
+# What every hub says to whoever asks whether it is alive.
+_ALIVE = b"alive\n"
+
+
+async def met(urls: Iterable[str]) -> dict[str, str]:
+    """Say of each address why no hub is met there; an empty text: one is."""
+    async with asyncio.TaskGroup() as group:
+        found = {url: group.create_task(_met(url)) for url in urls}
+    return {url: task.result() for url, task in found.items()}
+
+
+async def _met(url: str) -> str:
+    peer = Peer(url)
+    try:
+        async with (
+            asyncio.timeout(2 * CONNECT_S),
+            peer.session.get(f"{peer.url}/healthz", allow_redirects=False) as reply,
+        ):
+            said = await reply.content.read(len(_ALIVE) + 1)
+    except (ClientConnectorError, ConnectionTimeoutError) as error:
+        return f"it cannot be reached: {in_words(error)}"
+    except (ClientError, OSError, TimeoutError) as error:
+        return f"it does not answer as a server does ({type(error).__name__})"
+    finally:
+        await peer.close()
+    return "" if reply.status == 200 and said == _ALIVE else f"who answers there is no hub (status {reply.status})"
