@@ -1,8 +1,10 @@
 """Where the lines of a conversation come from: someone types them, or they come through a pipe."""
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from select import select
 from typing import Protocol
 
 import click
@@ -12,6 +14,7 @@ from remit.faces.cli.show.screen import without_style
 from remit.faces.cli.talk.commands import COMMANDS
 
 PROMPT, MORE = "> ", "… "
+LOOK_S = 0.25
 
 
 class Lines(Protocol):
@@ -25,14 +28,34 @@ class Lines(Protocol):
 class Piped:
     """One request per line, from whatever stdin is."""
 
+    def __init__(self) -> None:
+        self._rest = b""
+
     def read(self, begun: str = "") -> str | None:  # noqa: ARG002 - nobody types here
         text = ""
-        while line := _stdin_line():
+        while line := self._line():
             text += line.rstrip("\r\n")
             if not text.endswith("\\"):
                 return text
             text = text[:-1] + "\n"
         return text or None
+
+
+    def _line(self) -> str:
+        stdin = sys.stdin.fileno()
+        while b"\n" not in self._rest:
+            # A signal that comes just before a read does not end it, and Python does not look for it meanwhile.
+            while not select([stdin], [], [], LOOK_S)[0]:
+                pass
+            part = os.read(stdin, 65_536)
+            if not part:
+                break
+            self._rest += part
+        line, end, self._rest = self._rest.partition(b"\n")
+        try:
+            return (line + end).decode(sys.stdin.encoding)
+        except UnicodeDecodeError as error:
+            raise click.UsageError(f"stdin is not text in {sys.stdin.encoding}") from error
 
 
 class Keyboard:
@@ -72,13 +95,6 @@ class Keyboard:
             # What takes no room on the screen stands between these two, so that readline counts right.
             prompt = f"\x01\x1b[1m\x02{prompt}\x01\x1b[0m\x02"
         return input(prompt)
-
-
-def _stdin_line() -> str:
-    try:
-        return sys.stdin.readline()
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"stdin is not text in {sys.stdin.encoding}") from error
 
 
 def _completed(text: str, number: int) -> str | None:
