@@ -315,7 +315,7 @@ async def test_a_tool_ends_with_the_deadline_of_the_agent_that_uses_it(hub: Hub)
 
     hub.agent("a", tools=["slow"])(uses("slow"))
     async with hub:
-        response = await hub.ask("a", user="u-1", deadline_ms=40)
+        response = await hub.ask("a", user="u-1", deadline_ms=400)
     assert response.status is Status.TIMEOUT
     assert cleaned.is_set()
 
