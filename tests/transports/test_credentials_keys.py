@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError
-from remit.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of
+from remit.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of, written
 from remit.transports.credentials.proof import WINDOW_MS, Proofs, Statement, digest_of, prove
 from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
 
@@ -363,3 +363,25 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         file.truncate(17 * 1024 * 1024)
     with pytest.raises(RemitError, match="it is too large"):
         _ = Watched(tmp_path / "list", strict).value
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    ],
+)
+@pytest.mark.parametrize("sign", [0, 0x80])
+def test_nothing_is_signed_by_a_key_that_needs_no_secret(key: str, sign: int) -> None:
+    """For such keys some signatures hold for many messages, or for all."""
+    raw = bytearray.fromhex(key)
+    raw[-1] |= sign
+    everything = [bytes(64), b"\x01" + bytes(63), bytes(raw) + bytes(32)]
+    messages = [b"message %d" % number for number in range(64)]
+    assert not any(is_signed(written(bytes(raw)), each, message) for each in everything for message in messages)

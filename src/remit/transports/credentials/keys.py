@@ -62,11 +62,30 @@ def is_signed(public: str, signature: bytes, message: bytes) -> bool:
     return True
 
 
+# The points of an order that divides 8, however they are written. Whoever claims such a key needs no secret: there are
+# signatures that hold for every eighth message, or for all; OpenSSL takes them.
+_WEAK = frozenset(
+    bytes.fromhex(each)
+    for each in (
+        "00" * 32,
+        "01" + "00" * 31,
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "ec" + "ff" * 30 + "7f",
+        "ed" + "ff" * 30 + "7f",
+        "ee" + "ff" * 30 + "7f",
+    )
+)
+
+
 @lru_cache(_READY)
 def _ready(public: str) -> "Ed25519PublicKey":
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    return Ed25519PublicKey.from_public_bytes(raw(public))
+    key = raw(public)
+    if key[:-1] + bytes([key[-1] & 0x7F]) in _WEAK:
+        raise ValueError("a key that needs no secret")
+    return Ed25519PublicKey.from_public_bytes(key)
 
 
 class Pair:
