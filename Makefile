@@ -7,13 +7,16 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fix bench pytest test-all-pythons test-frameworks test-model docs screenshots lock lock-frameworks lock-model clean
+.PHONY: help demo demo-relay test check fix bench pytest test-all-pythons test-frameworks test-model docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 	@$(BIN)/python examples/demo.py
+
+demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over a gateway that can read nothing
+	@$(BIN)/python examples/relay/demo.py
 
 # Those that start processes and wait for them run beside all others: together they take half the time.
 WAITING := tests/faces tests/docs tests/examples tests/a2a tests/api
@@ -76,7 +79,7 @@ screenshots: $(VENV)/.ready ## Draw the pictures in docs/images anew
 	@$(BIN)/python docs/screenshots.py
 
 lock: $(VENV)-lock/.ready ## Resolve the dependencies anew (UPGRADE=--upgrade for newer ones)
-	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --quiet $(UPGRADE) --output-file requirements.lock \
+	@$(VENV)-lock/bin/uv pip compile pyproject.toml --group dev --extra tokens --extra llm --extra credentials --extra mcp --extra otel --extra relay --extra acp --quiet $(UPGRADE) --output-file requirements.lock \
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
 
 lock-frameworks: $(VENV)-lock/.ready ## The same for the frameworks that agents may come from

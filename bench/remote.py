@@ -92,7 +92,10 @@ async def serve_bare() -> None:
     class Bare:
         app = Starlette(routes=[Route("/v1/delegations", echo, methods=["POST"])])
 
-        async def drain(self, _: float) -> None: ...
+        hurried = asyncio.Event()
+
+        async def drain(self, _: float) -> int:
+            return 0
 
     async with Server(Bare(), port=0) as server:  # pyright: ignore[reportArgumentType]
         print(server.address, flush=True)

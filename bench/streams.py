@@ -112,7 +112,10 @@ async def serve_bare() -> None:
     class Bare:
         app = Starlette(routes=[Route("/v1/delegations", stream, methods=["POST"])])
 
-        async def drain(self, _: float) -> None: ...
+        hurried = asyncio.Event()
+
+        async def drain(self, _: float) -> int:
+            return 0
 
     async with Server(Bare(), port=0, connections=STREAMS + OTHER_FILES) as server:  # pyright: ignore[reportArgumentType]
         print(server.address, flush=True)

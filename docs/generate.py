@@ -6,6 +6,7 @@ from pathlib import Path
 from page_cli import cli_page
 from page_errors import errors_page
 from page_outputs import outputs_page
+from page_relay import profiles_page
 from page_team import team_page
 from page_tracing import tracing_page
 
@@ -15,6 +16,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "cli-json.md": outputs_page,
     "tracing.md": tracing_page,
+    "relay-profiles.md": profiles_page,
 }
 
 if __name__ == "__main__":

@@ -199,7 +199,11 @@ PLACEHOLDERS = {
     "workflows": "NAME",
     "peers": "NAME",
     "clients": "NAME",
+    "profiles": "NAME",
+    "shared": "NAME",
 }
+# Tables within those, which have a heading of their own.
+WITHIN = {"profiles": ("limits", "rules", "constraints")}
 # What a team fills with keys of its own: what stands for one, and what it means.
 OPEN = {"glossary": ("VARIANT", "The term that users read in its place.")}
 
@@ -235,6 +239,11 @@ def _team_section(name: str, section: dict[str, Any], definitions: dict[str, Any
         return f"### {title}\n\n{section['description']}\n\n" + _table(keys, place)
     struct = _struct(section, definitions)
     pages = [f"### {title}\n\n{struct['description']}\n\n" + _table(struct["properties"], place, struct["required"])]
+    for key in WITHIN.get(name, ()):
+        part = _struct(struct["properties"][key], definitions)
+        assert place is not None, "what has tables within it is named"
+        table = _table(part["properties"], (*place, key))
+        pages.append(f"### [{name}.{PLACEHOLDERS[name]}.{key}]\n\n{part['description']}\n\n{table}")
     if name == "workflows":
         step = _struct(struct["properties"]["steps"]["items"], definitions)
         table = _table(step["properties"], None, step["required"])

@@ -142,7 +142,7 @@ async def test_the_same_question_of_two_runs_has_two_names(tmp_path: Path) -> No
 def test_where_nothing_is_pending_nothing_is_listed_and_nothing_is_made(tmp_path: Path) -> None:
     done = remit("pending", "list", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "Nothing is pending.\n")
-    assert document("pending", "list", folder=tmp_path) == {"schema": "remit.pending/1", "questions": []}
+    assert document("pending", "list", folder=tmp_path) == {"schema": "remit.pending/1", "questions": [], "drafts": []}
     assert remit("pending", "approve", "x", folder=tmp_path).returncode == 7
     assert list(tmp_path.iterdir()) == []
 

@@ -202,7 +202,9 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
     assert process.stderr is not None
     assert process.stderr.readline().startswith("Serving shop at http://")
     process.send_signal(signal.SIGTERM)
-    _, told = process.communicate(timeout=30)
+    told = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
+    assert process.wait(30) == 0
+    process.stderr.close()
     assert ("Tokens and requests can be read on the way" in told) == is_said
 
 

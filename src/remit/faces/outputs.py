@@ -239,6 +239,108 @@ class ChatBegun(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     store: Annotated[str, Meta(description="The file that holds the record.")]
 
 
+SharedRunId = Annotated[
+    str, Meta(description="The run of the two agents; `remit chat … --continue RUN` goes on with it.")
+]
+
+
+class SharedReview(Struct, frozen=True, kw_only=True):
+    """Why a person sees a draft before it is sent."""
+
+    rule: Annotated[str, Meta(description="Which rule asks: `manual`, `paused`, `lost`, or one of `semi_auto`.")]
+    why: Annotated[str, Meta(description="What it found, as a sentence.")]
+
+
+class SharedDraft(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-draft/1"):
+    """A draft to a shared agent that waits for a person.
+
+    Printed by `remit chat PROFILE DEVICE --jsonl`, and by `remit pending list --jsonl` and `pending show --json`.
+    """
+
+    draft: Annotated[str, Meta(description="Its id; `remit pending approve ID` sends it.")]
+    run: SharedRunId
+    profile: Annotated[str, Meta(description="The profile whose agent wrote it.")]
+    device: Annotated[str, Meta(description="The id of the device to whose agent it would go.")]
+    device_name: Annotated[str, Meta(description="The name of that device.")] = ""
+    objective: Annotated[str, Meta(description="What the two agents work on.")]
+    turn: Annotated[int, Meta(description="The turn that it would be, from 1.")]
+    text: Annotated[str, Meta(description="What would be sent.")]
+    reviews: Annotated[tuple[SharedReview, ...], Meta(description="Why a person is asked.")]
+    paused: Annotated[bool, Meta(description="Whether its run is paused: an answer counts once that goes on.")] = False
+
+
+class SharedTurn(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-turn/1"):
+    """Something that was said between two agents. Printed by `remit chat PROFILE DEVICE --jsonl`, as it comes."""
+
+    run: SharedRunId
+    turn: Annotated[int, Meta(description="The turn it belongs to, from 1; 0: it was said before the first.")]
+    speaker: Annotated[
+        Literal["local_agent", "remote_agent", "user"], Meta(description="Who said it; `user` is the person here.")
+    ]
+    text: Annotated[str, Meta(description="What was said.")]
+    label: Annotated[
+        Literal["auto_sent", "approved", "edited", "yours"] | None,
+        Meta(description="Who let it go: nobody, a person as it was or changed; or a person wrote it. Null: it came."),
+    ] = None
+    at_ms: AtMs
+    took_ms: Annotated[int, Meta(description="How long it was drafted; for a reply, how long it was waited for.")] = 0
+    failed: Annotated[str, Meta(description="Why it got no reply and will not get one.")] = ""
+
+
+class _Shared(Struct, frozen=True, kw_only=True):
+    run: SharedRunId
+    profile: Annotated[str, Meta(description="The profile whose agent speaks here.")]
+    device: Annotated[str, Meta(description="The id of the device that shares the other agent.")]
+    objective: Annotated[str, Meta(description="What the two work on.")]
+    mode: Annotated[
+        Literal["manual", "semi_auto", "full_auto"],
+        Meta(description="Which drafts a person sees before they are sent."),
+    ]
+    state: Annotated[
+        Literal[
+            "idle",
+            "planning",
+            "waiting_local",
+            "ready_to_send",
+            "waiting_remote",
+            "processing_remote",
+            "completed",
+            "paused",
+            "error",
+            "stopped",
+        ],
+        Meta(description="Where the run is."),
+    ]
+    decides: Annotated[Literal["agent", "person"], Meta(description="Who writes what is said next.")]
+    connection: Annotated[
+        Literal["connecting", "connected", "waiting", "ended"], Meta(description="How the way to the gateway stands.")
+    ]
+    turn: Annotated[int, Meta(description="How many messages were sent.")]
+    max_turns: Annotated[int, Meta(description="How many may be.")]
+    active_ms: Annotated[int, Meta(description="How long agents were at work.")]
+    max_duration_ms: Annotated[int, Meta(description="How long they may be.")]
+    tokens: Annotated[int, Meta(description="How many tokens the local agent took.")]
+    max_tokens: Annotated[int | None, Meta(description="How many it may take; null: there is no such limit.")] = None
+    failure: Annotated[str, Meta(description="What failed, if the run is in error or failures ended it.")] = ""
+    ended: Annotated[
+        Literal["done", "user", "max_turns", "max_duration_ms", "max_failures", "max_tokens_budget"] | None,
+        Meta(description="Why the run ended: its agent was done, a person stopped it, or at which limit."),
+    ] = None
+    banner: Annotated[str, Meta(description="The limit at which it ended, as a sentence.")] = ""
+    result: Annotated[str, Meta(description="What its agent said when it was done.")] = ""
+
+
+class SharedState(_Shared, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-state/1"):
+    """Where a run of two agents is now. Printed by `remit chat PROFILE DEVICE --jsonl`, first and after each change."""
+
+
+class SharedRun(_Shared, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-run/1"):
+    """A run of two agents, whole. Printed by `remit chat PROFILE DEVICE --json`, at the end."""
+
+    draft: Annotated[SharedDraft | None, Meta(description="The draft that waits, or was left unsent.")] = None
+    turns: Annotated[tuple[SharedTurn, ...], Meta(description="What was said, in order.")]
+
+
 class RecordLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.record/1"):
     """One record, as it was committed. Printed by `remit run --jsonl`, `runs watch --jsonl` and `runs export`.
 
@@ -577,6 +679,9 @@ class Pending(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     """The questions that wait for a person. Printed by `remit pending list --json`."""
 
     questions: Annotated[tuple[PendingQuestion, ...], Meta(description="The questions, oldest first.")]
+    drafts: Annotated[
+        tuple[SharedDraft, ...], Meta(description="The drafts to shared agents that wait, of the oldest run first.")
+    ] = ()
 
 
 class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.decision/1"):
@@ -586,6 +691,15 @@ class Decided(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     run: RunId
     state: State
     decision: Annotated[Decision, Meta(description="What was answered, and by whom.")]
+
+
+class DraftAnswered(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.draft-answer/1"):
+    """What was answered to a draft. Printed by `remit pending approve --json` and `pending reject --json` for one."""
+
+    draft: Annotated[SharedDraft, Meta(description="The draft, as it waited.")]
+    agreed: Annotated[bool, Meta(description="Whether it is sent.")]
+    text: Annotated[str | None, Meta(description="What is sent in its place; null: it itself, or nothing.")] = None
+    reason: Annotated[str, Meta(description="Why not; the agent is told.")] = ""
 
 
 # ── keys ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -621,6 +735,90 @@ class KeysShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remi
     keys: Annotated[tuple[OwnKey, ...], Meta(description="This hub's keys, oldest first; empty if it has none.")]
     peers: Annotated[tuple[PeerKey, ...], Meta(description="The keys of other hubs.")]
     revoked: Annotated[int, Meta(description="How many credentials are revoked.")]
+
+
+# ── devices ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DeviceId = Annotated[str, Meta(description="The device's id: it follows from its key.")]
+
+
+class GatewayUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.gateway/1"):
+    """A gateway that takes connections. Printed by `remit relay --json` once it does."""
+
+    name: Annotated[str, Meta(description="What it calls itself.")]
+    address: Annotated[str, Meta(description="Where it can be reached.")]
+    folder: Annotated[str, Meta(description="Where it keeps what waits for devices that are not there.")]
+
+
+class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.device/1"):
+    """This device. Printed by `remit devices init --json` and `devices show --json`."""
+
+    id: DeviceId
+    name: Annotated[str, Meta(description="What others see it called.")]
+    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare its key.")]
+    gateway: Annotated[str, Meta(description="Where it can be reached, as its card says; empty if that is not said.")]
+    file: Annotated[str, Meta(description="Where its identity is kept, locked.")]
+    link: Annotated[str, Meta(description="Its card as a link, for those who are to know it. It holds no secret.")]
+
+
+class KnownDevice(Struct, frozen=True, kw_only=True):
+    """A device that this one knows."""
+
+    id: DeviceId
+    name: Annotated[str, Meta(description="What it calls itself.")]
+    fingerprint: Annotated[str, Meta(description="What two people read to each other to compare its key.")]
+    verified: Annotated[bool, Meta(description="Whether the two owners compared their codes.")]
+    shared: Annotated[bool, Meta(description="Whether it shares an agent with this one, which may be asked from here.")]
+    allowed: Annotated[bool, Meta(description="Whether it may reach this one of its own accord.")]
+    revoked: Annotated[bool, Meta(description="Whether all of that is over, for good.")]
+
+
+class Devices(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.devices/1"):
+    """The devices that this one knows. Printed by `remit devices list --json`."""
+
+    device: DeviceId
+    devices: Annotated[tuple[KnownDevice, ...], Meta(description="Those that are known, by name.")]
+
+
+class DevicePaired(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.pairing/1"):
+    """A device that is known from now on. Printed by `remit devices pair --json`."""
+
+    device: Annotated[KnownDevice, Meta(description="The device.")]
+    code: Annotated[str, Meta(description="What both owners see if each has the other's true card.")]
+
+
+class DeviceChanged(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.known-device/1"):
+    """What a device may do from now on. Printed by `remit devices allow --json` and `devices revoke --json`."""
+
+    device: Annotated[KnownDevice, Meta(description="The device.")]
+
+
+class SharedAgent(Struct, frozen=True, kw_only=True):
+    """An agent that others may ask."""
+
+    name: Annotated[str, Meta(description="What it is shared as.")]
+    agent: Annotated[str, Meta(description="Which agent of the team it is.")]
+    devices: Annotated[tuple[str, ...], Meta(description="Who may ask it, as it was said: names or ids.")]
+
+
+class SharingUp(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.sharing/1"):
+    """A device that shares agents. Printed by `remit share --json` once it does."""
+
+    device: DeviceId
+    gateway: Annotated[str, Meta(description="Over which gateway.")]
+    shared: Annotated[tuple[SharedAgent, ...], Meta(description="What it shares.")]
+
+
+class SharedQuestion(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.shared-question/1"):
+    """That somebody asked a shared agent, or what came of it; never what was said. Printed by `remit share --jsonl`."""
+
+    at_ms: AtMs
+    device: DeviceId
+    name: Annotated[str, Meta(description="What that device is called here.")]
+    requester: Annotated[str, Meta(description="In whose name it asks, as it says; empty: in its own.")]
+    shared: Annotated[str, Meta(description="What the agent is shared as; empty if it is not clear which was meant.")]
+    event: Annotated[Literal["asked", "answered", "declined"], Meta(description="What happened.")]
+    code: Annotated[str, Meta(description="Why it was declined: `remit errors CODE` explains it; else empty.")] = ""
 
 
 # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

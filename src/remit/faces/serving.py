@@ -1,9 +1,8 @@
 """A team as a server: its hub, its door, and how it is told to end."""
 
 import os
-import secrets
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,11 +13,11 @@ from remit.faces.team.lines import dotted
 from remit.faces.team.others import ANYONE, door_of, key_of, unservable
 from remit.faces.team.sections import Team
 from remit.faces.team.values import duration_ms
+from remit.faces.token_file import token_in
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
 from remit.runtime.registry import team_invalid
-from remit.transports.credentials.bearer import unfit
 from remit.transports.credentials.incoming import Held, Known
 from remit.transports.credentials.spending import Spending
 
@@ -54,12 +53,12 @@ async def serving(
     for wrong in unservable(team):
         raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
     token = None if team.clients or team.peers else _token_file(team, host)
+    own = () if token is None else (Known(name="local", token=token_in(token), is_operator=True),)
     wall_ms = LoopClock().wall_ms
     held = Held(wall_ms)
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub:
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
-            own = () if token is None else (Known(name="local", token=_read(token), is_operator=True),)
             door = door_of(team, held=held, spending=spending, wall_ms=wall_ms, fetch=fetch, environ=environ, more=own)
             api = Api(
                 hub,
@@ -98,7 +97,7 @@ def _exposure(team: Team, hub: Hub) -> "Exposure | None":
 
 
 def _token_file(team: Team, host: str) -> Path:
-    """Return the file of the token of a team that names no client, made if it is not there: only for this machine."""
+    """Return the file of the token of a team that names no client: only for this machine."""
     if host not in LOCAL:
         raise RemitError(
             fault(
@@ -107,35 +106,7 @@ def _token_file(team: Team, host: str) -> Path:
                 suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; docs/serving.md shows how.",
             )
         )
-    path = team.store_path.parent / TOKEN_FILE
-    if not path.exists():
-        from remit.transports.credentials.keys import write_private
-
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):  # another server was faster
-                write_private(path, f"{secrets.token_hex(32)}\n".encode(), replace=False)
-        except OSError as error:
-            raise _unusable(f"{path} cannot be written: {error.strerror}", "Let this user write there.") from error
-    return path
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            mode, content = os.fstat(file.fileno()).st_mode, file.read()
-    except OSError as error:
-        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
-    if os.name == "posix" and mode & 0o077:
-        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
-    token = content.decode("ascii", errors="replace").strip()
-    if (why := unfit(token)) is not None:
-        raise _unusable(f"{path} holds no token: {why}", "Remove it, and a new one is made.")
-    return token
-
-
-def _unusable(message: str, suggestion: str) -> RemitError:
-    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
+    return team.store_path.parent / TOKEN_FILE
 
 
 async def fetch(url: str) -> bytes:

@@ -55,7 +55,7 @@ class Api:
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
         others = [] if self._a2a is None else self._a2a.routes()
         self.routes = [*self._routes(), *others]
-        self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: _no_such_thing})
+        self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: no_such_thing})
         # Whoever is sent elsewhere is sent to whatever it called this host.
         self._app.router.redirect_slashes = False
 
@@ -113,8 +113,8 @@ class Api:
             return
         await send_bytes(send, 200, b"ready\n", _TEXT)
 
-    async def drain(self, wait_s: float) -> None:
-        """Take nothing more, and return once what is under way has ended, or has had its time."""
+    async def drain(self, wait_s: float) -> int:
+        """Take nothing more; once what is under way has ended, or has had its time, return how much has not."""
         asked = self.delegations
         asked.draining = True
         for events in list(asked.streams):
@@ -129,6 +129,7 @@ class Api:
             await self._a2a.close()
         await self._mcp.close()
         asked.close()
+        return asked.under_way
 
 
 def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
@@ -137,7 +138,8 @@ def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
     return A2a(delegations, exposure)
 
 
-async def _no_such_thing(request: Request, error: Exception) -> Response:
+async def no_such_thing(request: Request, error: Exception) -> Response:
+    """Return the fault of a request for what is not there."""
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:

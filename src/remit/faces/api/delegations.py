@@ -30,7 +30,7 @@ from remit.faces.api.gate import Gate
 from remit.faces.api.streams import Following, follow
 from remit.faces.api.waiting import Leaving, Waiting
 from remit.policy.reception import Sender
-from remit.protocol.codec import decode, decode_submission
+from remit.protocol.codec import MAX_BYTES, decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.submission import Submission
@@ -47,7 +47,7 @@ GONE = "whoever asked hung up"
 STREAM = "text/event-stream"
 # As many digits as the number of a record may have.
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
-_STREAM_HEADERS = [
+STREAM_HEADERS = [
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
@@ -251,7 +251,7 @@ class Delegations:
             problem = Problem("Last-Event-ID", "give the number of the last event that was received")
             raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the header Last-Event-ID is wrong", problems=(problem,)))
         if scope["method"] == "HEAD":
-            await send_bytes(send, 200, b"", tuple(_STREAM_HEADERS))
+            await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
         with self.hub.follow(summary.run) as events:
             await self._send_stream(Following(run=summary.run, after=int(last)), events, receive, send)
@@ -261,7 +261,7 @@ class Delegations:
         leaving = Leaving(receive, events.close, self.waiting.soon)
         self.streams.add(events)
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": [*_STREAM_HEADERS, location]})
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, location]})
             async for frames in follow(self.hub, following, events):
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -274,7 +274,7 @@ class Delegations:
         headers = headers_of(scope)
         sender = await self.gate.sender(headers)
         # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
-        said = decode(body, Reason) if (body := await _optional(headers, receive)) else Reason()
+        said = decode(body, Reason) if (body := await optional(headers, receive)) else Reason()
         name: str = scope["path_params"]["id"]
         try:
             summary = await self.find(name, sender)
@@ -356,9 +356,10 @@ def agree(headers: Headers, sent: Submission) -> None:
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"headers contradict the envelope: {names}", problems=problems))
 
 
-async def _optional(headers: Headers, receive: Receive) -> bytes:
+async def optional(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the body of a request that need not have one."""
     there = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
-    return await read_json(headers, receive) if there else b""
+    return await read_json(headers, receive, max_bytes) if there else b""
 
 
 def _handle(name: str, run: str, state: Literal["running", "waiting"], question: str = "") -> Handle:

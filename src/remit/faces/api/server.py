@@ -6,11 +6,12 @@ import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import uvicorn
 
 from remit.faces.api.app import Api
+from remit.faces.api.bodies import Receive, Scope, Send
 from remit.faces.api.connections import MOST_CONNECTIONS, Connection, Doorstep
 from remit.protocol.errors import Code, RemitError, fault
 
@@ -21,12 +22,27 @@ DRAIN_S = 20.0
 CLOSING_S = 5.0
 
 
+class Served(Protocol):
+    """What a server serves, and what it has to be told before it ends."""
+
+    hurried: asyncio.Event
+    """Set once it is to end without waiting any longer."""
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        ...
+
+    async def drain(self, wait_s: float) -> int:
+        """Take nothing more; once what is under way has ended, or has had its time, return how much has not."""
+        ...
+
+
 class Server(uvicorn.Server):
     """Serves an API until it is told to end; then it finishes what it has begun."""
 
     def __init__(
         self,
-        api: Api,
+        api: Served,
         *,
         bound: socket.socket | None = None,
         port: int = 0,
@@ -35,7 +51,7 @@ class Server(uvicorn.Server):
         certificate: str | None = None,
         key: str | None = None,
     ) -> None:
-        self.api = api
+        self._served = api
         self.drain_s = drain_s
         self._begun = asyncio.Event()
         self._told = asyncio.Event()
@@ -67,6 +83,12 @@ class Server(uvicorn.Server):
                 ssl_keyfile=key,
             )
         )
+
+    @property
+    def api(self) -> Api:
+        """The hub's, where that is what is served."""
+        assert isinstance(self._served, Api), "asked only where a hub is served"
+        return self._served
 
     @property
     def address(self) -> str:
@@ -102,13 +124,12 @@ class Server(uvicorn.Server):
         """Take a signal as the word to end; a second one, as the word to do so at once."""
         again = self.should_exit
         super().handle_exit(sig, frame)
-        self._loop.call_soon_threadsafe((self.api.hurried if again else self._told).set)
+        self._loop.call_soon_threadsafe((self._served.hurried if again else self._told).set)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - the shape of uvicorn
         """Take nothing more, let what is under way end, then close."""
         self.when_told()
-        await self.api.drain(self.drain_s)
-        self.unfinished = self.api.delegations.under_way
+        self.unfinished = await self._served.drain(self.drain_s)
         for server in self.servers:
             server.close()
         for connection in list(self.server_state.connections):

@@ -1,30 +1,68 @@
-"""`remit chat`: talk to an agent, line by line."""
+"""`remit chat`: talk to an agent, or have one's own talk to the one that somebody shares."""
 
 from pathlib import Path
+from typing import Literal, NoReturn
 
 import click
 
 from remit.faces.cli.drive.order import Duration, Order
-from remit.faces.cli.options import jsonl_option, team_options
-from remit.faces.cli.suggest import agent_names, session_ids
+from remit.faces.cli.options import json_option, jsonl_option, team_options
+from remit.faces.cli.suggest import agent_names, device_names, session_ids
+
+# Which options belong to which chat: with a device, and without one.
+_ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}
+_SHARED = {
+    "objective": "--objective",
+    "mode": "--mode",
+    "continued": "--continue",
+    "as_json": "--json",
+    "serves": "--api",
+}
 
 
 @click.command()
 @click.argument("agent", shell_complete=agent_names)
+@click.argument("device", required=False, shell_complete=device_names)
+@click.option("--objective", metavar="TEXT", help="With DEVICE: what the two agents shall work on.")
+@click.option(
+    "--mode",
+    type=click.Choice(["manual", "semi_auto", "full_auto"]),
+    help="With DEVICE: which drafts you see first. Without it: as the profile says.",
+)
+@click.option(
+    "--continue",
+    "continued",
+    is_flag=False,
+    flag_value="newest",
+    metavar="[RUN]",
+    help="With DEVICE: go on with a run that is paused, the newest if none is named.",
+)
+@click.option(
+    "--api", "serves", is_flag=True, help="With DEVICE: let other programs of yours show and steer the run, over HTTP."
+)
 @click.option("--session", metavar="ID", shell_complete=session_ids, help="Go on in a session, not in a new one.")
 @click.option("--user", metavar="NAME", help="In whose name. Without it: yours, as the system knows it.")
 @click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What an answer may cost.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long one may take: 30s, 5m.")
 @click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@json_option
 @jsonl_option
 @team_options
+@click.pass_context
 def chat(
+    ctx: click.Context,
     agent: str,
+    device: str | None,
+    objective: str | None,
+    mode: Literal["manual", "semi_auto", "full_auto"] | None,
+    continued: str | None,
+    serves: bool,
     session: str | None,
     user: str | None,
     max_tokens: int | None,
     deadline_ms: int | None,
     verbose: bool,
+    as_json: bool,
     as_jsonl: bool,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -41,12 +79,64 @@ def chat(
     Without a terminal each line of stdin is a request, one after the other. Exits as `remit run` does, with the code
     of the last request.
 
+    With a DEVICE, AGENT is a profile of the team, and its agent works with the one that the device shares, towards
+    --objective, while you watch. You approve, edit or reject drafts (`a`, `e`, `r WHY`), and /pause, /resume, /stop,
+    /take over (then you write), /hand back, or change /objective and /mode; /help lists it all. Ctrl-C pauses, and a
+    second one leaves: the run stays paused, and goes on with --continue. Without a terminal what is said comes as
+    lines on stdout, and drafts are answered with `remit pending`. It exits with 0 if the run was completed or stopped,
+    5 or 6 if it ended at a limit, 1 if something failed.
+
     \b
     Example:
       remit chat orchestrator
       remit chat orchestrator --session chat-5f0c2d81e9a4
       printf 'Sort my receipts\\nAnd the tax?\\n' | remit chat orchestrator --jsonl
+      remit chat reviewer bobs-laptop --objective "Review the API" --mode semi_auto
+      remit chat reviewer bobs-laptop --continue
     """
+    foreign = _SHARED if device is None else _ALONE
+    if wrong := [option for name, option in foreign.items() if ctx.params[name]]:
+        where = "needs a DEVICE: remit chat PROFILE DEVICE" if device is None else "is for a chat without DEVICE"
+        raise click.UsageError(f"{wrong[0]} {where}")
+    if device is None:
+        _alone(agent, session, user, max_tokens, deadline_ms, verbose, as_jsonl, team_file, overrides)
+    if objective is None and continued is None:
+        raise click.UsageError("say what they shall work on, --objective TEXT, or go on with a run, --continue")
+    if objective is not None and not objective.strip():
+        raise click.BadParameter("it must not be empty", param_hint="--objective")
+    if as_json and as_jsonl:
+        raise click.UsageError("--json prints one document at the end, --jsonl one per line: choose")
+    from remit.faces.cli.places import team_path
+    from remit.faces.cli.shared.hold import SharedOrder, hold_shared
+
+    order = SharedOrder(
+        profile=agent,
+        device=device,
+        objective=objective,
+        mode=mode,
+        continued=continued,
+        serves=serves,
+        team_file=str(team_path(team_file).absolute()),
+        overrides=overrides,
+        as_json=as_json,
+        as_jsonl=as_jsonl,
+        verbose=verbose,
+        named_team=team_file,
+    )
+    raise SystemExit(hold_shared(order))
+
+
+def _alone(
+    agent: str,
+    session: str | None,
+    user: str | None,
+    max_tokens: int | None,
+    deadline_ms: int | None,
+    verbose: bool,
+    as_jsonl: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> NoReturn:
     import msgspec
 
     from remit.faces.cli.places import team_path, whoever_types

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 
 import apsw
@@ -78,6 +79,7 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     yield from _secrets(team)
     yield from _served(team)
     yield from _peers(team)
+    yield from _device(team)
     yield from _disk(path)
     yield _durability(team)
     yield from _store(path)
@@ -197,6 +199,44 @@ def _peers(team: Team | None) -> Iterator[Check]:
             yield warning(f"peers.{name}", f"{url}: {why}", todo)
         else:
             yield ok(f"peers.{name}", f"{url} answers")
+
+
+def _device(team: Team | None) -> Iterator[Check]:
+    """Return whether the team's device could be at work, if it has one or says that it would."""
+    if team is None or team.relay is None:
+        return
+    if find_spec("vodozemac") is None:
+        says = "the team has a gateway, and the extra `relay` is not installed"
+        yield warning("device", says, "pip install 'remit[relay]'")
+        return
+    # Most teams have no device, and all that belongs to one takes a while to load.
+    from remit.faces.device import device_path, doubts, program_of, using_device
+    from remit.relay.peers import Peers
+
+    try:
+        with using_device(team) as device:
+            known = Peers(device.state).list()
+            says = (
+                f"{device.card.name}, {device.id}, in {shorter(device_path(team))}; {many(len(known), 'device')} known"
+            )
+    except RemitError as error:
+        yield warning("device", error.fault.message, error.fault.suggestion)
+        return
+    yield ok("device", says)
+    for about, why, todo in doubts(team, known):
+        yield warning(about, why, todo)
+    for name, profile in team.profiles.items():
+        key = "run" if profile.run is not None else "acp"
+        if profile.agent is not None:
+            continue
+        if key == "acp" and find_spec("acp") is None:
+            says = "the extra `acp` is not installed"
+            yield warning(f"profiles.{name}.acp", says, "pip install 'remit[acp]'")
+        with suppress(RemitError):  # a secret that is missing is said above
+            program = program_of(team, name)
+            if not program.exists():
+                says = f"there is no program `{program.command}` that could be started"
+                yield warning(f"profiles.{name}.{key}", says, "Install it, or say where it is.")
 
 
 def _terminal() -> Check:

@@ -39,6 +39,9 @@ COMMANDS: dict[str, Place] = {
     "reload": Place("reload", "Have running hubs take over the changed team file."),
     "audit": Place("audit", "Look at the record of what agents did."),
     "keys": Place("keys", "Make, show and change this hub's key, and trust those of others."),
+    "devices": Place("devices", "Make this device known to others, and say what they may do."),
+    "share": Place("share", "Let other devices ask agents of the team, sealed from end to end."),
+    "relay": Place("relay", "Run a gateway that carries sealed messages between devices."),
     "errors": Place("errors", "Explain an error code, or list them all."),
     "completion": Place("completion", "Print the completion script for your shell."),
 }

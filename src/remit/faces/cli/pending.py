@@ -1,31 +1,47 @@
-"""`remit pending`: what agents may only do if a person agrees."""
+"""`remit pending`: what agents may only do, or send, if a person agrees."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
-from remit.faces.cli.show.screen import clock_time, now_ms, print_fields, print_json, print_table, print_text, spoken
+from remit.faces.cli.show.screen import (
+    clock_time,
+    cut,
+    now_ms,
+    print_fields,
+    print_json,
+    print_table,
+    print_text,
+    spoken,
+)
 from remit.faces.cli.suggest import question_ids
-from remit.faces.outputs import Decided, Pending, PendingQuestion
+from remit.faces.outputs import Decided, DraftAnswered, Pending, PendingQuestion, SharedDraft
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
+from remit.protocol.errors import RemitError
 from remit.runtime.ports import Decision, Question
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 # How soon a question that is put is shown to whoever watches; nobody notices half a second.
 WATCH_S = 0.5
+# As much of a draft as tells it from others; `remit pending show` has all of it.
+DRAFT_SHOWN = 80
+
+Asked = Question | SharedDraft
 
 
 @click.group()
 def pending() -> None:
     """Answer what agents may only do if a person agrees.
 
-    A rule of the team asks (`then = "ask"`), and the agent waits. Whoever may open the store may answer.
+    A rule of the team asks (`then = "ask"`), and the agent waits; or a draft to a shared agent waits, of a chat that
+    goes on elsewhere (`remit chat PROFILE DEVICE`). Whoever may open the store may answer.
 
     \b
     Example:
@@ -65,7 +81,7 @@ def list_pending(
     as_json: bool,
     as_jsonl: bool,
 ) -> None:
-    """List the questions that wait for an answer, oldest first.
+    """List the questions that wait for an answer, oldest first, then the drafts to shared agents.
 
     \b
     Example:
@@ -75,20 +91,21 @@ def list_pending(
     from remit.faces.cli.places import store_file
 
     path = store_file(store_path, team_file, overrides)
-    found = _questions(path)
+    look = partial(_everything, path, team_file, overrides)
+    found = look()
     if as_json and not watch:
-        print_json(Pending(questions=tuple(map(_document, found))))
+        print_json(Pending(questions=tuple(map(_question, _questions_in(found))), drafts=_drafts_in(found)))
         return
     if as_jsonl or as_json:
-        for question in found:
-            print_json(_document(question))
+        for each in found:
+            print_json(_document(each))
     elif found:
         print_table(["id", "asks", "question", "left"], [_row(each, found) for each in found])
         click.echo("→ remit pending show ID, then remit pending approve ID or remit pending reject ID", err=True)
     else:
         click.echo("Nothing is pending.", err=True)
     if watch:
-        _watch(path, found, as_lines=as_json or as_jsonl)
+        _watch(look, found, as_lines=as_json or as_jsonl)
 
 
 @pending.command()
@@ -99,23 +116,67 @@ def list_pending(
 def show(
     question: str, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show one question, and the request that it is about.
+    """Show one question, and the request that it is about; or one draft, and why it is not sent yet.
 
-    ID is the id of a question, the beginning or end of one, or `last`.
+    ID is the id of a question or draft, the beginning or end of one, or `last`.
 
     \b
     Example:
       remit pending show 3f09c1.1-5be0a7f2
     """
     from remit.faces.cli.places import store_file
-    from remit.runtime.approvals import find
 
-    found = find(_questions(store_file(store_path, team_file, overrides)), question)
+    found = _find(_everything(store_file(store_path, team_file, overrides), team_file, overrides), question)
     if as_json:
         print_json(_document(found))
         return
-    print_fields(_fields(found))
+    print_fields(_fields(found) if isinstance(found, Question) else _draft_fields(found))
     click.echo(f"→ remit pending approve {short_id(found)}, or remit pending reject {short_id(found)}", err=True)
+
+
+def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
+    """Return what waits: questions of the store, and drafts of the device that lies beside it."""
+    found: list[Asked] = [*_questions(path)]
+    if not _device_file(path).exists():
+        return found
+    from remit.faces.cli.shared import drafts
+
+    try:
+        return [*found, *drafts.waiting(_device_file(path), team_file, overrides)]
+    except RemitError as error:
+        # A device that cannot be opened must not keep anyone from answering the rest.
+        click.echo(f"Drafts to shared agents cannot be seen: {error.fault.message}", err=True)
+        return found
+
+
+def _device_file(store: Path) -> Path:
+    from remit.relay.keyfile import DEVICE_FILE
+
+    return store.with_name(DEVICE_FILE)
+
+
+def _find(found: Sequence[Asked], name: str) -> Asked:
+    """Return what *name* means: its id, the beginning or end of that; `last` is the only one that waits."""
+    from remit.runtime.approvals import find
+
+    drafts, questions = _drafts_in(found), _questions_in(found)
+    if name == "last" and len(found) == 1:
+        return found[0]
+    fitting = [each for each in drafts if name and (each.draft.startswith(name) or each.draft.endswith(name))]
+    if len(fitting) == 1 and not any(each.id == name for each in questions):
+        return fitting[0]
+    if not fitting:
+        return find(questions if name != "last" or not drafts else [], name)
+    which = ", ".join(each.draft for each in fitting)
+    raise click.UsageError(f"`{name}` could be any of {which}: say more of it")
+
+
+def _drafts_in(found: Sequence[Asked]) -> tuple[SharedDraft, ...]:
+    return tuple(each for each in found if isinstance(each, SharedDraft))
+
+
+def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
+    return tuple(each for each in found if isinstance(each, Question))
 
 
 def _questions(path: Path) -> list[Question]:
@@ -123,45 +184,68 @@ def _questions(path: Path) -> list[Question]:
     from remit.faces.cli.places import reading
     from remit.stores import inbox
 
-    if not path.exists() and not path.parent.exists():
+    if not path.exists() and (not path.parent.exists() or _device_file(path).exists()):
         return []
     with reading(path) as connection:
         return inbox.pending(connection, now_ms())
 
 
-def _watch(path: Path, shown: Sequence[Question], *, as_lines: bool) -> None:
-    known = {each.id for each in shown}
+def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
+    known = set(map(_id, shown))
     while True:
         time.sleep(WATCH_S)
-        found = _questions(path)
-        for question in found:
-            if question.id in known:
+        found = look()
+        for each in found:
+            if _id(each) in known:
                 continue
             if as_lines:
-                print_json(_document(question))
+                print_json(_document(each))
             else:
-                print_text("  ".join(_row(question, found)))
-        known = {each.id for each in found}
+                print_text("  ".join(_row(each, found)))
+        known = set(map(_id, found))
 
 
-def short_id(question: Question) -> str:
+def _id(asked: Asked) -> str:
+    return asked.id if isinstance(asked, Question) else asked.draft
+
+
+def short_id(asked: Asked) -> str:
     """Return as much of an id as tells it from all others: the end of the run, its place in it, and what is asked.
 
     What is asked alone would not do: the same may be asked again, of another run, and be approved by mistake.
     """
-    run = question.request.run
-    return question.id[max(0, len(run) - 6) :] if question.id.startswith(run) else question.id
+    name, run = _id(asked), asked.request.run if isinstance(asked, Question) else asked.run
+    return name[max(0, len(run) - 6) :] if name.startswith(run) else name
 
 
-def _row(question: Question, among: Sequence[Question]) -> tuple[str, str, str, str]:
-    request, name = question.request, short_id(question)
-    if sum(each.id.endswith(name) for each in among) > 1:
-        name = question.id
-    left = spoken(max(0, question.expires_ms - now_ms()))
-    return name, f"{request.origin} → {request.target}", question.text, left
+def _row(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
+    name = short_id(asked)
+    if sum(_id(each).endswith(name) for each in among) > 1:
+        name = _id(asked)
+    if isinstance(asked, SharedDraft):
+        to = asked.device_name or asked.device
+        text = f"Send as turn {asked.turn}: {cut(asked.text, DRAFT_SHOWN)}"
+        return name, f"{asked.profile} → {to}", text, "paused" if asked.paused else ""
+    left = spoken(max(0, asked.expires_ms - now_ms()))
+    return name, f"{asked.request.origin} → {asked.request.target}", asked.text, left
 
 
-def _document(question: Question) -> PendingQuestion:
+def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
+    yield "draft", draft.text
+    yield "to be sent", f"as turn {draft.turn}, {draft.profile} → {draft.device_name or draft.device}"
+    yield "objective", draft.objective
+    yield "because", "\n".join(f"{each.rule}: {each.why}" for each in draft.reviews)
+    yield "paused", "an answer counts once the run goes on" if draft.paused else ""
+    yield "you may change", "text"
+    yield "run", draft.run
+    yield "id", draft.draft
+
+
+def _document(asked: Asked) -> PendingQuestion | SharedDraft:
+    return _question(asked) if isinstance(asked, Question) else asked
+
+
+def _question(question: Question) -> PendingQuestion:
     left_ms = max(0, question.expires_ms - now_ms())
     return PendingQuestion(question=question, run=question.request.run, left_ms=left_ms)
 
@@ -192,7 +276,7 @@ def _fields(question: Question) -> Iterator[tuple[str, str]]:
     "edits",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Change something before agreeing, if the rule lets you: objective=TEXT or input=JSON.",
+    help="Change something before agreeing, if the rule lets you: objective=TEXT or input=JSON; of a draft, text=TEXT.",
 )
 @answering
 def approve(
@@ -205,7 +289,7 @@ def approve(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Agree to what is asked in question ID, and let the run go on.
+    """Agree to what is asked in question ID, or to sending draft ID, and let the run go on.
 
     Tokens such as [EMAIL:…] may stand in what you write: the agent gets what they stand for.
 
@@ -213,12 +297,14 @@ def approve(
     Example:
       remit pending approve 3f09c1.1-5be0a7f2
       remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
+      remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
     """
     from remit.faces.cli.places import store_file, whoever_types
 
     changes = dict(map(_edit, edits))
     decision = Decision(agreed=True, by=name or whoever_types(), reason=reason, edits=changes)
-    _answer(store_file(store_path, team_file, overrides), question, decision, as_json=as_json)
+    path = store_file(store_path, team_file, overrides)
+    _decided(question, decision, path, team_file, overrides, as_json=as_json)
 
 
 @pending.command()
@@ -232,7 +318,7 @@ def reject(
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Decline what is asked in question ID; the agent that asked is told so, and why.
+    """Decline what is asked in question ID, or to send draft ID; the agent is told so, and why.
 
     \b
     Example:
@@ -241,7 +327,8 @@ def reject(
     from remit.faces.cli.places import store_file, whoever_types
 
     decision = Decision(agreed=False, by=name or whoever_types(), reason=reason)
-    _answer(store_file(store_path, team_file, overrides), question, decision, as_json=as_json)
+    path = store_file(store_path, team_file, overrides)
+    _decided(question, decision, path, team_file, overrides, as_json=as_json)
 
 
 def _edit(text: str) -> tuple[str, Json]:
@@ -257,6 +344,42 @@ def _edit(text: str) -> tuple[str, Json]:
     except msgspec.DecodeError as error:
         message = f"the input is not JSON: {error}; a text stands in quotes: 'input=\"…\"'"
         raise click.BadParameter(message, param_hint="--edit") from error
+
+
+def _decided(
+    name: str, decision: Decision, path: Path, team_file: Path | None, overrides: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Answer what *name* means."""
+    meant = None
+    if _device_file(path).exists():
+        meant = _find(_everything(path, team_file, overrides), name)
+    if not isinstance(meant, SharedDraft):
+        _answer(path, name, decision, as_json=as_json)
+        return
+    from remit.faces.cli.shared import drafts
+    from remit.relay.moves import Approve, Reject
+
+    if wrong := [field for field in decision.edits if field != "text"]:
+        raise click.BadParameter(f"of a draft only `text` can be changed, not `{wrong[0]}`", param_hint="--edit")
+    text = decision.edits.get("text")
+    if text is not None and not str(text).strip():
+        raise click.BadParameter("an empty text cannot be sent; reject the draft instead", param_hint="--edit")
+    edited = None if text is None else str(text)
+    event = Approve(meant.draft, edited) if decision.agreed else Reject(meant.draft, decision.reason)
+    drafts.answer(_device_file(path), team_file, overrides, meant, event)
+    _tell_draft(meant, decision, edited, as_json=as_json)
+
+
+def _tell_draft(draft: SharedDraft, decision: Decision, edited: str | None, *, as_json: bool) -> None:
+    if as_json:
+        reason = "" if decision.agreed else decision.reason
+        print_json(DraftAnswered(draft=draft, agreed=decision.agreed, text=edited, reason=reason))
+        return
+    agreed = "Approved" if decision.agreed else "Rejected"
+    to = draft.device_name or draft.device
+    print_text(f"{agreed} by {decision.by}: the draft of {draft.profile} for {to}, turn {draft.turn}")
+    goes_on = "It is sent" if decision.agreed else "Its agent is told"
+    click.echo(f"{goes_on} as soon as the chat that has run {draft.run} hears of it, or goes on with it.")
 
 
 def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None:

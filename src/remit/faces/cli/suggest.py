@@ -25,6 +25,15 @@ def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     return _agents(ctx, incomplete)
 
 
+def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the devices that the profile which was named before may call, as the team file has them."""
+    profile = ctx.params.get("agent") or next(iter(ctx.args), None)
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        named = _team(ctx).get("profiles", {}).get(profile, {}).get("devices", [])
+        return [CompletionItem(name) for name in named if name.startswith(incomplete)]
+    return []
+
+
 def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the capabilities of the team."""
     with suppress(AttributeError, TypeError):  # what stands there need not be tables yet

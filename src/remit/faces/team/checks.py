@@ -239,6 +239,11 @@ def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
     said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
     if team.orchestrator is not None:
         said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
+    if team.relay is not None:
+        said.append((("relay", "passphrase"), team.relay.passphrase))
+    for name, profile in team.profiles.items():
+        env = profile.env.items()
+        said += [(("profiles", name, "env", key), value) for key, value in env if value.startswith("$")]
     yield from ((place, reference) for place, reference in said if reference is not None)
     yield from mcp.secrets_of(team)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from remit.faces.team import checks, mcp, others, telemetry
+from remit.faces.team import checks, mcp, others, sharing, telemetry
 from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
@@ -69,6 +69,7 @@ def load_team(
         found.append(checks.unplaced(team, path.parent))
         found.append(checks.read_schemas(said, team, path.parent))
         found.append(others.mistaken(said, team, names))
+        found.append(sharing.mistaken(said, team, names))
         found += [checks.unset(team, environ), others.unprovable(said, team, path.parent, environ)] if secrets else []
         found += [telemetry.undeliverable(said, team, environ)] if secrets else []
         found.append(mcp.undecided(said, team))

@@ -148,6 +148,24 @@ HeaderName = Annotated[
         extra={"rule": "expected the name of an HTTP header, such as authorization"},
     ),
 ]
+GatewayUrl = Annotated[
+    str,
+    Meta(
+        title="address",
+        pattern=r"^wss?://[^\s/?#@]+/?\Z",
+        max_length=512,
+        extra={"rule": 'expected the address of a gateway, such as "wss://relay.example.com", without a path'},
+    ),
+]
+# As its owner named it, or its id.
+DeviceName = Annotated[
+    str,
+    Meta(
+        title="device",
+        pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]{1,64}\Z",
+        extra={"rule": "expected the name or the id of a device, as `remit devices list` shows them"},
+    ),
+]
 # For whom is asked: a name, or anyone.
 UserName = Annotated[
     str,

@@ -84,7 +84,7 @@ class TerminalApprover:
         shown = before if is_text else msgspec.json.format(encode(before), indent=2).decode()
         editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
         if editor:
-            text = await _in_editor(editor, field, shown, ".txt" if is_text else ".json")
+            text = await in_editor(editor, field, shown, ".txt" if is_text else ".json")
         else:
             text = await self._line(f"{field}, as it shall be{'' if is_text else ' (JSON)'}; empty keeps it: ") or shown
         return text if is_text else msgspec.json.decode(text)
@@ -105,7 +105,7 @@ class TerminalApprover:
         return raw.decode(errors="replace").rstrip("\r\n") if raw else None
 
 
-async def _in_editor(editor: str, field: str, text: str, suffix: str) -> str:
+async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
     """Return a text as it is after someone has edited it."""
     with tempfile.TemporaryDirectory(prefix="remit-") as folder:
         file = Path(folder) / f"{field}{suffix}"

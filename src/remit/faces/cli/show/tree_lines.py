@@ -19,7 +19,7 @@ WIDTH_FOR_TIME = 48
 MAX_NAME_SHARE = 0.4
 MIN_NAME = 12
 
-_ASCII = str.maketrans({"├": "|", "└": "`", "│": "|", "─": "-", "…": ".", "×": "x", "“": '"', "”": '"', "→": ">"})
+_ASCII = str.maketrans("├└│─…×“”→·═", '|`|-.x"">-=')
 
 
 class Line(NamedTuple):

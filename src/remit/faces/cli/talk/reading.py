@@ -40,7 +40,6 @@ class Piped:
             text = text[:-1] + "\n"
         return text or None
 
-
     def _line(self) -> str:
         stdin = sys.stdin.fileno()
         while b"\n" not in self._rest:

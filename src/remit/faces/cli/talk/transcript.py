@@ -69,7 +69,7 @@ class Transcript:
     def run(self, tree: Tree) -> Generator[None]:
         """Show a run, from its first record to its answer."""
         self._tree, self._answer, self._at_work = tree, Said(), True
-        printed = _Printed(self._err, self.say)
+        printed = Printed(self._err, self.say)
         if self._ahead is not None:
             self._ahead.start()
         try:
@@ -277,7 +277,7 @@ class Said:
         return None
 
 
-class _Printed(io.TextIOBase):
+class Printed(io.TextIOBase):
     """A stream that hands on each line that is printed to it."""
 
     def __init__(self, stream: TextIO, hand_on: Callable[[str], None]) -> None:

@@ -70,6 +70,8 @@ class TypeAhead:
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._typed = Typed()
         self._before: list[object] | None = None
+        # Asked now: later what is printed may be caught, and with it what says that this is a terminal.
+        self._draws = can_redraw()
         self.changed: Callable[[], None] = lambda: None
         """Is told that something was typed."""
 
@@ -83,13 +85,17 @@ class TypeAhead:
         text, self._typed.text = self._typed.text, ""
         return text
 
+    def begin(self, text: str) -> None:
+        """Have a line begun with a text, to be changed and entered."""
+        self._typed.text = text
+
     def start(self) -> None:
         """Read from now on."""
         self._before = termios.tcgetattr(self._terminal)
         changed = list(self._before)
         assert isinstance(changed[3], int)
         # One key at a time, shown where what is typed can be drawn again; Ctrl-C stays a signal.
-        changed[3] &= ~(termios.ICANON | (termios.ECHO if can_redraw() else 0))
+        changed[3] &= ~(termios.ICANON | (termios.ECHO if self._draws else 0))
         termios.tcsetattr(self._terminal, termios.TCSANOW, changed)  # pyright: ignore[reportArgumentType]
         self._bracket("h")
         asyncio.get_running_loop().add_reader(self._terminal, self._read)
@@ -108,7 +114,7 @@ class TypeAhead:
 
     def _bracket(self, onoff: str) -> None:
         """Have pasted text marked as such, or no longer."""
-        if can_redraw():
+        if self._draws:
             os.write(sys.stderr.fileno(), f"\x1b[?2004{onoff}".encode())
 
     def _read(self) -> None:

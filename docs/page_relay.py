@@ -1,0 +1,193 @@
+"""The page about profiles: modes and their rules, limits, states, from the code."""
+
+from collections.abc import Iterable
+
+from msgspec import NODEFAULT, structs
+
+from remit.relay import moves
+from remit.relay.frames import Constraints
+from remit.relay.moves import State
+from remit.relay.profile import Limits, Profile
+from remit.relay.review import RULES, Rules
+
+HEAD = """\
+# Profiles
+
+A profile is a local agent with what it may do with [shared agents](relay.md). Nothing is allowed until it is switched
+on. This page is made from the code; `.venv/bin/python docs/generate.py` makes it anew. Every key is in
+[team.md](team.md).
+
+```toml remit.toml
+[relay]
+gateway = "wss://relay.example.org"
+
+[profiles.reviewer]
+run = ["python", "agent.py"]
+allow_shared_agent_calls = true
+devices = ["bob-desktop"]
+mode = "semi_auto"
+rate = { calls = 10, seconds = 60 }
+limits = { max_turns = 12, max_duration = "20m", max_tokens = 50000 }
+rules = { off = ["links"], min_confidence = 0.8 }
+constraints = { allow_tool_use = false, turn_timeout = "30s" }
+```
+
+```console
+$ remit validate
+```
+
+## Policy
+
+"""
+
+POLICY = {
+    "allow_shared_agent_calls": "whether it may have dealings with shared agents at all",
+    "allowed_shared_device_ids": "which devices it may call; in the team file `devices`, by name or id",
+    "max_concurrent_shared_calls": "how many of its messages may wait for an answer at once",
+    "max_hop_count": "how many hops a task may have made; 1 is from you to the shared agent",
+    "rate": "how often it may call each device",
+}
+
+ABUSE = """
+The same holds on the other side for `[shared.NAME]`: who may ask, how often, how many at once, over how many hops.
+
+Each message carries a control envelope, inside the encryption and shown to nobody: the device where the task began
+(`origin_agent_device_id`), its trace (`trace_id`), its hops (`hop_count`) and the profile that sends it
+(`orchestrator_profile_id`). A message is refused
+
+- with `MAX_DEPTH_EXCEEDED`, if its hops are more than `max_hop_count`;
+- with `LOOP_DETECTED`, if it would come back to the device where it began, or is of a task that is worked on there;
+- with `RATE_LIMITED`, if the pair of profile and device has had too many; it says when to come back;
+- with `FAN_OUT_EXCEEDED` where it is sent, and `OVERLOADED` where it arrives, if too many are under way;
+- with `PERMISSION_DENIED`, if the device is not allowed, or a first message names another device as its origin.
+
+A run whose message is refused stops in `error` and shows why.
+
+## Modes
+
+| mode | what is sent |
+|---|---|
+| `manual` | what you approve, as it is or edited; the default |
+| `semi_auto` | what no rule asks about; the rest waits for you |
+| `full_auto` | everything, until a limit is reached |
+
+A message is labelled by who let it go: `auto_sent`, `approved`, `edited`, or `yours` if you typed it.
+
+The rules of `semi_auto`. Each review says which rule asked, and why; none quotes the draft beyond the host of a link.
+
+"""
+
+RULES_AFTER = """
+`rules` of a profile has `off`, the rules that never ask, and their numbers:
+{numbers}.
+In any mode you see a draft first that came while the run was paused, or that was sent before and got lost.
+
+## Limits
+
+A run ends at a limit whatever its agents say, and shows a banner that says which.
+
+"""
+
+TIME = """
+Time counts while agents are at work: not while the run is paused or in `error`, while you are asked about a draft, or
+while you have taken over. What the local agent is held to in each turn, `constraints`:
+
+"""
+
+STATES = """
+A turn without tools takes at most 60 s. [local-agents.md](local-agents.md) says what happens to an agent that keeps to
+none of this.
+
+## States
+
+"""
+
+TABLE = """
+What can happen in which state, and where it leads. Where there are several, limits and modes say which; what is not in
+the table is refused and changes nothing. `completed` and `stopped` are final. One message or prompt is in flight at a
+time for each run, and one prompt for each profile.
+
+"""
+
+TAIL = """
+`Prompted`, `Drafted`, `LocalFailed`, `Sent`, `Arrived`, `RemoteFailed`, `Tick` and `Restarted` come from the host; the
+others from a person. A run that was going when its process ended comes back `paused`. `Resume` after an error tries
+again: it asks the agent anew, or puts the message that was lost before you once more.
+"""
+
+LIMITS = {
+    "max_turns": "messages sent",
+    "max_duration_ms": "time at work; in the team file `max_duration`",
+    "max_failures": "failures in a row, of the local agent or on the way to the other one",
+    "max_tokens_budget": "tokens that the local agent spent; in the team file `max_tokens`",
+}
+CONSTRAINTS = {
+    "max_output_chars": "characters of a draft",
+    "allow_tool_use": "whether it may use tools",
+    "max_history_turns": "turns that it is shown whole",
+    "max_history_chars": "characters of those and of the summary of older ones",
+    "max_tool_rounds": "rounds of tools in a turn",
+    "local_turn_timeout_ms": "time for a turn; in the team file `turn_timeout`",
+}
+
+
+def profiles_page() -> str:
+    """Return the page about profiles, modes, limits and states."""
+    numbers = ", ".join(
+        f"`{field.name}` ({field.default})" for field in structs.fields(Rules) if isinstance(field.default, int | float)
+    )
+    return "".join(
+        (
+            HEAD,
+            _defaults(Profile, POLICY),
+            ABUSE,
+            _table(("rule", "it asks when"), ((f"`{rule}`", said) for rule, said in RULES.items())),
+            RULES_AFTER.format(numbers=numbers),
+            _defaults(Limits, LIMITS),
+            TIME,
+            _defaults(Constraints, CONSTRAINTS),
+            STATES,
+            _table(("state", "meaning"), ((f"`{state}`", MEANING[state]) for state in State)),
+            TABLE,
+            moves.as_markdown(),
+            TAIL,
+        )
+    )
+
+
+MEANING = {
+    State.IDLE: "not started",
+    State.PLANNING: "what is said next is open: the agent is about to be asked, or you are to type",
+    State.WAITING_LOCAL: "the local agent is drafting",
+    State.READY_TO_SEND: "a draft waits for you, or a message is on its way out",
+    State.WAITING_REMOTE: "a message was sent, and its reply has not come",
+    State.PROCESSING_REMOTE: "a reply is to be answered: by the agent, or by you",
+    State.COMPLETED: "the agent said that the objective is met",
+    State.PAUSED: "nothing is sent until you resume",
+    State.ERROR: "something failed, and you say what comes next",
+    State.STOPPED: "ended by you, or at a limit",
+}
+
+
+def _defaults(kind: type[Profile | Limits | Constraints], meaning: dict[str, str]) -> str:
+    fields = {field.name: field for field in structs.fields(kind)}
+    return _table(
+        ("", "default", "meaning"),
+        ((f"`{name}`", _default(fields[name]), said) for name, said in meaning.items()),
+    )
+
+
+def _default(field: structs.FieldInfo) -> str:
+    value = field.default if field.default is not NODEFAULT else field.default_factory()
+    if field.name.endswith("_ms"):
+        return f"{value // 60_000} min" if value >= 180_000 else f"{value // 1_000} s"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if field.name == "rate":
+        return f"{value.calls} in {value.seconds} s"
+    return "none" if value is None or value == frozenset() else f"{value:,}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = (head, ("---",) * len(head), *rows)
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -1,0 +1,389 @@
+"""What faces are shown of profiles, devices and runs with shared agents, and what they may do with a run.
+
+These are types of their own: what is not named here is not shown, whatever a run comes to hold. No key, token, sealed
+message, control envelope or frame of a local agent has a place in them.
+"""
+
+from typing import Annotated, Literal, assert_never
+
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay import moves
+from remit.relay.frames import Mode, Role
+from remit.relay.moves import ENDED, Label, Reason, State
+from remit.relay.peers import Peer
+from remit.relay.profile import Profile
+from remit.relay.review import RULES, Review
+from remit.relay.run import Entry, Overlay, Pending
+
+# As much as a device takes from another (`letters.Asks`), and more than any draft has.
+Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+
+# ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ProfileView(Struct, frozen=True, kw_only=True):
+    """A local agent, and what it may do with shared ones."""
+
+    id: str
+    allowed: bool
+    """Whether it may have dealings with shared agents at all."""
+    devices: tuple[str, ...]
+    """The ids of those that it may deal with."""
+    mode: Mode
+    """The mode of a run that is started without one."""
+    max_turns: int
+    max_duration_ms: int
+    max_failures: int
+    max_tokens: int | None
+    max_concurrent: int
+    rules: tuple[str, ...]
+    """Those that have a person see a draft first in `semi_auto`."""
+
+
+class DeviceView(Struct, frozen=True, kw_only=True):
+    """A known device."""
+
+    id: str
+    name: str
+    verified: bool
+    """Whether its owner and this one compared codes."""
+    shared: bool
+    """Whether it shares an agent with this device: "shared with me"."""
+    allowed: bool
+    """Whether it may reach this device of its own accord."""
+    revoked: bool
+
+
+class Profiles(Struct, frozen=True, kw_only=True):
+    """All local agents."""
+
+    profiles: tuple[ProfileView, ...]
+
+
+class Devices(Struct, frozen=True, kw_only=True):
+    """The known devices, by name."""
+
+    devices: tuple[DeviceView, ...]
+
+
+def profile_view(profile: Profile) -> ProfileView:
+    """Return what is shown of a profile."""
+    limits = profile.limits
+    return ProfileView(
+        id=profile.id,
+        allowed=profile.allow_shared_agent_calls,
+        devices=tuple(sorted(profile.allowed_shared_device_ids)),
+        mode=profile.mode,
+        max_turns=limits.max_turns,
+        max_duration_ms=limits.max_duration_ms,
+        max_failures=limits.max_failures,
+        max_tokens=limits.max_tokens_budget,
+        max_concurrent=profile.max_concurrent_shared_calls,
+        rules=tuple(rule for rule in RULES if rule not in profile.rules.off),
+    )
+
+
+def device_view(peer: Peer) -> DeviceView:
+    """Return what is shown of a device: of its card, the name alone."""
+    return DeviceView(
+        id=peer.device,
+        name=peer.card.name,
+        verified=peer.verified,
+        shared=peer.shared,
+        allowed=peer.allowed,
+        revoked=peer.revoked,
+    )
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ReviewView(Struct, frozen=True, kw_only=True):
+    """A rule that wanted a person to look, and why."""
+
+    rule: str
+    why: str
+
+
+class TurnView(Struct, frozen=True, kw_only=True):
+    """Something that was said: a line of the timeline."""
+
+    role: Role
+    text: str
+    turn: int
+    at_ms: int
+    took_ms: int
+    label: Label | None
+    """Who let it go; None for what the remote agent said."""
+    reviews: tuple[ReviewView, ...]
+    sent: bool
+    failed: str
+    """Why it got no reply and will not get one; empty: it is not so."""
+
+
+class DraftView(Struct, frozen=True, kw_only=True):
+    """A draft that waits for a person; after the end, one that was left unsent."""
+
+    id: str
+    """What an answer to it has to name, so that no other is meant."""
+    text: str
+    reviews: tuple[ReviewView, ...]
+    took_ms: int
+
+
+ActName = Literal[
+    "pause", "resume", "stop", "take_over", "hand_back", "say", "approve", "reject", "set_objective", "set_mode"
+]
+
+
+class View(Struct, frozen=True, kw_only=True):
+    """A run, whole."""
+
+    id: str
+    profile: str
+    device: str
+    objective: str
+    mode: Mode
+    state: State
+    decides: Literal["agent", "person"]
+    """Who says what is said next."""
+    acts: tuple[ActName, ...]
+    """What can be done with it now."""
+    turn: int
+    max_turns: int
+    active_ms: int
+    """The time that was spent on it until now."""
+    is_active: bool
+    """Whether more is being spent."""
+    max_duration_ms: int
+    failures: int
+    max_failures: int
+    tokens: int
+    max_tokens: int | None
+    timeline: tuple[TurnView, ...]
+    kept: int
+    """Replies that came and are worked on once it goes on."""
+    draft: DraftView | None
+    failure: str
+    ended: Reason | None
+    banner: str
+    result: str
+
+
+class RunLine(Struct, frozen=True, kw_only=True):
+    """A run in one line."""
+
+    id: str
+    profile: str
+    device: str
+    objective: str
+    mode: Mode
+    state: State
+    turn: int
+    waits: bool
+    """Whether a draft waits for a person."""
+    ended: Reason | None
+
+
+class Runs(Struct, frozen=True, kw_only=True):
+    """The newest runs first."""
+
+    runs: tuple[RunLine, ...]
+
+
+def view(run: Overlay, now_ms: int) -> View:
+    """Return what is shown of a run at *now_ms*."""
+    limits = run.limits
+    return View(
+        id=run.id,
+        profile=run.profile,
+        device=run.device,
+        objective=run.objective,
+        mode=run.mode,
+        state=run.state,
+        decides=run.decides,
+        acts=_acts(run),
+        turn=run.turn,
+        max_turns=limits.max_turns,
+        active_ms=run.active_ms + (0 if run.since_ms is None else max(0, now_ms - run.since_ms)),
+        is_active=run.since_ms is not None,
+        max_duration_ms=limits.max_duration_ms,
+        failures=run.failures,
+        max_failures=limits.max_failures,
+        tokens=run.tokens,
+        max_tokens=limits.max_tokens_budget,
+        timeline=tuple(map(_turn, run.timeline)),
+        kept=len(run.kept),
+        draft=None if run.pending is None else _draft(run.pending),
+        failure=run.failure,
+        ended=run.ended,
+        banner=run.banner,
+        result=run.result,
+    )
+
+
+def line(run: Overlay) -> RunLine:
+    """Return a run in one line."""
+    return RunLine(
+        id=run.id,
+        profile=run.profile,
+        device=run.device,
+        objective=run.objective,
+        mode=run.mode,
+        state=run.state,
+        turn=run.turn,
+        waits=run.pending is not None and run.state not in ENDED,
+        ended=run.ended,
+    )
+
+
+def _turn(entry: Entry) -> TurnView:
+    return TurnView(
+        role=entry.role,
+        text=entry.text,
+        turn=entry.turn,
+        at_ms=entry.at_ms,
+        took_ms=entry.took_ms,
+        label=entry.label,
+        reviews=_reviews(entry.reviews),
+        sent=entry.sent_ms is not None,
+        failed=entry.failed,
+    )
+
+
+def _draft(pending: Pending) -> DraftView:
+    return DraftView(id=pending.id, text=pending.text, reviews=_reviews(pending.reviews), took_ms=pending.took_ms)
+
+
+def _reviews(reviews: tuple[Review, ...]) -> tuple[ReviewView, ...]:
+    return tuple(ReviewView(rule=each.rule, why=each.why) for each in reviews)
+
+
+# ── what can be done ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Begin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run to be started."""
+
+    profile: Name
+    device: Name
+    objective: Text
+    mode: Mode | None = None
+    """None: that of the profile."""
+
+
+class Pause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Send nothing until it is resumed."""
+
+
+class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Go on, or try again after an error."""
+
+
+class Stop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """End it."""
+
+
+class TakeOver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The person says what is said next."""
+
+
+class HandBack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent says what is said next."""
+
+
+class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the person who has taken over says."""
+
+    text: Text
+
+
+class Approve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Send a draft, perhaps with other words."""
+
+    draft: Name
+    text: Text | None = None
+
+
+class Reject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Do not send a draft; the agent is told why, and asked again."""
+
+    draft: Name
+    reason: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class SetObjective(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Redirect it."""
+
+    objective: Text
+
+
+class SetMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change who sees drafts first."""
+
+    mode: Mode
+
+
+Act = Pause | Resume | Stop | TakeOver | HandBack | Say | Approve | Reject | SetObjective | SetMode
+
+
+def event_of(act: Act) -> moves.Event:
+    """Return what happens to a run by an act; a face can have nothing else happen to it."""
+    match act:
+        case Pause():
+            return moves.Pause()
+        case Resume():
+            return moves.Resume()
+        case Stop():
+            return moves.Stop()
+        case TakeOver():
+            return moves.TakeOver()
+        case HandBack():
+            return moves.HandBack()
+        case Say(text=text):
+            return moves.Say(text)
+        case Approve(draft=draft, text=words):
+            return moves.Approve(draft, words)
+        case Reject(draft=draft, reason=reason):
+            return moves.Reject(draft, reason)
+        case SetObjective(objective=objective):
+            return moves.SetObjective(objective)
+        case SetMode(mode=mode):
+            return moves.SetMode(mode)
+        case _:
+            assert_never(act)
+
+
+ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
+    "pause": (Pause, moves.Pause),
+    "resume": (Resume, moves.Resume),
+    "stop": (Stop, moves.Stop),
+    "take_over": (TakeOver, moves.TakeOver),
+    "hand_back": (HandBack, moves.HandBack),
+    "say": (Say, moves.Say),
+    "approve": (Approve, moves.Approve),
+    "reject": (Reject, moves.Reject),
+    "set_objective": (SetObjective, moves.SetObjective),
+    "set_mode": (SetMode, moves.SetMode),
+}
+"""Everything that can be done with a run, by name."""
+
+
+def kind_of(name: str) -> type[Act]:
+    """Return what has to be said for an act, or raise a `RemitError` that names all of them."""
+    for act, (kind, _) in ACTS.items():
+        if act == name:
+            return kind
+    raise RemitError(fault(Code.NOT_FOUND, f"`{name[:100]}` is not what can be done with a run: {', '.join(ACTS)} are"))
+
+
+def _acts(run: Overlay) -> tuple[ActName, ...]:
+    """Return what is not refused from the outset, by the table of moves and by whose turn it is."""
+    person = run.decides == "person"
+    out: set[ActName] = {"take_over"} if person else {"hand_back", "say"}
+    if run.pending is None:
+        out |= {"approve", "reject"}
+    return tuple(name for name, (_, event) in ACTS.items() if (run.state, event) in moves.TABLE and name not in out)

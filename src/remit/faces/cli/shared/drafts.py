@@ -1,0 +1,67 @@
+"""Drafts to shared agents that wait for a person, seen and answered from another process."""
+
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from remit.faces.cli.places import team_path
+from remit.faces.cli.shared import documents
+from remit.faces.outputs import SharedDraft
+from remit.faces.team.checks import secret_of
+from remit.faces.team.file import find_team, load_team
+from remit.relay import wishes
+from remit.relay.keyfile import KEY_FILE, open_keys
+from remit.relay.moves import Approve, Reject
+from remit.relay.peers import Peers
+from remit.relay.state import State
+from remit.relay.wishes import Wish
+from remit.runtime.keys import Keys
+from remit.runtime.registry import team_invalid
+
+
+def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> list[SharedDraft]:
+    """Return the drafts in a device's file that nobody has answered yet, of the oldest run first."""
+    with _opened(path, team_file, overrides) as file:
+        peers = {peer.device: peer.card.name for peer in Peers(file).list()}
+        found = [documents.draft(run, peers.get(run.device, "")) for run in wishes.waiting(file)]
+        return [draft for draft in found if draft is not None]
+
+
+def answer(
+    path: Path, team_file: Path | None, overrides: Sequence[str], draft: SharedDraft, event: Approve | Reject
+) -> None:
+    """Leave an answer for the host that has the draft's run."""
+    with _opened(path, team_file, overrides) as file:
+        wishes.leave(file, Wish(run=draft.run, event=event))
+
+
+@contextmanager
+def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Generator[State]:
+    key = path.with_name(KEY_FILE)
+    if not key.exists():  # else a new one would be made, which opens nothing
+        raise team_invalid(f"{key} is not there, and nothing else opens {path}")
+    file = State.open(path, _keys(key, _passphrase(team_file, overrides)))
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@cache
+def _keys(path: Path, passphrase: str) -> Keys:
+    """Return the device's keys; whoever watches does not stretch a passphrase, which takes half a second, each time."""
+    return open_keys(path, passphrase)
+
+
+def _passphrase(team_file: Path | None, overrides: Sequence[str]) -> str:
+    if team_file is None and find_team() is None:
+        return ""
+    team = load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
+    if team.relay is None or team.relay.passphrase is None:
+        return ""
+    try:
+        return secret_of(team.relay.passphrase, os.environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error

@@ -1,0 +1,37 @@
+"""The token by which programs of the same user are let in: a file that its owner alone can read."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.transports.credentials.bearer import unfit
+
+
+def token_in(path: Path) -> str:
+    """Return the token in a file, made now if there is none, or raise a `RemitError` if it is not fit to be used."""
+    if not path.exists():
+        from remit.transports.credentials.keys import write_private
+
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):  # another server was faster
+                write_private(path, f"{secrets.token_hex(32)}\n".encode(), replace=False)
+        except OSError as error:
+            raise _unusable(f"{path} cannot be written: {error.strerror}", "Let this user write there.") from error
+    try:
+        with path.open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    except OSError as error:
+        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+    if os.name == "posix" and mode & 0o077:
+        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+    token = content.decode("ascii", errors="replace").strip()
+    if (why := unfit(token)) is not None:
+        raise _unusable(f"{path} holds no token: {why}", "Remove it, and a new one is made.")
+    return token
+
+
+def _unusable(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))

@@ -1,0 +1,173 @@
+"""The messages of an ACP agent's process, in the order in which it says them, and no more than is good."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from remit.agents.mcp.lines import Lines, Long
+from remit.relay.bridge.process import Child
+
+log = logging.getLogger("remit.relay")
+
+# Whoever shows what its tools found says a lot; but nothing so long is needed for a message.
+MAX_LINE = 4_000_000
+# Of one turn.
+MAX_BYTES = 64_000_000
+MAX_LINES = 100_000
+
+ASK = "session/prompt"
+UPDATE = "session/update"
+PERMISSION = "session/request_permission"
+_METHOD_NOT_FOUND = -32_601
+
+Message = dict[str, Any]
+
+
+class Content(Struct):
+    """What a piece of a message holds."""
+
+    type: str = ""
+    text: str = ""
+
+
+class Update(Struct, rename="camel"):
+    """What an agent tells of its turn; only the part that matters here."""
+
+    session_update: str
+    content: Any = None
+    tool_call_id: str | None = None
+
+    def text(self) -> str:
+        """Return the text of a piece of a message; empty: it is something else."""
+        try:
+            content = msgspec.convert(self.content, Content)
+        except msgspec.ValidationError:
+            return ""
+        return content.text if content.type == "text" else ""
+
+
+class Updated(Struct, rename="camel"):
+    """An update, and the session that it is for."""
+
+    session_id: str
+    update: Update
+
+
+class Wire:
+    """The process's end of a connection, as the SDK's client takes one (`acp.Transport`).
+
+    The SDK hands updates to tasks of their own, so that the last words of a message may come after the end of its turn,
+    and it holds lines of any length. Here updates are handed to *update* as they are read, *ended* is called at the
+    answer to a prompt and before anything that comes later is looked at, and every length is bounded. Of what the agent
+    asks for only permissions are passed on; the rest is not offered, and is declined here.
+    """
+
+    def __init__(
+        self, profile: str, child: Child, *, update: Callable[[Updated], None], ended: Callable[[], None]
+    ) -> None:
+        self._profile = profile
+        self._child = child
+        self._update = update
+        self._ended = ended
+        self._lines = Lines(MAX_LINE)
+        self._read: list[bytes | Long] = []
+        self._prompt: Any = None
+        """The id of the prompt that is in flight."""
+        self._bytes = self._count = 0
+        self._complained = False
+        self.is_over = False
+        """Whether nothing more will come."""
+        self.flooded = False
+
+    async def send(self, message: Message) -> None:
+        """Write a message, or raise an `OSError`."""
+        if message.get("method") == ASK:
+            self._prompt = message["id"]
+            self._bytes = self._count = 0
+        await self._child.write(msgspec.json.encode(message))
+
+    async def receive(self) -> Message | None:
+        """Return the next message for the SDK; None: there will be none."""
+        while True:
+            while self._read:
+                message = self._message(self._read.pop())
+                if message is not None and (passed := await self._sorted(message)) is not None:
+                    return passed
+            chunk = b"" if self.is_over else await self._child.said.read(65_536)
+            if not chunk:
+                self.is_over = True
+                return None
+            self._read = list(self._lines.feed(chunk))[::-1]
+            self._bytes += len(chunk)
+            self._count += len(self._read)
+            if self._bytes > MAX_BYTES or self._count > MAX_LINES:
+                log.warning("profile %s: its agent floods its output, and is ended", self._profile)
+                self._child.kill()
+                self.is_over = self.flooded = True
+                return None
+
+    async def close(self) -> None:
+        """Do nothing: the process is ended by whoever started it."""
+
+    async def _sorted(self, message: Message) -> Message | None:
+        """Return a message that is for the SDK; what is not is dealt with."""
+        method, number = message.get("method"), message.get("id")
+        if method == UPDATE:
+            self._note(message.get("params"))
+        elif method is not None and number is not None:
+            if method == PERMISSION and isinstance(number, int | str):
+                return message
+            await self._decline(number)
+        elif method is None and isinstance(number, int):
+            if number == self._prompt:
+                self._prompt = None
+                self._ended()
+            return _answer(message, number)
+        return None
+
+    def _note(self, params: Any) -> None:
+        try:
+            updated = msgspec.convert(params, Updated)
+        except msgspec.ValidationError:
+            self._complain()
+            return
+        self._update(updated)
+
+    async def _decline(self, number: Any) -> None:
+        error = {"code": _METHOD_NOT_FOUND, "message": "Method not found"}
+        try:
+            await self._child.write(msgspec.json.encode({"jsonrpc": "2.0", "id": number, "error": error}))
+        except OSError:
+            self.is_over = True
+
+    def _message(self, line: bytes | Long) -> Message | None:
+        try:
+            # As text, because not all of it would be looked at otherwise.
+            return None if isinstance(line, Long) else msgspec.json.decode(line.decode(), type=Message)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self._complain()
+            return None
+
+    def _complain(self) -> None:
+        if not self._complained:
+            self._complained = True
+            log.info("profile %s: its agent writes lines that are no messages; they are passed over", self._profile)
+
+
+def _answer(message: Message, number: int) -> Message:
+    """Return an answer in the shape that the SDK relies on."""
+    if "error" not in message:
+        return {"jsonrpc": "2.0", "id": number, "result": message.get("result")}
+    try:
+        error = msgspec.convert(message["error"], _Error)
+    except msgspec.ValidationError:
+        error = _Error()
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message}}
+
+
+class _Error(Struct):
+    code: int = -32_603
+    message: str = "it failed and did not say how"

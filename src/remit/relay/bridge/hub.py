@@ -1,0 +1,110 @@
+"""An agent of the local hub as the local agent of a profile, under all of the hub's guards."""
+
+import asyncio
+
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Response
+from remit.protocol.errors import TABLE, Code, Fault, RemitError
+from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, time_limit_s
+from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.turns import OneAtATime
+from remit.relay.bridge.wording import in_words, read
+from remit.relay.frames import PromptRequest
+from remit.runtime.asking import AskOptions
+from remit.runtime.hub import Hub
+
+
+class HubAgent:
+    """Implements `LocalAgent` by asking *agent* in the name of *user*, one prompt at a time.
+
+    Each session of the overlay is a session of the agent's, and of no other's. Its objective is the user's, its input
+    the prompt in words (`in_words`). A turn has the time that its constraints allow, of which waiting for a person's
+    approval is no part, and *max_tokens*, or what the hub grants a run. Without `allow_tool_use` it may neither use
+    tools nor delegate. It is done if its answer ends with the line `[DONE]`, or its metadata say `done`.
+
+    The hub is open before the first prompt, and is not closed with this.
+    """
+
+    def __init__(
+        self, hub: Hub, agent: str, *, user: str, max_tokens: int | None = None, ceiling_ms: int = WITH_TOOLS_MS
+    ) -> None:
+        self._hub = hub
+        self._agent = agent
+        self._user = user
+        self._max_tokens = max_tokens
+        self._ceiling_ms = ceiling_ms
+        self._turns = OneAtATime()
+        self._running: asyncio.Task[Response] | None = None
+        self._closed = False
+
+    async def prompt(self, request: PromptRequest) -> Draft | Failed:
+        """Ask the agent; what a guard refuses, or the agent does wrong, is a `Failed`."""
+        return await self._turns.run(lambda: self._prompt(request))
+
+    async def close(self) -> None:
+        """Cancel what is in flight, and everything below it."""
+        self._closed = True
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _prompt(self, request: PromptRequest) -> Draft | Failed:
+        if self._closed:
+            return _closed()
+        options = self._options(request)
+        asking = self._hub.ask(self._agent, request.objective, user=self._user, **options)
+        self._running = running = asyncio.get_running_loop().create_task(asking)
+        try:
+            await asyncio.wait({running})
+        finally:
+            self._running = None
+            if not running.done():
+                # The run ends as cancelled, whoever cancelled the prompt; that takes no longer than the agent's grace.
+                running.cancel()
+                await asyncio.wait({running})
+        if running.cancelled() or self._closed:
+            return _closed()
+        try:
+            return self._outcome(running.result(), request)
+        except RemitError as error:
+            return self._refused(error.fault)
+
+    def _options(self, request: PromptRequest) -> AskOptions:
+        constraints = request.constraints
+        options: AskOptions = {
+            "input": in_words(request),
+            "session": f"relay-{self._agent}-{request.profile_id}-{request.session_id}",
+            "deadline_ms": round(time_limit_s(constraints, self._ceiling_ms) * 1_000),
+            "max_tokens": self._max_tokens,
+            "correlation": request.request_id,
+        }
+        if not constraints.allow_tool_use:
+            options["tools"] = ()
+            options["may_delegate"] = False
+        return options
+
+    def _outcome(self, response: Response, request: PromptRequest) -> Draft | Failed:
+        if not response.ok:
+            return self._refused(response.fault)
+        said = response.summary if response.result is None else text_of(response.result)
+        text, done = read(said)
+        draft = Draft(
+            text=text,
+            confidence=response.confidence,
+            done=done or response.metadata.get("done") is True,
+            tokens=response.usage.total,
+            tool_rounds=len(response.tool_calls),
+            duration_ms=response.duration_ms,
+        )
+        return held(draft, request.constraints)
+
+    def _refused(self, fault: Fault | None) -> Failed:
+        if fault is None:
+            return Failed(reason=f"{self._agent} failed and gave no reason", hard=False)
+        # To ask again later helps against some; a turn that ran out of time is for the user to look at.
+        hard = fault.code is Code.TIMEOUT or not TABLE[fault.code].recoverable
+        return Failed(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
+
+
+def _closed() -> Failed:
+    return Failed(reason="the local agent was closed", hard=True)

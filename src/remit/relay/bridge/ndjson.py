@@ -1,0 +1,223 @@
+"""A local agent that speaks lines of JSON on its stdin and stdout: one request, one response (S3, S4)."""
+
+import asyncio
+import logging
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.settings import Program
+from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, too_long
+from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.process import LAST_WORDS_S, Child
+from remit.relay.bridge.supervised import Link, SupervisedAgent
+from remit.relay.frames import RESPONSE, PromptRequest, PromptResponse
+from remit.runtime.clock import LoopClock
+from remit.runtime.ports import Clock
+
+log = logging.getLogger("remit.relay")
+
+# The longest message that may be asked for, and what JSON makes of it, fit into this many times.
+MAX_LINE = 4_000_000
+# Agents print; one that has printed so much since its last answer, in bytes or in lines, does nothing else.
+MAX_NOISE = 64_000_000
+MAX_NOISE_LINES = 100_000
+# Of the violations of one process; whoever reads the log knows by then.
+MAX_LOGGED = 5
+
+
+class NdjsonAgent(SupervisedAgent):
+    """The agent of a profile as a process that takes a `PromptRequest` a line, and gives a `PromptResponse` a line.
+
+    What it prints besides is passed over, within bounds; so is a response that nothing in flight asked for, which is
+    logged as a violation. A response that is no valid one fails hard, and so does one that tells of more tool rounds
+    than were allowed. There is no frame that takes a request back: when a prompt is cancelled, the process is ended.
+    """
+
+    def __init__(
+        self, profile: str, program: Program, *, ceiling_ms: int = WITH_TOOLS_MS, clock: Clock | None = None
+    ) -> None:
+        """Serve *profile* by *program*; no turn takes longer than *ceiling_ms*, whatever its constraints say."""
+        clock = clock or LoopClock()
+        super().__init__(lambda: NdjsonLink(profile, program, clock), ceiling_ms=ceiling_ms, clock=clock)
+
+
+class _Head(Struct):
+    """What of a line tells whether it is a response, and to what; whether the rest is right is seen later."""
+
+    type: Any = None
+    request_id: Any = None
+
+
+class _Asked(NamedTuple):
+    """What is in flight."""
+
+    request: PromptRequest
+    since: float
+    outcome: asyncio.Future[Draft | Failed]
+
+
+class NdjsonLink(Link):
+    """One process of the agent."""
+
+    def __init__(self, profile: str, program: Program, clock: Clock) -> None:
+        self._profile = profile
+        self._program = program
+        self._clock = clock
+        self._child: Child | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._asked: _Asked | None = None
+        self._noise = self._noise_lines = 0
+        """Bytes and lines since its last answer."""
+        self._garbage = self._violations = 0
+        """Lines since it was last asked."""
+        self._printed, self._violated = False, 0
+        self._silent = False
+        """Whether it will say no more."""
+
+    async def open(self) -> None:
+        self._child = Child(self._program)
+        await self._child.connect()
+        self._reading = asyncio.get_running_loop().create_task(self._read(self._child))
+
+    @property
+    def is_up(self) -> bool:
+        return self._child is not None and self._child.exit_code is None and not self._silent
+
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:  # noqa: ARG002
+        child = self._child
+        assert child is not None, "opened before it is asked"
+        outcome: asyncio.Future[Draft | Failed] = asyncio.get_running_loop().create_future()
+        self._asked = _Asked(request, self._clock.now(), outcome)
+        self._garbage = self._violations = 0
+        try:
+            try:
+                await child.write(msgspec.json.encode(request))
+            except OSError:
+                # Most likely it is on its way out, and whoever reads will see how it went.
+                await asyncio.wait({outcome}, timeout=LAST_WORDS_S)
+                if not outcome.done():
+                    return Failed(reason="the local agent's process takes no input any more", hard=True)
+            return await outcome
+        finally:
+            self._asked = None
+
+    async def calm(self) -> bool:
+        return False
+
+    async def end(self) -> None:
+        if self._child is None:
+            return
+        await self._child.end()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait({self._reading})
+
+    async def obituary(self) -> str | None:
+        if self._child is None:
+            return None
+        how = await self._child.how_it_ended()
+        return None if self._child.exit_code == 0 else how
+
+    def remarks(self) -> str:
+        said = [
+            *([f"{self._garbage} lines that are no response"] if self._garbage else []),
+            *([f"{self._violations} responses to something else"] if self._violations else []),
+        ]
+        return f"; it wrote {' and '.join(said)}" if said else ""
+
+    # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, child: Child) -> None:
+        lines = Lines(MAX_LINE)
+        while chunk := await child.said.read(65_536):
+            self._noise += len(chunk)
+            for line in lines.feed(chunk):
+                self._noise_lines += 1
+                self._take(line)
+            if self._noise > MAX_NOISE or self._noise_lines > MAX_NOISE_LINES:
+                much = f"{self._noise} bytes in {self._noise_lines} lines"
+                reason = f"the local agent wrote {much}, and no answer among them"
+                log.warning("profile %s: its agent floods its output, and is ended", self._profile)
+                child.kill()
+                self._silent = True
+                self._settle(Failed(reason=reason, hard=True))
+                return
+        self._silent = True
+        self._settle(await self._lost(child))
+
+    async def _lost(self, child: Child) -> Failed:
+        how = await child.how_it_ended()
+        return Failed(reason=f"the local agent's process ended without an answer: {how}", hard=True)
+
+    def _take(self, line: bytes | Long) -> None:
+        if isinstance(line, Long):
+            self._take_long(line)
+            return
+        head = _head(line)
+        if head is None or head.type != RESPONSE:
+            self._pass_over()
+        elif self._asked is None or self._asked.outcome.done() or head.request_id != self._asked.request.request_id:
+            self._violate()
+        else:
+            self._noise = self._noise_lines = 0
+            self._settle(self._read_response(line, self._asked))
+
+    def _take_long(self, line: Long) -> None:
+        asked = self._asked
+        if asked is not None and RESPONSE.encode() in line.head and asked.request.request_id.encode() in line.head:
+            self._settle(too_long(asked.request.constraints))
+        else:
+            self._pass_over()
+
+    def _read_response(self, line: bytes, asked: _Asked) -> Draft | Failed:
+        try:
+            response = msgspec.json.decode(line, type=PromptResponse)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return Failed(reason=f"the local agent's response is not valid: {shown(str(error))}", hard=True)
+        if response.status == "error":
+            why = shown(response.reason)
+            return Failed(
+                reason=f"the local agent says: {why}" if why else "the local agent gave no reason", hard=False
+            )
+        draft = Draft(
+            text=response.draft_message,
+            confidence=response.confidence,
+            done=response.done,
+            tokens=response.metrics.tokens,
+            tool_rounds=response.metrics.tool_rounds,
+            duration_ms=round((self._clock.now() - asked.since) * 1_000),
+        )
+        return held(draft, asked.request.constraints)
+
+    def _settle(self, outcome: Draft | Failed) -> None:
+        if self._asked is not None and not self._asked.outcome.done():
+            self._asked.outcome.set_result(outcome)
+
+    def _pass_over(self) -> None:
+        self._garbage += 1
+        if not self._printed:
+            self._printed = True
+            log.info("profile %s: its agent prints lines that are no responses; they are passed over", self._profile)
+
+    def _violate(self) -> None:
+        self._violations += 1
+        self._violated += 1
+        if self._violated <= MAX_LOGGED:
+            more = "; more of them are not logged" if self._violated == MAX_LOGGED else ""
+            log.warning(
+                "profile %s: protocol violation: a response to no request that is in flight%s", self._profile, more
+            )
+
+
+def _head(line: bytes) -> _Head | None:
+    """Return what a line says it is; None: it is no object of JSON."""
+    if not line.lstrip().startswith(b"{"):  # most of what is printed, and ten times faster to see
+        return None
+    try:
+        # As text, because what is in fields that nobody knows would not be looked at.
+        return msgspec.json.decode(line.decode(), type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None

@@ -1,0 +1,350 @@
+"""Who is connected to a gateway, and how messages get from one device to another.
+
+Everything here happens in the event loop, without waiting: what concerns the file is handed to the writer, and its
+results come back in the order in which they were asked for.
+"""
+
+import asyncio
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+
+from remit.relay.gateway import keys
+from remit.relay.gateway.connection import Connection, Route
+from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.queue import Entered, Page, Queue
+from remit.relay.gateway.writer import Writer
+from remit.relay.wire import (
+    Ack,
+    Allow,
+    Answered,
+    Bye,
+    Delivery,
+    Denied,
+    Fetch,
+    FromDevice,
+    Hello,
+    KeysLeft,
+    Malformed,
+    Publish,
+    Put,
+    Receipt,
+    Refused,
+    Welcome,
+)
+from remit.runtime.ports import Clock
+
+# What asks the file for more than a row counts as so many frames; so nobody empties another's one-time keys quickly.
+ASKING_FRAMES = 20
+# So many devices may have refused one connection before it has to begin anew; a device knows far fewer.
+MOST_REFUSED = 1_000
+MOST_ROUTES = 1_000
+
+
+class Exchange:
+    """The connections of a gateway, and the one writer behind them."""
+
+    def __init__(
+        self, path: Path, queue: Queue, limits: Limits, clock: Clock, commit_hook: Callable[[], None] | None
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._numbers = count(1)
+        self.devices: dict[str, Connection] = {}
+        """The one connection of each device that is connected."""
+        self._unstored = 0
+        self._crowd: list[asyncio.Future[None]] = []
+        self._dirty: dict[int, Connection] = {}
+        """The connections for which something is ready to leave."""
+        self._place = queue.last_place()
+        self._slow: dict[str, int] = {}
+        """For how many messages to a device it is not known yet whether they are taken."""
+        self.troubled = False
+        self._writer = Writer(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
+
+    async def close(self) -> None:
+        """Write whatever was taken, tell its senders, then tell everyone to go."""
+        await self._writer.stop()
+        for connection in list(self.devices.values()):
+            back_ms = self._limits.back_ms
+            self.cut(connection, Bye(code="closing", reason="the gateway is shut down", retry_after_ms=back_ms))
+
+    # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def enter(self, transport: asyncio.Transport, device: str) -> Connection:
+        """Return the connection of a device, which has then been told that it is welcome, or that it is not.
+
+        Raises `OSError` if the file cannot be written.
+        """
+        connection = Connection(transport, number=next(self._numbers), device=device, now=self._clock.now())
+        # Before anything else: from here on nothing more is taken from the older connection.
+        if older := self.devices.get(device):
+            self.cut(older, Bye(code="replaced", reason="the device has connected once more"))
+        self.devices[device] = connection
+        try:
+            entered = await self._writer.ask(lambda queue: queue.enter(device))
+        except BaseException:
+            self.leave(connection)
+            raise
+        if entered is None:
+            self.cut(connection, Bye(code="full", reason="the gateway takes no further devices", retry_after_ms=60_000))
+        elif not connection.closing:
+            self._welcome(connection, entered)
+        return connection
+
+    def _welcome(self, connection: Connection, entered: Entered) -> None:
+        connection.key = entered.key
+        connection.say(Welcome(device=connection.device, one_time_left=entered.one_time_left))
+        connection.flush(self._clock.now())
+        self._next_page(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that has ended."""
+        connection.closing = True
+        if self.devices.get(connection.device) is connection:
+            del self.devices[connection.device]
+        self._writer.do(lambda queue: queue.leave(connection.number), lambda _: None)
+
+    def cut(self, connection: Connection, bye: Bye) -> None:
+        """End a connection, and tell its device why."""
+        if self.devices.get(connection.device) is connection:
+            del self.devices[connection.device]
+        connection.cut(bye, self._limits.closing_s, self._clock.now())
+        if connection.room and not connection.room.done():
+            connection.room.set_result(None)
+
+    def sweep(self) -> None:
+        """Cut those who are silent, or take nothing of what is sent to them."""
+        now, limits = self._clock.now(), self._limits
+        for connection in list(self.devices.values()):
+            if now - connection.heard > limits.idle_s:
+                self.cut(connection, Bye(code="idle", reason=f"nothing was heard for {limits.idle_s:g} s"))
+            elif connection.stuck(now, limits.slow_s):
+                self.cut(connection, Bye(code="slow", reason=f"nothing was taken for {limits.slow_s:g} s"))
+
+    def forget(self) -> None:
+        """Have the file forget what is too old to matter."""
+        self._writer.do(lambda queue: queue.sweep(), lambda _: None)
+
+    def _let_go(self, _: Exception) -> None:
+        """The file cannot be written: nobody was promised anything since, and all have to begin where they stood."""
+        self.troubled = True
+        self._unstored = 0
+        self._slow.clear()
+        for connection in list(self.devices.values()):
+            back_ms = self._limits.back_ms
+            self.cut(connection, Bye(code="trouble", reason="the gateway cannot write", retry_after_ms=back_ms))
+
+    # ── what a device asks for ────────────────────────────────────────────────────────────────────────────────────────
+
+    def hear(self, connection: Connection, frame: FromDevice) -> int:
+        """Do what a control frame asks for, and return as how many frames it counts."""
+        match frame:
+            case Ack(place=place):
+                self._acknowledge(connection, place)
+                return 1
+            case Publish():
+                asked = frame
+                self._writer.do(
+                    lambda queue: keys.publish(queue, connection.key, asked), lambda done: self._say(connection, done)
+                )
+            case Allow():
+                listed = frame
+                # From here on every route to this device has to be found anew, after the list is written.
+                connection.access += 1
+                self._writer.do(
+                    lambda queue: keys.allow(queue, connection.key, listed), lambda done: self._say(connection, done)
+                )
+            case Fetch():
+                self._fetch(connection, frame)
+            case Hello():
+                raise Malformed("a second hello")
+        return ASKING_FRAMES
+
+    def _fetch(self, connection: Connection, asked: Fetch) -> None:
+        def fetched(found: keys.Fetched) -> None:
+            self._say(connection, found.answer)
+            owner = self.devices.get(asked.device)
+            if owner is not None and not isinstance(found.answer, Denied) and found.answer.one_time is not None:
+                self._say(owner, KeysLeft(one_time_left=found.one_time_left))
+
+        self._writer.do(lambda queue: keys.fetch(queue, connection.device, asked), fetched)
+
+    def _say(self, connection: Connection, frame: KeysLeft | Refused | Answered) -> None:
+        if not connection.closing:
+            connection.say(frame)
+            self._dirty[connection.number] = connection
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, connection: Connection, put: Put) -> None:
+        """Have a message stored; its sender hears of it once it is, and its receiver gets it if that is connected.
+
+        On a route that is known the receiver gets it at once, while it is being written. If that fails, or the gateway
+        dies just then, the sender has no receipt and puts it again, and the receiver knows it by its number.
+        """
+        self._place = place = self._place + 1
+        size = len(put.body)
+        connection.unstored += size
+        self._unstored += size
+        receiver = self.devices.get(put.to)
+        at_once = receiver is not None and self._is_known(connection, receiver, put)
+        if at_once and receiver is not None:
+            receiver.deliver((Delivery(place, connection.device, put.number, put.body),))
+            self._soon(receiver)
+        else:
+            self._slow[put.to] = self._slow.get(put.to, 0) + 1
+        access = receiver.access if receiver is not None else 0
+
+        def placed(result: bool | Refused) -> None:
+            connection.unstored -= size
+            self._unstored -= size
+            if not at_once:
+                self._count_down(put.to)
+            if isinstance(result, Refused):
+                self._refused(connection, result)
+                return
+            if not connection.closing:
+                connection.receipt(Receipt(put.to, put.number, not result))
+                self._dirty[connection.number] = connection
+            if result and not at_once:
+                if receiver is not None:
+                    self._learn(connection, put.to, Route(receiver, access, put.number))
+                if now := self.devices.get(put.to):
+                    self._pass_on(now, Delivery(place, connection.device, put.number, put.body))
+
+        self._writer.do(
+            lambda queue: queue.put(place, connection.number, connection.key, connection.device, put),
+            placed,
+            urgent=not at_once,
+        )
+
+    def _is_known(self, connection: Connection, receiver: Connection, put: Put) -> bool:
+        """Whether a message will be taken for sure, and nothing that is still being written stands before it."""
+        route = None if connection.routes is None else connection.routes.get(put.to)
+        if (
+            route is None
+            or not receiver.live
+            or route.receiver is not receiver
+            or route.access != receiver.access
+            or put.number <= route.number
+            # A receiver acknowledges all up to a place, so places leave in order.
+            or put.to in self._slow
+            or not receiver.has_room(self._limits)
+        ):
+            return False
+        route.number = put.number
+        return True
+
+    def _learn(self, connection: Connection, to: str, route: Route) -> None:
+        if connection.routes is None:
+            connection.routes = {}
+        if len(connection.routes) >= MOST_ROUTES:
+            connection.routes.clear()
+        connection.routes[to] = route
+
+    def _count_down(self, to: str) -> None:
+        if self._slow[to] == 1:
+            del self._slow[to]
+        else:
+            self._slow[to] -= 1
+
+    def _soon(self, connection: Connection) -> None:
+        """Let what is ready leave when every task that is ready has run: much of it shares one write then."""
+        if not self._dirty:
+            asyncio.get_running_loop().call_soon(self._flush_dirty)
+        self._dirty[connection.number] = connection
+
+    def _pass_on(self, receiver: Connection, delivery: Delivery) -> None:
+        if not receiver.live:
+            return
+        if receiver.has_room(self._limits):
+            receiver.deliver((delivery,))
+            self._dirty[receiver.number] = receiver
+        else:
+            receiver.live = False
+
+    def _refused(self, connection: Connection, refused: Refused) -> None:
+        if connection.closing:
+            return
+        self._say(connection, refused)
+        if connection.routes:
+            connection.routes.pop(refused.to, None)
+        if connection.refused_to is None:
+            connection.refused_to = set()
+        connection.refused_to.add(refused.to)
+        if len(connection.refused_to) > MOST_REFUSED:
+            self.cut(connection, Bye(code="full", reason=f"more than {MOST_REFUSED} devices refused messages"))
+
+    def _acknowledge(self, connection: Connection, place: int) -> None:
+        # A place that was not sent yet is not acknowledged by anyone in good faith.
+        if not connection.acknowledge(min(place, connection.sent), connection.heard):
+            return
+        if not connection.acking:
+            self._write_ack(connection)
+        if not connection.live:
+            self._next_page(connection)
+
+    def _write_ack(self, connection: Connection) -> None:
+        """Have deleted what is acknowledged so far; what is meanwhile, follows together."""
+        connection.acking = True
+        place = connection.acked
+
+        def written(_: None) -> None:
+            if connection.acked > place:
+                self._write_ack(connection)
+            else:
+                connection.acking = False
+
+        # The place is that of now: what was delivered after it may not be in the file yet, and would stay there.
+        self._writer.do(lambda queue: queue.acknowledge(connection.key, place), written, urgent=False)
+
+    def _next_page(self, connection: Connection) -> None:
+        """Have the file read on, if there is room for what is in it and nobody reads already."""
+        messages, size = connection.room_left(self._limits)
+        if connection.paging or messages <= 0 or size <= 0:
+            return
+        connection.paging = True
+
+        def found(page: Page) -> None:
+            connection.paging = False
+            if connection.closing:
+                return
+            # What was stored after this page was read is passed on after it: results come in the order of the jobs.
+            connection.live = not page.more
+            if page.deliveries:
+                connection.deliver(page.deliveries)
+                self._dirty[connection.number] = connection
+            if page.more:
+                self._next_page(connection)
+
+        after = connection.sent
+        self._writer.do(lambda queue: queue.page(connection.key, after, messages, size), found)
+
+    def has_room(self, connection: Connection) -> bool:
+        """Whether more may be taken from a device, and from all of them, before what was taken is written."""
+        limits = self._limits
+        return connection.unstored <= limits.unstored_bytes and self._unstored <= limits.all_unstored_bytes
+
+    async def room(self, connection: Connection) -> None:
+        """Return once what waits to be written is little enough; until then the device is not read."""
+        while not (connection.closing or self.has_room(connection)):
+            connection.room = asyncio.get_running_loop().create_future()
+            self._crowd.append(connection.room)
+            await connection.room
+
+    def _flush(self) -> None:
+        """After each batch: let everything leave that came of it, and read on from those that had to wait."""
+        self._flush_dirty()
+        if self._crowd:
+            crowd, self._crowd = self._crowd, []
+            for waiting in crowd:
+                if not waiting.done():
+                    waiting.set_result(None)
+        self.troubled = False
+
+    def _flush_dirty(self) -> None:
+        now = self._clock.now()
+        dirty, self._dirty = self._dirty, {}
+        for connection in dirty.values():
+            connection.flush(now)

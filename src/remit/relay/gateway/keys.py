@@ -1,0 +1,69 @@
+"""The keys that devices leave with a gateway for others, and who may have them.
+
+Both are opaque here: the bundle is signed by its device, and whoever fetches it checks that. Everything runs in the
+writer's thread, inside a transaction.
+"""
+
+import hashlib
+from typing import NamedTuple
+
+from remit.relay.gateway.queue import UNREACHABLE, Queue
+from remit.relay.wire import Allow, Bundle, Denied, Done, Fetch, Publish
+
+
+class Fetched(NamedTuple):
+    """The answer to a fetch, and how many one-time keys of the other device are left."""
+
+    answer: Bundle | Denied
+    one_time_left: int
+
+
+def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
+    """Keep a bundle and one-time keys; a key that was published before stays what it was, also if it is used up."""
+    if asked.one_time and _left(queue, device) + len(asked.one_time) > queue.limits.one_time_keys:
+        reason = f"the gateway keeps {queue.limits.one_time_keys} one-time keys of a device; publish fewer"
+        return Denied(request=asked.request, code="full", reason=reason)
+    if asked.bundle is not None:
+        queue.connection.execute("UPDATE device SET bundle = ? WHERE key = ?", (asked.bundle, device))
+    for body in asked.one_time:
+        digest = hashlib.blake2b(body, digest_size=16).digest()
+        queue.connection.execute(
+            "INSERT INTO one_time (device, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (device, digest, body),
+        )
+    return Done(request=asked.request, one_time_left=_left(queue, device))
+
+
+def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
+    """Hand out the keys of a device to one that may reach it; its one-time key is gone with that."""
+    row = queue.connection.execute(
+        "SELECT d.key, d.bundle FROM device d LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?"
+        " WHERE d.id = ? AND d.bundle IS NOT NULL AND (d.is_open OR a.sender IS NOT NULL)",
+        (sender, asked.device),
+    ).fetchone()
+    if row is None:
+        return Fetched(Denied(request=asked.request, code="unreachable", reason=UNREACHABLE), 0)
+    device, bundle = row
+    oldest = "SELECT key, body FROM one_time WHERE device = ? AND body IS NOT NULL ORDER BY key LIMIT 1"
+    taken = queue.connection.execute(oldest, (device,)).fetchone()
+    if taken is not None:
+        used = (queue.wall_ms(), taken[0])
+        queue.connection.execute("UPDATE one_time SET body = NULL, used_ms = ? WHERE key = ?", used)
+    one_time: bytes | None = None if taken is None else taken[1]
+    answer = Bundle(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
+    return Fetched(answer, _left(queue, device))
+
+
+def allow(queue: Queue, device: int, asked: Allow) -> Done:
+    """Replace the list of those who may reach a device."""
+    queue.forget_ways()
+    queue.connection.execute("UPDATE device SET is_open = ? WHERE key = ?", (asked.senders is None, device))
+    queue.connection.execute("DELETE FROM allowed WHERE receiver = ?", (device,))
+    for sender in set(asked.senders or ()):
+        queue.connection.execute("INSERT INTO allowed (receiver, sender) VALUES (?, ?)", (device, sender))
+    return Done(request=asked.request, one_time_left=_left(queue, device))
+
+
+def _left(queue: Queue, device: int) -> int:
+    left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
+    return int(queue.connection.execute(left, (device,)).fetchall()[0][0])

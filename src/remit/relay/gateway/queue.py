@@ -1,0 +1,313 @@
+"""The messages that a gateway holds until their receivers have acknowledged them.
+
+Everything here runs in the writer's thread, inside a transaction, in the order in which it was asked for. So what is
+refused, in which order messages stand, and what is durable is decided in one place.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from remit.relay.gateway.limits import Limits
+from remit.relay.wire import Delivery, Put, RefusalCode, Refused
+from remit.stores.connection import Connection, Durability, connect_writer
+
+SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE device (
+    key INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    is_open INTEGER NOT NULL DEFAULT 1,
+    bundle BLOB,
+    seen_ms INTEGER NOT NULL
+);
+CREATE TABLE allowed (
+    receiver INTEGER NOT NULL,
+    sender TEXT NOT NULL,
+    PRIMARY KEY (receiver, sender)
+) WITHOUT ROWID;
+CREATE TABLE message (
+    place INTEGER PRIMARY KEY,
+    receiver INTEGER NOT NULL,
+    sender INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE INDEX message_of ON message (receiver);
+-- The last number of each sender for each receiver: what is not above it was put before.
+CREATE TABLE pair (
+    receiver INTEGER NOT NULL,
+    sender INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    used_ms INTEGER NOT NULL,
+    PRIMARY KEY (receiver, sender)
+) WITHOUT ROWID;
+-- A key that was handed out leaves its digest, so that publishing it again does not bring it back.
+CREATE TABLE one_time (
+    key INTEGER PRIMARY KEY,
+    device INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    body BLOB,
+    used_ms INTEGER,
+    UNIQUE (device, digest)
+);
+CREATE INDEX one_time_left ON one_time (device) WHERE body IS NOT NULL;
+"""
+# Folding the log into the file less often than SQLite would: most messages are gone again before it comes to that.
+_CHECKPOINT_PAGES = 4_000
+# Each statement lets go of the interpreter and has to get it back from a busy event loop, so one adds many rows.
+_ROWS = 16
+_INSERT = "INSERT INTO message (place, receiver, sender, number, body) VALUES "
+_INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?)"
+_INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?)"] * _ROWS)
+# So many ways from one device to another are remembered as being allowed.
+_MOST_WAYS = 20_000
+UNREACHABLE = "there is no such device, or it does not accept messages from this one"
+
+
+class Entered(NamedTuple):
+    """A device that has shown who it is."""
+
+    key: int
+    one_time_left: int
+
+
+class Page(NamedTuple):
+    """Some messages of one receiver, oldest first."""
+
+    deliveries: list[Delivery]
+    more: bool
+
+
+class _Way:
+    """A sender that may reach a receiver, and the last number that it used."""
+
+    __slots__ = ("number", "receiver")
+
+    def __init__(self, receiver: int, number: int) -> None:
+        self.receiver = receiver
+        self.number = number
+
+
+class Held:
+    """So many messages, and so many bytes."""
+
+    __slots__ = ("messages", "size")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size = 0
+
+
+def open_queue(path: Path, durability: Durability, limits: Limits, wall_ms: Callable[[], int]) -> "Queue":
+    """Return what a gateway's file holds; nobody else can open it meanwhile."""
+    connection = _open_file(path, durability)
+    try:
+        return Queue(connection, limits, wall_ms)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _open_file(path: Path, durability: Durability) -> Connection:
+    connection = connect_writer(path, durability, busy_seconds=1.0)
+    try:
+        # Alone with its file, SQLite needs no shared memory for its log; and a second gateway is refused.
+        connection.pragma("locking_mode", "exclusive")
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
+        connection.execute("BEGIN IMMEDIATE")
+        version = connection.pragma("user_version")
+        if version == 0:
+            connection.execute(_SCHEMA)
+            connection.pragma("user_version", SCHEMA_VERSION)
+        elif version != SCHEMA_VERSION:
+            raise OSError(f"it was written by another version of Remit ({version}, this one writes {SCHEMA_VERSION})")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class Queue:
+    """What is queued for whom, and who may queue it."""
+
+    def __init__(self, connection: Connection, limits: Limits, wall_ms: Callable[[], int]) -> None:
+        self.connection = connection
+        self.limits = limits
+        self.wall_ms = wall_ms
+        self.reload()
+
+    def reload(self) -> None:
+        """Count what the file holds: at the start, and after a transaction that failed."""
+        self._receivers: defaultdict[int, Held] = defaultdict(Held)
+        self._pairs: defaultdict[tuple[int, int], Held] = defaultdict(Held)
+        self.all = Held()
+        self._shut: dict[int, set[str]] = {}
+        """For each connection those devices for which a message was refused, and none was put anew."""
+        self._ways: dict[tuple[int, str], _Way] = {}
+        self._new: list[tuple[int, int, int, int, bytes]] = []
+        """The rows that are not written yet, and below them the last numbers."""
+        self._used: dict[tuple[int, int], int] = {}
+        counted = "SELECT receiver, sender, count(*), sum(length(body)) FROM message GROUP BY receiver, sender"
+        for receiver, sender, messages, size in self.connection.execute(counted):
+            self._count(receiver, sender, messages, size)
+        self.devices = int(self.connection.execute("SELECT count(*) FROM device").fetchall()[0][0])
+
+    def last_place(self) -> int:
+        """Where the last message stands."""
+        return int(self.connection.execute("SELECT coalesce(max(place), 0) FROM message").fetchall()[0][0])
+
+    # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def enter(self, device: str) -> Entered | None:
+        """Return a device that has shown who it is; None if there is no room for another."""
+        now_ms = self.wall_ms()
+        row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
+        if row is None:
+            if self.devices >= self.limits.max_devices:
+                return None
+            self.connection.execute("INSERT INTO device (id, seen_ms) VALUES (?, ?)", (device, now_ms))
+            row = self.connection.execute("SELECT last_insert_rowid()").fetchall()[0]
+            self.devices += 1
+        else:
+            self.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, row[0]))
+        key = int(row[0])
+        left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
+        return Entered(key, int(self.connection.execute(left, (key,)).fetchall()[0][0]))
+
+    def leave(self, connection: int) -> None:
+        """Forget what was refused on a connection that has ended."""
+        self._shut.pop(connection, None)
+
+    # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def put(self, place: int, connection: int, sender: int, sender_id: str, put: Put) -> bool | Refused:
+        """Queue a message at a place; False if it was put before.
+
+        After a refusal nothing more is taken for the same receiver on the same connection, until its sender has heard
+        of it and says so: no message overtakes one that was sent before it.
+        """
+        shut = self._shut.get(connection)
+        if shut is not None and put.to in shut and not put.anew:
+            return Refused(to=put.to, number=put.number, code="behind", reason="an earlier message was refused")
+        way = self._way(sender, sender_id, put.to)
+        if way is None:
+            return self._refuse(connection, put, "unreachable", UNREACHABLE)
+        if put.number > way.number and (objection := self._objection(way.receiver, sender, len(put.body))):
+            return self._refuse(connection, put, "full", objection, self.limits.full_retry_ms)
+        if shut:
+            shut.discard(put.to)
+        if put.number <= way.number:
+            return False
+        way.number = self._used[way.receiver, sender] = put.number
+        self._new.append((place, way.receiver, sender, put.number, put.body))
+        self._count(way.receiver, sender, 1, len(put.body))
+        return True
+
+    def write(self) -> None:
+        """Write what was queued: before it is looked for, and at the end of each transaction."""
+        new, used = self._new, self._used
+        whole = len(new) - len(new) % _ROWS
+        for start in range(0, whole, _ROWS):
+            self.connection.execute(_INSERT_MANY, tuple(chain.from_iterable(new[start : start + _ROWS])))
+        for row in new[whole:]:
+            self.connection.execute(_INSERT_ONE, row)
+        now_ms = self.wall_ms() if used else 0
+        for (receiver, sender), number in used.items():
+            self.connection.execute(
+                "INSERT INTO pair (receiver, sender, number, used_ms) VALUES (?1, ?2, ?3, ?4)"
+                " ON CONFLICT DO UPDATE SET number = ?3, used_ms = ?4",
+                (receiver, sender, number, now_ms),
+            )
+        new.clear()
+        used.clear()
+
+    def forget_ways(self) -> None:
+        """Who may reach whom has changed."""
+        self.write()
+        self._ways.clear()
+
+    def _way(self, sender: int, sender_id: str, to: str) -> _Way | None:
+        way = self._ways.get((sender, to))
+        if way is not None:
+            return way
+        row = self.connection.execute(
+            "SELECT d.key, coalesce(p.number, 0) FROM device d"
+            " LEFT JOIN allowed a ON a.receiver = d.key AND a.sender = ?1"
+            " LEFT JOIN pair p ON p.receiver = d.key AND p.sender = ?2"
+            " WHERE d.id = ?3 AND (d.is_open OR a.sender IS NOT NULL)",
+            (sender_id, sender, to),
+        ).fetchone()
+        if row is None:
+            return None
+        if len(self._ways) >= _MOST_WAYS:
+            self.forget_ways()
+        way = self._ways[sender, to] = _Way(*row)
+        return way
+
+    def page(self, receiver: int, after: int, messages: int, size: int) -> Page:
+        """Return what stands after a place: at least one message, and no more than so many or so large."""
+        self.write()
+        rows = self.connection.execute(
+            "SELECT m.place, d.id, m.number, m.body FROM message m JOIN device d ON d.key = m.sender"
+            " WHERE m.receiver = ? AND m.place > ? ORDER BY m.place LIMIT ?",
+            (receiver, after, messages + 1),
+        )
+        found: list[Delivery] = []
+        for row in rows:
+            if len(found) == messages or (found and size < len(row[3])):
+                return Page(found, more=True)
+            found.append(Delivery(*row))
+            size -= len(row[3])
+        return Page(found, more=False)
+
+    def acknowledge(self, receiver: int, place: int) -> None:
+        """Delete what the receiver has."""
+        self.write()
+        gone = (
+            "SELECT sender, count(*), sum(length(body)) FROM message WHERE receiver = ? AND place <= ? GROUP BY sender"
+        )
+        for sender, messages, size in self.connection.execute(gone, (receiver, place)).fetchall():
+            self._count(receiver, sender, -messages, -size)
+        self.connection.execute("DELETE FROM message WHERE receiver = ? AND place <= ?", (receiver, place))
+
+    def sweep(self) -> None:
+        """Forget who sent what, and which keys were used, so long ago that no repeat can come any more."""
+        self.forget_ways()
+        before_ms = self.wall_ms() - self.limits.repeat_days * 86_400_000
+        self.connection.execute(
+            "DELETE FROM pair WHERE used_ms < ? AND NOT EXISTS"
+            " (SELECT 1 FROM message m WHERE m.receiver = pair.receiver AND m.sender = pair.sender)",
+            (before_ms,),
+        )
+        self.connection.execute("DELETE FROM one_time WHERE used_ms < ?", (before_ms,))
+
+    def _objection(self, receiver: int, sender: int, size: int) -> str:
+        """Why a message does not fit; nothing if it does."""
+        limits = self.limits
+        pair, whole = self._pairs.get((receiver, sender)), self._receivers.get(receiver)
+        if pair and (pair.messages >= limits.sender_messages or pair.size + size > limits.sender_bytes):
+            return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the other to connect"
+        if whole and (whole.messages >= limits.receiver_messages or whole.size + size > limits.receiver_bytes):
+            return "the other device has not fetched what others sent it"
+        if self.all.size + size > limits.total_bytes:
+            return "the gateway holds as much as it may"
+        return ""
+
+    def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
+        self._shut.setdefault(connection, set()).add(put.to)
+        return Refused(to=put.to, number=put.number, code=code, reason=reason, retry_after_ms=retry_after_ms)
+
+    def _count(self, receiver: int, sender: int, messages: int, size: int) -> None:
+        whole, pair = self._receivers[receiver], self._pairs[receiver, sender]
+        for held in (whole, pair, self.all):
+            held.messages += messages
+            held.size += size
+        if not whole.messages:
+            del self._receivers[receiver]
+        if not pair.messages:
+            del self._pairs[receiver, sender]

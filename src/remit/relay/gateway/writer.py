@@ -1,0 +1,180 @@
+"""The one thread that touches a gateway's file: whatever is asked of it meanwhile shares one transaction."""
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from remit.relay.gateway.queue import Queue
+from remit.stores.connection import write_lock
+
+T = TypeVar("T")
+
+# Those who came first would wait too long for larger ones, and gain nothing.
+MAX_BATCH = 1_000
+
+# What nobody waits for urgently waits this long for company: a commit costs more than all that is in it.
+PATIENCE_S = 0.003
+
+_log = logging.getLogger("remit.relay")
+
+
+class Job(NamedTuple):
+    """Something to do in the thread, and who hears of it in the event loop once it is durable."""
+
+    run: Callable[[Queue], Any]
+    then: Callable[[Any], None]
+
+
+class Writer:
+    """The jobs and the thread behind them. Everything but `_run` and what it calls happens in the event loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        queue: Queue,
+        *,
+        settled: Callable[[], None],
+        troubled: Callable[[Exception], None],
+        commit_hook: Callable[[], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._queue = queue
+        self._settled = settled
+        self._troubled = troubled
+        self._commit_hook = commit_hook
+        self._jobs: deque[Job | None] = deque()
+        """What is to be done, in order; None ends a time of trouble."""
+        self._gate = threading.Lock()
+        self._gate.acquire()
+        self._signalled = False
+        self._planned = False
+        self._later: asyncio.TimerHandle | None = None
+        self._failed = False
+        self._miscounted = False
+        self._stopping = False
+        self._loop = asyncio.get_running_loop()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._thread = threading.Thread(target=self._run, name=f"remit-gateway {path.name}", daemon=True)
+        self._thread.start()
+
+    # ── in the event loop ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def do(self, run: Callable[[Queue], T], then: Callable[[T], None], *, urgent: bool = True) -> None:
+        """Have *run* done in its turn; *then* hears its result once that is durable, or never if it cannot be."""
+        self._jobs.append(Job(run, then))
+        if self._signalled:
+            return
+        if urgent and not self._planned:
+            # Not now but when every task that is ready has run: what they ask for then shares the same commit.
+            self._planned = True
+            self._loop.call_soon(self._wake)
+        elif not urgent and self._later is None:
+            self._later = self._loop.call_later(PATIENCE_S, self._wake)
+
+    async def ask(self, run: Callable[[Queue], T]) -> T:
+        """Return the result of *run* once it is durable; raises `OSError` if it cannot be."""
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def then(result: T) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        self._waiting.add(future)
+        try:
+            self.do(run, then)
+            return await future
+        finally:
+            self._waiting.discard(future)
+
+    async def stop(self) -> None:
+        """Do what was asked for, and end the thread."""
+        self._stopping = True
+        self._wake()
+        await self._stopped
+        self._thread.join()
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(OSError(f"{self._path}: the gateway is closed"))
+
+    def _wake(self) -> None:
+        self._planned = False
+        if self._later:
+            self._later.cancel()
+            self._later = None
+        if not self._signalled:
+            self._signalled = True
+            self._gate.release()
+
+    def _settle(self, done: list[tuple[Callable[[Any], None], Any]]) -> None:
+        for then, result in done:
+            try:
+                then(result)
+            except Exception:  # noqa: BLE001 - one connection's trouble must not keep the others from hearing
+                _log.exception("a result could not be passed on")
+        self._settled()
+
+    def _fail(self, error: Exception) -> None:
+        """Let everyone go: what was asked for since is not done, and nothing is, until they have been told."""
+        _log.error("%s cannot be written: %s", self._path, error)
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(OSError(f"{self._path}: {error}"))
+        self._troubled(error)
+        self._jobs.append(None)
+        self._wake()
+
+    # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not self._stopping or self._jobs:
+            if not self._jobs:
+                self._gate.acquire()
+                self._signalled = False
+            self._do_batch()
+        try:
+            self._queue.connection.close()
+        finally:
+            self._tell(lambda: self._stopped.set_result(None))
+
+    def _do_batch(self) -> None:
+        batch = self._take()
+        if not batch:
+            return
+        done: list[tuple[Callable[[Any], None], Any]] = []
+        try:
+            with write_lock(self._queue.connection):
+                if self._miscounted:
+                    self._queue.reload()
+                    self._miscounted = False
+                for run, then in batch:
+                    done.append((then, run(self._queue)))
+                self._queue.write()
+                if self._commit_hook:
+                    self._commit_hook()
+        except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the batch holds, and all are told
+            self._failed = self._miscounted = True
+            self._tell(lambda error=error: self._fail(error))
+            return
+        self._tell(lambda: self._settle(done))
+
+    def _take(self) -> list[Job]:
+        """The next jobs; none of those that were asked for before everyone heard of the trouble."""
+        batch: list[Job] = []
+        while self._jobs and len(batch) < MAX_BATCH:
+            job = self._jobs.popleft()
+            if job is None:
+                self._failed = False
+            elif not self._failed:
+                batch.append(job)
+        return batch
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            _log.warning("the event loop was closed before the gateway")

@@ -1,0 +1,103 @@
+"""The key that opens a device's state file: in a file of its own beside it, or behind a passphrase."""
+
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.keys import Keys
+from remit.transports.credentials.keys import write_private
+
+# Both lie beside the store of the team whose device it is.
+DEVICE_FILE = "device.db"
+KEY_FILE = "device.key"
+
+SECRET_BYTES = 32
+# 128 MiB and half a second for each guess (RFC 7914's parameters for files), which a person waits once at the start.
+_COST, _BLOCK, _LANES = 2**17, 8, 1
+_MEMORY = 2**28
+_CHECK = "remit device key"
+
+_Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{32,64}\Z")]
+
+
+class _Open(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-device-key/1"):
+    secret: _Hex
+
+
+class _Locked(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind", tag="remit-device-passphrase/1"
+):
+    """The secret itself, locked with what follows from the passphrase, so that the passphrase can change."""
+
+    salt: _Hex
+    locked: str
+
+
+def open_keys(path: Path, passphrase: str = "") -> Keys:
+    """Return the keys for a device's state, made now if *path* is not there; of several that make it, one wins.
+
+    With a *passphrase* the file alone opens nothing; without one, it is enough, and only its owner can read it.
+    """
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            write_private(path, _written(secrets.token_bytes(SECRET_BYTES), passphrase), replace=False)
+    return Keys(_read(path, passphrase))
+
+
+def change_passphrase(path: Path, old: str, new: str) -> None:
+    """Lock the key with another passphrase (empty: with none); what it opens stays as it is."""
+    write_private(path, _written(_read(path, old), new), replace=True)
+
+
+def _written(secret: bytes, passphrase: str) -> bytes:
+    if not passphrase:
+        return msgspec.json.encode(_Open(secret=secret.hex())) + b"\n"
+    salt = secrets.token_bytes(16)
+    locked = _stretched(passphrase, salt).lock(secret, _CHECK)
+    return msgspec.json.encode(_Locked(salt=salt.hex(), locked=locked.hex())) + b"\n"
+
+
+def _read(path: Path, passphrase: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            mode, content = os.fstat(file.fileno()).st_mode, file.read(4_096)
+    except OSError as error:
+        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+    if os.name == "posix" and mode & 0o077:
+        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+    try:
+        found = msgspec.json.decode(content, type=_Open | _Locked)
+        if isinstance(found, _Open):
+            return bytes.fromhex(found.secret)
+        salt, locked = bytes.fromhex(found.salt), bytes.fromhex(found.locked)
+    except (ValueError, UnicodeDecodeError):
+        # Without its cause: that would show what stands in the file.
+        raise _unusable(
+            f"{path} is damaged: it does not hold a device's key",
+            "Put the file back from a backup. Without it the device's state cannot be read: move both away, "
+            "begin anew, and pair again.",
+        ) from None
+    if not passphrase:
+        raise _unusable(f"{path} needs its passphrase", "Give the passphrase with which it was made.")
+    secret = _stretched(passphrase, salt).unlock(locked, _CHECK)
+    if secret is None:
+        raise _unusable(f"{path} does not open with this passphrase", "Try again; passphrases are case-sensitive.")
+    return secret
+
+
+def _stretched(passphrase: str, salt: bytes) -> Keys:
+    return Keys(
+        hashlib.scrypt(passphrase.encode(), salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=_MEMORY, dklen=SECRET_BYTES)
+    )
+
+
+def _unusable(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))

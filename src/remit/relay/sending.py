@@ -1,0 +1,213 @@
+"""What leaves a device: messages held until the other side has them, and the sealed pieces in the outbox."""
+
+import secrets
+from collections.abc import Callable
+
+from msgspec import Struct, structs
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.identity import PreKey
+from remit.relay.peers import Peer
+from remit.relay.sessions import Live, Sessions
+from remit.relay.state import State
+from remit.relay.streams import (
+    FORMER,
+    Ack,
+    Content,
+    Kind,
+    Line,
+    Outgoing,
+    Part,
+    Piece,
+    Told,
+    chained,
+    cut,
+    encode_piece,
+    hear,
+)
+
+# What one device may have waiting for another that does not answer. Half of what a receiver remembers of messages, so
+# that it knows all of them again when they are sent anew.
+MAX_HELD = 2_000
+MAX_HELD_BYTES = 64 * 1024 * 1024
+
+
+class Held(Struct, frozen=True):
+    """A message that its receiver is not known to have."""
+
+    message: bytes
+    content: Content
+    requester: str
+    body: bytes
+
+
+class Sender:
+    """Fills the outbox. All within the caller's transaction, so that the ratchet and the outbox never differ."""
+
+    def __init__(self, state: State, sessions: Sessions, me: str, now_us: Callable[[], int]) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._me = me
+        self._now_us = now_us
+
+    def line(self, peer: int) -> Line:
+        """Return where both directions with a device are."""
+        found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
+        return Line() if found is None else self._state.unlock(found[0], f"lines/{peer}", Line)
+
+    def keep(self, peer: int, line: Line) -> None:
+        """Keep where both directions are."""
+        content = self._state.lock(line, f"lines/{peer}")
+        self._state.execute("INSERT OR REPLACE INTO lines VALUES (?, ?)", peer, content)
+
+    def add(self, row: int, peer: Peer, line: Line, held: Held) -> Line:
+        """Hold a message, and seal it if there is a session to seal it for; the same message again changes nothing."""
+        tag = self._state.tag(held.message.hex())
+        if self._state.one("SELECT 1 FROM held WHERE peer = ? AND tag = ?", row, tag):
+            return line
+        if held.content == "message":
+            self._room(row, peer, len(held.body))
+        content = self._state.lock(held, f"held/{row}")
+        ((number,),) = self._state.execute(
+            "INSERT INTO held (peer, tag, size, content) VALUES (?, ?, ?, ?) RETURNING id",
+            row,
+            tag,
+            len(held.body),
+            content,
+        ).fetchall()
+        live = self._sessions.load(line.session)
+        return line if live is None else self._seal_held(row, peer, line, live, number, held)
+
+    def begin(self, row: int, peer: Peer, line: Line, prekey: PreKey, *, renew: bool) -> Line:
+        """Open a new session, and begin a new stream in it."""
+        try:
+            live = self._sessions.begin(peer.card, prekey.key)
+        except ValueError as error:
+            raise RemitError(
+                fault(Code.CREDENTIAL_INVALID, f"the key for a session with {peer.device} is unusable: {error}")
+            ) from error
+        line = structs.replace(line, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
+        return self.restart(row, peer, line, renew=renew)
+
+    def restart(self, row: int, peer: Peer, line: Line, *, renew: bool = False, above: int = 0) -> Line:
+        """Begin a new stream with all that is held, in the current session; its generation is larger than *above*."""
+        live = self._sessions.load(line.session)
+        if live is None:
+            return line
+        was = line.out
+        self._state.execute("DELETE FROM outbox WHERE peer = ?", row)
+        numbers: list[int] = [
+            each[0] for each in self._state.rows("SELECT id FROM held WHERE peer = ? ORDER BY id", row)
+        ]
+        # From the clock, so that a device which was put back to an earlier state does not use a number again.
+        out = Outgoing(
+            gen=max(was.gen + 1, above + 1, self._now_us() // 1_000),
+            stream=secrets.token_bytes(16),
+            settled=was.settled,
+            held=len(numbers),
+            renew=renew,
+            former=(*was.former, was.stream)[-FORMER:] if was.stream else was.former,
+        )
+        line = structs.replace(line, out=out)
+        return self._seal_all(row, peer, line, live, numbers) if numbers else self._put(row, peer, line, live, "open")
+
+    def catch_up(self, row: int, peer: Peer, line: Line) -> Line:
+        """Seal what was held because there was no session, now that the other side may have opened one."""
+        rows = self._state.rows("SELECT id FROM held WHERE peer = ? AND last IS NULL ORDER BY id", row)
+        live = self._sessions.load(line.session) if rows else None
+        return line if live is None else self._seal_all(row, peer, line, live, [number for (number,) in rows])
+
+    def note(self, row: int, peer: Peer, line: Line) -> Line:
+        """Say how far this device is; nothing if there is no session to say it in."""
+        live = self._sessions.load(line.session)
+        return line if live is None else self._put(row, peer, self._started(line), live, "note")
+
+    def heard(self, row: int, peer: Peer, line: Line, ack: Ack) -> Line:
+        """Let go of what the other side has, or begin anew if it is ahead of what this device remembers."""
+        found = self._state.one(
+            "SELECT last, chain FROM held WHERE peer = ? AND last < ? ORDER BY last DESC LIMIT 1", row, ack.next
+        )
+        last, chain = found or (None, None)
+        match hear(line.out, ack, chain):
+            case Told.STALE:
+                return line
+            case Told.AHEAD:
+                return self.restart(row, peer, line, above=ack.gen)
+            case Told.SETTLES:
+                if last is not None:
+                    self._state.execute("DELETE FROM held WHERE peer = ? AND last <= ?", row, last)
+                self._state.execute("DELETE FROM outbox WHERE peer = ? AND seq < ?", row, ack.next)
+                floor = line.out.floor if last is None else last + 1
+                out = structs.replace(line.out, floor=floor, settled=max(line.out.settled, ack.got))
+                return structs.replace(line, out=out)
+
+    def _started(self, line: Line) -> Line:
+        if line.out.gen:
+            return line
+        out = Outgoing(gen=self._now_us() // 1_000, stream=secrets.token_bytes(16))
+        return structs.replace(line, out=out)
+
+    def _seal_all(self, row: int, peer: Peer, line: Line, live: Live, numbers: list[int]) -> Line:
+        # One at a time: together they may be more than fits into memory.
+        for number in numbers:
+            (content,) = self._state.rows("SELECT content FROM held WHERE id = ?", number)[0]
+            line = self._seal_held(row, peer, line, live, number, self._state.unlock(content, f"held/{row}", Held))
+        return line
+
+    def _seal_held(self, row: int, peer: Peer, line: Line, live: Live, number: int, held: Held) -> Line:
+        line = self._started(line)
+        chain = chained(line.out.chain, held.message)
+        for part in cut(held.message, line.out.chain, held.content, held.requester, held.body):
+            line = self._put(row, peer, line, live, "part", part, keep=part.index == part.count - 1)
+        self._state.execute("UPDATE held SET last = ?, chain = ? WHERE id = ?", line.out.next - 1, chain, number)
+        return structs.replace(line, out=structs.replace(line.out, chain=chain))
+
+    def _put(
+        self, row: int, peer: Peer, line: Line, live: Live, kind: Kind, part: Part | None = None, *, keep: bool = True
+    ) -> Line:
+        out = line.out
+        piece = Piece(
+            version=1,
+            sender=self._me,
+            receiver=peer.device,
+            kind=kind,
+            gen=out.gen,
+            stream=out.stream,
+            seq=out.next,
+            floor=out.floor,
+            settled=out.settled,
+            held=out.held,
+            renew=out.renew,
+            former=out.former,
+            ack=line.inc.ack(),
+            part=part,
+        )
+        kind_byte, ciphertext = live.session.encrypt(encode_piece(piece)).to_parts()
+        seq = None if kind == "note" else out.next
+        self._state.execute(
+            "INSERT INTO outbox (id, peer, seq, sealed) VALUES (?, ?, ?, ?)",
+            self._next_id(),
+            row,
+            seq,
+            bytes((kind_byte,)) + ciphertext,
+        )
+        if keep:
+            self._sessions.keep(row, live)
+        after = out if kind == "note" else structs.replace(out, next=out.next + 1)
+        return structs.replace(line, out=after, owed=0)
+
+    def _next_id(self) -> int:
+        # From the clock as well: the gateway takes a number from a sender once.
+        found = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
+        return max(self._now_us(), found[0] + 1 if found else 1)
+
+    def _room(self, row: int, peer: Peer, size: int) -> None:
+        ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM held WHERE peer = ?", row)
+        if count >= MAX_HELD or total + size > MAX_HELD_BYTES:
+            raise RemitError(
+                fault(
+                    Code.OVERLOADED,
+                    f"{count} messages are waiting for {peer.card.name!r}, which has not taken them",
+                    suggestion="Wait until that device is connected again, or revoke it.",
+                )
+            )

@@ -1,0 +1,37 @@
+"""Devices and a gateway, for the tests of what goes between them."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from remit.protocol.errors import Fault
+from remit.relay.device import Device
+from remit.relay.gateway.server import Gateway
+from remit.relay.gateway.serving import Serving
+from remit.relay.link import Link, Pauses
+from remit.relay.post import Post
+from remit.relay.seal import Sealer
+from remit.relay.state import State
+from remit.runtime.keys import Keys
+
+
+def sealer(path: Path, name: str) -> Sealer:
+    state = State.open(path / f"{name}.db", Keys(name.encode() * 8), "process")
+    return Sealer(Device.load(state) or Device.create(state, name=name))
+
+
+def introduce(one: Sealer, other: Sealer) -> None:
+    for here, there in ((one, other), (other, one)):
+        here.peers.pair(there.device.card)
+        here.peers.allow(there.device.id)
+
+
+def linked(sealer: Sealer, url: str, trouble: Callable[[str, Fault | None], None] | None = None) -> Post:
+    link = Link(url, gateway="g", pair=sealer.device.pair, pauses=Pauses(first_s=0.01, most_s=0.05))
+    return Post(sealer, link, trouble=trouble)
+
+
+@asynccontextmanager
+async def gateway(path: Path, port: int = 0) -> AsyncGenerator[Serving]:
+    async with Serving(Gateway(path / "gateway", name="g", durability="process"), port=port) as serving:
+        yield serving

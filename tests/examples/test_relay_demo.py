@@ -1,0 +1,63 @@
+"""The demo of shared agents, and the local agents in its folder."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local_agents import drafted, request
+from remit.agents.mcp.settings import Program
+from remit.relay.bridge.ndjson import NdjsonAgent
+from remit.relay.bridge.ports import Draft
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "relay"
+AGENTS = {"agent.py": sys.executable, "agent.mjs": shutil.which("node")}
+
+
+@pytest.mark.timeout(120)
+def test_the_demo_tells_its_story_and_ends_well(tmp_path: Path) -> None:
+    """Two devices, a gateway that is killed, a local agent's process: offline, in one command."""
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
+    command = [sys.executable, EXAMPLES / "demo.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    flowing = " ".join(done.stdout.split())
+    codes = re.findall(r"sees the code ((?:\d{5} ?){8})", flowing)
+    assert len(codes) == 2
+    assert codes[0].strip() == codes[1].strip()
+    for essential in (
+        r"a draft waits for her\. first_contact: .* She edits it\]",
+        r"Which of your endpoints need no login\? \(edited\) his agent Only /health and /login need none\.",
+        r"What happens to a token when its user is deleted\? \(auto-sent\) his agent Its tokens live on",
+        r"Bob's hub judged, ran and recorded 2 requests\]",
+        r"Anna Can a token be revoked before it expires\? \(yours\)",
+        r"kill -9 \d+, and a new one\] his agent Yes: DELETE /tokens/\{id\}, since last week\.",
+        r"\[refused, LOOP_DETECTED: ",
+        r"run completed, 2 of 8 turns: edited, auto_sent run stopped, 1 of 8 turns: yours",
+        r"gateway [\d,]+ bytes in its files, and of the 8 texts that were said none",
+    ):
+        assert re.search(essential, flowing), f"{essential} is not in:\n{done.stdout}"
+    assert len(done.stdout.splitlines()) <= 60, "it is about a screen"
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_a_local_agent_of_the_examples_does_its_turns_in_twenty_lines(name: str) -> None:
+    program = AGENTS[name]
+    if program is None:
+        pytest.skip("there is no Node here")
+    assert len((EXAMPLES / name).read_text(encoding="utf-8").splitlines()) <= 20
+    agent = NdjsonAgent("reviewer", Program(command=program, args=(str(EXAMPLES / name),)))
+    try:
+        drafts = [await agent.prompt(request(turn, turn_index=turn, remote_message="I see.")) for turn in (1, 2, 3)]
+    finally:
+        await agent.close()
+    assert drafted(drafts[0]) == "Review this API: Which of its endpoints need no login?"
+    last = drafts[-1]
+    assert isinstance(last, Draft)
+    assert (last.done, last.text) == (True, "Two things were asked. The last answer: I see.")

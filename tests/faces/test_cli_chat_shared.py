@@ -1,0 +1,516 @@
+"""`remit chat PROFILE DEVICE`: a person watches two agents work, decides what is sent, and steps in."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from command_line import REMIT, document, environment, remit
+from shared_teams import introduce, make_annas, make_bobs, relay, up
+from terminals import Terminal
+
+# What it drafts, and how it fails, its objective says; it is done when that says so, or after two turns.
+AGENT = r"""
+import json, pathlib, sys, time
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    turn, objective = asked["turn_index"], asked["objective"]
+    if "crash" in objective and not pathlib.Path("repaired").exists():
+        sys.exit(3)
+    if "slowly" in objective:
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+    text = f"message {turn} about {objective}"
+    if "link" in objective:
+        text += " https://example.com/page"
+    if "rude" in objective:
+        text += " \x1b[2J\x1b]0;title\x07\u202e"
+    if "long" in objective:
+        text += "".join(f"\nline {number}" for number in range(60))
+    if asked.get("history") and asked["history"][-1]["role"] == "user":
+        text = "better: " + asked["history"][-1]["text"].splitlines()[-1]
+    answer = {
+        "type": "desktop.local_prompt.response",
+        "request_id": asked["request_id"],
+        "status": "ok",
+        "draft_message": text,
+        "confidence": 0.9,
+        "done": turn > 2 and "endless" not in objective,
+        "metrics": {"tokens": 10},
+    }
+    print(json.dumps(answer), flush=True)
+"""
+
+TESTS = Path(__file__).resolve().parent.parent
+PATH = json.dumps(os.environ.get("PYTHONPATH", ""))
+CODER = """
+[profiles.coder]
+acp = {acp}
+env = {{ PYTHONPATH = {path} }}
+allow_shared_agent_calls = true
+devices = ["bob"]
+"""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Return Anna's folder, while a gateway and Bob's shared agent are there."""
+    path = tmp_path_factory.mktemp("shared")
+    with ExitStack() as stack:
+        gateway = stack.enter_context(relay(path))
+        annas = make_annas(path / "annas", gateway.said["address"])
+        bobs = make_bobs(path / "bobs", gateway.said["address"])
+        introduce(annas, bobs)
+        (annas / "agent.py").write_text(AGENT)
+        with (annas / "remit.toml").open("a") as file:
+            file.write(CODER.format(acp=json.dumps([sys.executable, str(TESTS / "acp_agent.py")]), path=PATH))
+        stack.enter_context(up("share", "--json", folder=bobs))
+        yield annas
+
+
+@pytest.fixture
+def annas(world: Path) -> Path:
+    for name in ("go", "repaired"):
+        (world / name).unlink(missing_ok=True)
+    return world
+
+
+@contextmanager
+def opened(annas: Path, *arguments: str, **options: Any) -> Generator[Terminal]:
+    with Terminal([REMIT, "chat", "mine", "bob", *arguments], folder=annas, **options) as terminal:
+        terminal.wait_for("mine works with bob")
+        yield terminal
+
+
+def draft_waits(terminal: Terminal, turn: int, mode: str = "manual") -> str:
+    """Return the screen once the draft of a turn waits at its bottom, and an answer can be typed."""
+    ends = re.compile(
+        rf"\nDraft for turn {turn}; .*\n(.*\n)*a approve .*\na draft waits for you · {mode} .*\n(turn .*\n)?>$"
+    )
+    return terminal.wait_until(lambda screen: bool(ends.search(screen.rstrip())), f"the draft of turn {turn}")
+
+
+def left(terminal: Terminal) -> str:
+    """Return the screen once the command has been left by Ctrl-C."""
+    assert terminal.wait() == 130
+    return terminal.screen.rstrip()
+
+
+# ── what a person decides ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_in_manual_mode_each_draft_is_approved_edited_or_rejected(annas: Path) -> None:
+    """S6, S12: the timeline says who spoke, and who let it go."""
+    (annas / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('in other words\\nand two lines\\n')")
+    env = {"EDITOR": f"{sys.executable} editor.py"}
+    with opened(annas, "--objective", "the API", "--mode", "manual", env=env) as terminal:
+        screen = draft_waits(terminal, 1)
+        assert "Objective: the API\nDraft for turn 1; you are asked because of\n" in screen
+        assert "  manual: In manual mode you see every draft first.\n" in screen
+        assert "  │ message 1 about the API\na approve · e edit · r WHY reject · /help\n" in screen
+        assert "\na draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min\n>" in screen
+        terminal.type("r be brief\r")
+        terminal.wait_for("  │ better: The reason: be brief\n")
+        terminal.type("a\r")
+        screen = draft_waits(terminal, 2)
+        assert re.search(r"Local agent \(turn 1, approved\)\n    better: The reason: be brief\n", screen)
+        assert re.search(r"Remote agent \(turn 1\)\n    heard: better: The reason: be brief\n", screen)
+        assert "message 1 about the API" not in screen, "what was not sent is gone"
+        terminal.type("e\r")
+        assert terminal.wait() == 0
+    screen = terminal.screen
+    assert re.search(r"Local agent \(turn 2, edited\)\n    in other words\n    and two lines\n", screen)
+    assert "The objective is met.\n    message 3 about the API\nturn 2 of 8 · " in screen
+
+
+def test_without_an_editor_a_draft_is_changed_in_the_line_below(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", env={"EDITOR": "", "VISUAL": ""}) as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("e\r")
+        terminal.wait_for("\n> /edit message 1 about it")
+        terminal.type("\x7f\x7fus\r")
+        terminal.wait_for("(turn 1, edited)\n    message 1 about us\n")
+        draft_waits(terminal, 2)
+        terminal.type("/edit wholly new\r")
+        assert terminal.wait() == 0
+        assert "(turn 2, edited)\n    wholly new\n" in terminal.screen
+
+
+def test_semi_auto_asks_when_a_rule_does_and_says_which(annas: Path) -> None:
+    """S6."""
+    with opened(annas, "--objective", "the link", "--mode", "semi_auto") as terminal:
+        screen = draft_waits(terminal, 1, "semi_auto")
+        assert "  links: It links to example.com.\n" in screen
+        terminal.type("/objective plain words\r")
+        assert terminal.wait() == 0
+        screen = terminal.screen
+    assert "Objective: plain words\n" in screen
+    assert "(turn 1, auto-sent)\n    message 1 about plain words\n" in screen
+
+
+def test_full_auto_shows_a_banner_at_its_limit_and_says_so_to_programs(annas: Path) -> None:
+    """S7, S12."""
+    limit = ("--set", "profiles.mine.limits.max_turns=2", "--set", "profiles.mine.limits.max_tokens=1000")
+    with opened(annas, "--objective", "endless", "--mode", "full_auto", *limit) as terminal:
+        assert terminal.wait() == 5
+        screen = terminal.screen
+    assert screen.count("auto-sent)") == 2
+    rule = "═" * 41
+    assert f"{rule}\nThe run has ended at its limit of 2 turns\n{rule}\nturn 2 of 2 · " in screen
+    assert " of 1,000 tokens.\n" in screen
+    assert "--continue" not in screen
+
+
+# ── pause, leave, take over ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_ctrl_c_pauses_a_second_one_leaves_and_the_run_goes_on_later(annas: Path) -> None:
+    """S8."""
+    with opened(annas, "--objective", "the API, slowly", "--mode", "full_auto") as terminal:
+        terminal.wait_for("your agent is writing")
+        terminal.type("\x03")
+        terminal.wait_for("Paused: nothing is sent. /resume goes on; Ctrl-C again leaves.\n", "\npaused · full_auto")
+        (annas / "go").touch()
+        terminal.wait_for("\npaused; a draft waits · full_auto")
+        terminal.type("a\r")
+        terminal.wait_for("Not now: paused; a draft waits. You can: /resume, /stop.\n")
+        terminal.type("\x03")
+        assert left(terminal).endswith("The run stays paused.\n→ remit chat mine bob --continue")
+        echo = termios.tcgetattr(terminal.number)[3] & termios.ECHO
+        assert echo, "the terminal is as it was"
+    with opened(annas, "--continue") as terminal:
+        terminal.wait_for("  paused: It came while the run was paused.\n")
+        terminal.type("a\r")
+        assert terminal.wait() == 0
+        assert "(turn 1, approved)" in terminal.screen
+        assert "(turn 2, auto-sent)" in terminal.screen
+    ended = remit("chat", "mine", "bob", "--continue", folder=annas)
+    assert ended.returncode == 2
+    assert "NOT_FOUND: there is no run between mine and bob to go on with\n→ Begin one with --objective" in ended.stderr
+
+
+def test_commands_pause_resume_and_stop(annas: Path) -> None:
+    """S8: a draft that waits stays as it is."""
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/pause\r")
+        terminal.wait_for("\npaused; a draft waits · manual")
+        terminal.type("/resume\r")
+        draft_waits(terminal, 1)
+        terminal.type("/mode full_auto\r")
+        terminal.wait_for("Mode full_auto: drafts are sent without asking you.\n")
+        terminal.type("/pauze\r")
+        terminal.wait_for("There is no command /pauze; did you mean `/pause`?\n")
+        terminal.type("hello\r")
+        terminal.wait_for("Your agent writes here. /take over lets you write;")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    assert "Stopped.\nA draft was left unsent:\n    message 1 about it\n" in terminal.screen
+
+
+def test_who_takes_over_writes_until_they_hand_back(annas: Path) -> None:
+    """S8, S12: what a person typed is labelled as theirs."""
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/take over\r")
+        terminal.wait_for("You write now: each line is sent as yours.", "\nyour turn to write · manual")
+        terminal.type("hello\r")
+        terminal.wait_for("You (turn 1, yours)\n    hello\n", "Remote agent (turn 1)\n    heard: hello\n")
+        terminal.type("//slash\r")
+        terminal.wait_for("You (turn 2, yours)\n    /slash\n", "heard: /slash\n")
+        terminal.type("/hand back\r")
+        assert terminal.wait() == 0
+    assert "Your agent writes again.\n" in terminal.screen
+
+
+def test_an_answer_is_none_to_a_draft_that_has_come_since(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/objective us\ra\r")
+        terminal.wait_for("\n  │ message 1 about us\n")
+        screen = terminal.wait_until(
+            lambda screen: (
+                "No draft waits" in screen or "There is another draft" in screen or "Your agent writes here." in screen
+            )
+        )
+        assert "approved" not in screen
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+def test_what_an_agent_asks_leave_for_is_asked_here(annas: Path) -> None:
+    """An agent that speaks ACP asks before it uses a tool; the draft is what it was answered."""
+    steps = json.dumps([["ask", ["allow_once", "reject_once"]]])
+    with Terminal([REMIT, "chat", "coder", "bob", "--objective", steps], folder=annas) as terminal:
+        terminal.wait_for(
+            "\nYour agent asks leave (delete): rm -rf\n", "\n1 allow_once", " · 2 reject_once", " · n no\n"
+        )
+        terminal.type("7\r")
+        terminal.wait_for("Your agent writes here.")
+        terminal.type("2\r")
+        terminal.wait_for("\n  │ id-reject_once\n")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+# ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
+    """S4: a crashed agent puts the run in error, and the user must act."""
+    with opened(annas, "--objective", "crash", "--mode", "full_auto") as terminal:
+        terminal.wait_until(lambda screen: screen.count("→ /resume tries again, /stop ends it.\n") == 2)
+        assert terminal.wait_for("\nstands still · ").count("It does not go on: the local agent's process ended") == 2
+        terminal.type("/resume\r")
+        terminal.wait_until(lambda screen: screen.count("It does not go on: ") == 3)
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    assert "It goes on.\nIt does not go on: " in terminal.screen
+    assert "\nStopped.\n" in terminal.screen
+
+
+def test_a_gateway_that_is_not_there_is_said_and_waited_for(annas: Path) -> None:
+    nowhere = ("--set", "relay.gateway=ws://127.0.0.1:9")
+    with opened(annas, "--objective", "it", "--mode", "full_auto", *nowhere) as terminal:
+        terminal.wait_for("No connection: the gateway cannot be reached. It is tried again.\n")
+        terminal.wait_for(
+            "(turn 1, auto-sent)", "\nwaiting to be sent · full_auto · no connection, trying again · turn 1"
+        )
+        terminal.type("/quit\r")
+        assert terminal.wait() == 0
+    with opened(annas, "--continue") as terminal:
+        assert terminal.wait() == 0
+        assert terminal.screen.count("heard: message 1 about it\n") == 1, "what was written then is sent now, once"
+
+
+# ── terminals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_scrolls_the_question_out_of_sight_and_no_agent_moves_the_cursor(annas: Path) -> None:
+    """S12. The terminal of the tests fails on every sequence that it does not know."""
+    with opened(annas, "--objective", "long, rude", "--mode", "manual", width=60, height=20) as terminal:
+        screen = draft_waits(terminal, 1)
+        assert "  … 55 more lines; /show shows all\n" in screen
+        terminal.type("/show\r")
+        terminal.wait_for("\n    line 59\n  manual: ")
+        for _ in range(3):
+            terminal.type("/help\r")
+        terminal.wait_until(lambda screen: screen.count("what can be typed here") == 3)
+        screen = draft_waits(terminal, 1)
+        assert screen.count("a approve · e edit") == 1, "it is there once, at the bottom"
+        assert len(screen.rsplit("Objective: long, rude", 1)[1].splitlines()) < 20
+        assert b"\x1b[2J" not in terminal.raw
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"PYTHONIOENCODING": "latin-1", "LC_ALL": "C", "NO_COLOR": "1"}])
+def test_a_terminal_that_can_do_little_is_asked_for_little(annas: Path, env: dict[str, str]) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", env=env) as terminal:
+        terminal.wait_for("message 1 about it", "a approve - e edit" if "LC_ALL" in env else "a approve · e edit")
+        terminal.type("/mode\r")
+        terminal.wait_for("Mode manual: you see every draft before it is sent.\n")
+        if "TERM" in env:
+            terminal.wait_for("A draft for turn 1 waits for you: a approve")
+        terminal.type("a\r")
+        terminal.wait_for("(turn 1, approved)", "heard: message 1 about it")
+        terminal.wait_for("message 2 about it")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    assert b"\x1b" not in terminal.raw if "TERM" in env else terminal.raw.isascii()
+
+
+def test_what_is_said_also_goes_to_a_file_as_plain_lines(annas: Path) -> None:
+    said = annas / "said.txt"
+    with opened(annas, "--objective", "it, rude", "--mode", "full_auto", stdout=said) as terminal:
+        assert terminal.wait() == 0
+    text = said.read_text(encoding="utf-8")
+    assert re.sub(r"\d\d:\d\d:\d\d", "…", text).startswith(
+        "…  Local agent (turn 1, auto-sent)\n    message 1 about it, rude \ufffd\n…  Remote agent (turn 1)\n    heard: "
+    )
+    assert "\x1b" not in text
+    assert "Remote agent (turn 2)" in terminal.screen
+
+
+def test_documents_stand_above_the_footer(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", "--jsonl") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    lines = [json.loads(line) for line in terminal.screen.splitlines() if line.startswith("{")]
+    assert [each["text"] for each in lines if each["schema"] == "remit.shared-draft/1"] == ["message 1 about it"]
+    assert lines[-1]["ended"] == "user"
+
+
+# ── without a terminal, and for programs ──────────────────────────────────────────────────────────────────────────────
+
+
+@contextmanager
+def running(annas: Path, *arguments: str) -> Generator["subprocess.Popen[str]"]:
+    process = subprocess.Popen(
+        [REMIT, "chat", "mine", "bob", *arguments],
+        cwd=annas,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def until(read: Callable[[], str], text: str) -> str:
+    """Return the first line with a text."""
+    while line := read():
+        if text in line:
+            return line
+    raise AssertionError(f"{text!r} did not come")
+
+
+def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
+    """S6: without a terminal, manual mode waits for `remit pending`."""
+    with running(annas, "--objective", "it", "--mode", "manual") as process:
+        assert process.stdout
+        assert process.stderr
+        hint = until(process.stderr.readline, "→ remit pending approve")
+        (draft,) = document("pending", "list", folder=annas)["drafts"]
+        assert (draft["text"], draft["turn"], draft["device_name"]) == ("message 1 about it", 1, "bob")
+        assert f"→ remit pending approve {draft['draft']}, or remit pending reject {draft['draft']}\n" == hint
+        listed = remit("pending", "list", folder=annas).stdout.splitlines()[1]
+        assert re.match(r"\w{6}\.p1  mine → bob  Send as turn 1: message 1 about it", listed)
+        shown = remit("pending", "show", "last", folder=annas).stdout
+        assert "manual: In manual mode you see every draft first." in shown
+        rejected = remit("pending", "reject", listed.split()[0], "--reason", "shorter", folder=annas)
+        assert "Its agent is told as soon as the chat" in rejected.stdout
+        until(process.stderr.readline, "better: The reason: shorter")
+        until(process.stderr.readline, "→ remit pending approve")
+        wrong = remit("pending", "approve", "last", "--edit", "objective=x", folder=annas)
+        assert wrong.returncode == 2
+        assert "of a draft only `text` can be changed, not `objective`" in wrong.stderr
+        answered = document("pending", "approve", "last", "--edit", "text=as I like it", folder=annas)
+        assert (answered["schema"], answered["text"]) == ("remit.draft-answer/1", "as I like it")
+        until(process.stdout.readline, "Local agent (turn 1, edited)")
+        assert process.stdout.readline() == "    as I like it\n"
+        until(process.stdout.readline, "heard: as I like it")
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=20)
+        assert process.returncode == 130
+        assert told.endswith("The run stays paused.\n→ remit chat mine bob --continue\n")
+    late = remit("pending", "approve", draft["draft"], folder=annas)
+    assert late.returncode == 2, "that draft is gone"
+
+
+def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
+    with running(annas, "--objective", "it", "--mode", "manual", "--api") as process:
+        assert process.stderr
+        told = until(process.stderr.readline, "The run can be shown and steered at ")
+        address, _, file = told.removeprefix("The run can be shown and steered at ").partition(", with the token in ")
+        headers = {"Authorization": f"Bearer {Path(file.strip().rstrip('.')).read_text().strip()}"}
+        until(process.stderr.readline, "→ remit pending approve")
+
+        def asked(path: str, body: bytes | None = None) -> Any:
+            with urlopen(Request(f"{address}{path}", body, headers), timeout=20) as reply:
+                return json.load(reply)
+
+        (run,) = [each for each in asked("/v1/shared/runs")["runs"] if each["state"] == "ready_to_send"]
+        assert asked(f"/v1/shared/runs/{run['id']}/stop", b"")["state"] == "stopped"
+        _, told = process.communicate(timeout=20)
+        assert process.returncode == 0, told
+
+
+def test_an_answer_that_is_given_while_no_chat_is_there_counts_once_it_goes_on(annas: Path) -> None:
+    with running(annas, "--objective", "it", "--mode", "manual") as process:
+        assert process.stderr
+        until(process.stderr.readline, "→ remit pending approve")
+        busy = remit("chat", "mine", "bob", "--continue", folder=annas)
+        assert "this device is at work already" in busy.stderr
+        process.kill()
+        process.wait()
+    draft = document("pending", "list", folder=annas)["drafts"][-1]
+    assert document("pending", "approve", draft["draft"], folder=annas)["agreed"]
+    assert draft not in document("pending", "list", folder=annas)["drafts"], "it is answered"
+    done = remit("chat", "mine", "bob", "--continue", "--mode", "full_auto", folder=annas)
+    assert done.returncode == 0, done.stderr
+    assert "Local agent (turn 1, approved)\n    message 1 about it\n" in done.stdout
+
+
+def test_programs_get_what_happens_and_nothing_secret(annas: Path) -> None:
+    """S1: high-level events alone; no key, token or sealed word."""
+    done = remit("chat", "mine", "bob", "--objective", "it", "--mode", "full_auto", "--jsonl", folder=annas)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = {"remit.shared-state/1", "remit.shared-turn/1"}
+    assert {each["schema"] for each in events} == kinds
+    said = [each for each in events if each["schema"] == "remit.shared-turn/1"]
+    assert [(each["speaker"], each["label"], each["text"]) for each in said] == [
+        ("local_agent", "auto_sent", "message 1 about it"),
+        ("remote_agent", None, "heard: message 1 about it"),
+        ("local_agent", "auto_sent", "message 2 about it"),
+        ("remote_agent", None, "heard: message 2 about it"),
+    ]
+    ended = events[-1]
+    assert (ended["state"], ended["ended"], ended["result"]) == ("completed", "done", "message 3 about it")
+    secret = json.loads((annas / ".remit" / "device.key").read_text())["secret"]
+    assert secret not in done.stdout + done.stderr
+    assert all(len(word) < 65 for word in re.findall(r"[0-9A-Za-z+/=_-]+", done.stdout)), "nothing that is sealed"
+
+
+def test_one_document_has_the_whole_run(annas: Path) -> None:
+    whole = document("chat", "mine", "bob", "--objective", "it", "--mode", "full_auto", folder=annas)
+    assert (whole["schema"], whole["state"], whole["connection"]) == ("remit.shared-run/1", "completed", "connected")
+    assert [each["turn"] for each in whole["turns"]] == [1, 1, 2, 2]
+
+
+def test_an_error_without_a_terminal_ends_the_command_and_not_the_run(annas: Path) -> None:
+    failed = remit("chat", "mine", "bob", "--objective", "crash", "--mode", "full_auto", folder=annas)
+    assert failed.returncode == 1
+    assert "It does not go on: " in failed.stderr
+    (annas / "repaired").touch()
+    done = remit("chat", "mine", "bob", "--continue", folder=annas)
+    assert done.returncode == 0, done.stderr
+    assert "    heard: message 2 about crash\n" in done.stdout
+
+
+# ── what is typed wrongly ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["mine", "bob"], "say what they shall work on, --objective TEXT, or go on with a run, --continue"),
+        (["mine", "--objective", "x"], "--objective needs a DEVICE: remit chat PROFILE DEVICE"),
+        (["mine", "--json"], "--json needs a DEVICE"),
+        (["mine", "bob", "--objective", "x", "--session", "s"], "--session is for a chat without DEVICE"),
+        (["mine", "bob", "--objective", " "], "it must not be empty"),
+        (["mine", "bob", "--objective", "x", "--json", "--jsonl"], "--json prints one document at the end"),
+        (["mein", "bob", "--objective", "x"], "NOT_FOUND: there is no profile `mein`; did you mean `mine`?"),
+        (["mine", "bop", "--objective", "x"], "NOT_FOUND: there is no device `bop`; did you mean `bob`?"),
+    ],
+)
+def test_what_is_typed_wrongly_is_said(annas: Path, arguments: list[str], says: str) -> None:
+    done = remit("chat", *arguments, folder=annas)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr
+
+
+def test_a_device_that_a_profile_may_not_call_is_refused_with_what_to_write(annas: Path) -> None:
+    """S10."""
+    done = remit("chat", "mine", "bob", "--objective", "x", "--set", "profiles.mine.devices=[]", folder=annas)
+    assert done.returncode == 4
+    assert 'Add "bob" to `devices` of [profiles.mine] in' in done.stderr

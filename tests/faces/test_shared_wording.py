@@ -1,0 +1,206 @@
+"""How a run of two agents reads in a terminal, and what is typed there means."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from remit.faces.cli.shared.commands import COMMANDS, HELP, Do, Edit, Leave, Meaning, Show, Tell, understood
+from remit.faces.cli.shared.wording import doing, draft_lines, ending, entry_lines, footer, heading, meters, trouble
+from remit.relay import moves
+from remit.relay.bridge.permissions import Choice, Permission
+from remit.relay.moves import State
+from remit.relay.profile import Limits
+from remit.relay.review import Review
+from remit.relay.run import Entry, Overlay, Pending
+
+RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
+DRAFT = Pending(id="r1.p1", text="first\nsecond", reviews=(Review(rule="money", why="It names an amount of money."),))
+ASKED = replace(RUN, state=State.READY_TO_SEND, pending=DRAFT)
+
+
+def shown(run: Overlay, **changes: Any) -> list[str]:
+    """Return the footer in a window of usual size."""
+    given: dict[str, Any] = {"connection": "connected", "asks": None, "now_ms": 0, "width": 100, "height": 30}
+    return footer(run, **{**given, **changes})
+
+
+# ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_chat_begins_with_who_works_with_whom_and_on_what() -> None:
+    assert list(heading(RUN, "bob\x1b[2J")) == [
+        "mine works with bob: run r1",
+        "Objective: review this API",
+        "Mode manual: you see every draft before it is sent. /help explains, Ctrl-C pauses.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "label", "turn", "says"),
+    [
+        ("local_agent", "auto_sent", 1, "Local agent (turn 1, auto-sent)"),
+        ("local_agent", "approved", 2, "Local agent (turn 2, approved)"),
+        ("local_agent", "edited", 2, "Local agent (turn 2, edited)"),
+        ("user", "yours", 3, "You (turn 3, yours)"),
+        ("remote_agent", None, 3, "Remote agent (turn 3)"),
+        ("remote_agent", None, 0, "Remote agent (before the first turn)"),
+    ],
+)
+def test_each_line_of_the_timeline_says_who_spoke_and_who_let_it_go(
+    role: Any, label: Any, turn: int, says: str
+) -> None:
+    """S12."""
+    speaker, *text = entry_lines(Entry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, at_ms=0, label=label))
+    assert speaker.endswith(f"  {says}")
+    assert text == ["    a", "    b\ufffd"]
+
+
+def test_the_footer_holds_the_objective_the_question_with_its_rule_and_the_meters() -> None:
+    """S12."""
+    assert shown(ASKED) == [
+        "Objective: review this API",
+        "Draft for turn 1; you are asked because of",
+        "  money: It names an amount of money.",
+        "  │ first",
+        "  │ second",
+        "a approve · e edit · r WHY reject · /help",
+        "a draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min",
+    ]
+
+
+def test_the_footer_never_takes_more_than_its_share_of_the_window() -> None:
+    """S12: what was said above it can still be read."""
+    long = replace(DRAFT, text="漢字" * 18 + "\nline" * 500)  # the first is folded once
+    lines = shown(replace(ASKED, objective="x" * 500, pending=long), width=40, height=24)
+    assert len(lines) <= 24 // 3 + 7
+    assert [line for line in lines if line.startswith("  …")] == ["  … 494 more lines; /show shows all"]
+    assert all(cell_len(line) <= 40 for line in lines)
+    assert list(draft_lines(replace(ASKED, pending=long)))[-2] == "    line", "and /show has all of it"
+
+
+def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
+    asks = Permission(
+        session_id="s1",
+        title="Run tests",
+        kind="execute",
+        details='{"command": "make"}',
+        choices=(Choice(id="1", name="Once", kind="allow_once"),),
+    )
+    lines = shown(replace(RUN, state=State.WAITING_LOCAL), asks=asks)
+    assert lines[1:-1] == ["Your agent asks leave (execute): Run tests", '    {"command": "make"}', "1 Once · n no"]
+
+
+def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
+    """S7."""
+    run = replace(RUN, turn=2, active_ms=61_000, since_ms=1_000, tokens=1_200)
+    assert meters(run, 3_500) == "turn 2 of 8 · 63 s of 10 min"
+    budget = replace(run, limits=Limits(max_tokens_budget=5_000), since_ms=None)
+    assert meters(budget, 99_000) == "turn 2 of 8 · 61 s of 10 min · 1,200 of 5,000 tokens"
+
+
+def test_every_state_is_said_without_jargon() -> None:
+    said = {state: doing(replace(RUN, state=state)) for state in State}
+    assert all(said.values())
+    assert not any("_" in text for text in said.values())
+    assert doing(replace(RUN, state=State.PLANNING, decides="person")) == "your turn to write"
+    kept = (Entry(role="remote_agent", text="x", turn=1, at_ms=0),)
+    assert doing(replace(RUN, state=State.PAUSED, kept=kept)) == "paused; a reply came"
+    assert doing(replace(RUN, state=State.WAITING_REMOTE), "waiting") == "waiting to be sent"
+
+
+def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
+    """S7, S12."""
+    ended = replace(RUN, state=State.STOPPED, ended="max_turns", banner="The run has ended at its limit of 8 turns")
+    first, banner, last, meter = ending(ended)
+    assert (first, banner, meter) == (last, ended.banner, "turn 0 of 8 · 0 s of 10 min.")
+    assert set(first) == {"═"}
+    failed = replace(RUN, state=State.ERROR, failure="the agent ended")
+    assert list(trouble(failed)) == ["It does not go on: the agent ended.", "→ /resume tries again, /stop ends it."]
+    assert shown(failed)[1:3] == list(trouble(failed))
+
+
+# ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        ("a", Do(moves.Approve("r1.p1"))),
+        (" Y ", Do(moves.Approve("r1.p1"))),
+        ("/approve", Do(moves.Approve("r1.p1"))),
+        ("e", Edit()),
+        ("/edit", Edit()),
+        ("/edit other words", Do(moves.Approve("r1.p1", "other words"))),
+        ("r", Do(moves.Reject("r1.p1"))),
+        ("r too long", Do(moves.Reject("r1.p1", "too long"))),
+        ("/reject too long", Do(moves.Reject("r1.p1", "too long"))),
+        ("/pause", Do(moves.Pause())),
+        ("/stop", Do(moves.Stop())),
+        ("/take over", Do(moves.TakeOver())),
+        ("/takeover", Do(moves.TakeOver())),
+        ("/TAKE  over", Do(moves.TakeOver())),
+        ("/objective something else", Do(moves.SetObjective("something else"))),
+        ("/mode full-auto", Do(moves.SetMode("full_auto"))),
+        ("/mode semi_auto", Do(moves.SetMode("semi_auto"))),
+        ("/show", Show()),
+        ("/quit", Leave()),
+        ("/help", Tell(tuple(HELP))),
+        ("  ", None),
+    ],
+)
+def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> None:
+    """S8."""
+    assert understood(typed, ASKED) == means
+
+
+@pytest.mark.parametrize(
+    ("typed", "run", "says"),
+    [
+        ("a", replace(RUN, state=State.WAITING_LOCAL), "Your agent writes here."),
+        ("/approve", replace(RUN, state=State.WAITING_LOCAL), "No draft waits: your agent is writing."),
+        ("/edit", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
+        ("/reject x", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
+        ("a", replace(ASKED, state=State.PAUSED), "Not now: paused; a draft waits. You can: /resume, /stop."),
+        ("e", replace(ASKED, state=State.PAUSED), "Not now: paused"),
+        ("/resume", ASKED, "Not now: a draft waits for you. You can: /pause, /stop."),
+        ("/pause", replace(RUN, state=State.COMPLETED), "Not now: ended."),
+        ("/approve it", ASKED, "/approve sends the draft as it is"),
+        ("a lot of words", ASKED, "Your agent writes here."),
+        ("/stop it", ASKED, "/stop stands alone."),
+        ("/hand back", ASKED, "Your agent writes already"),
+        ("/take over", replace(RUN, decides="person", state=State.PLANNING), "You write already"),
+        ("/objective", ASKED, "Objective: review this API"),
+        ("/mode", ASKED, "Mode manual: "),
+        ("/mode loud", ASKED, "There is no mode loud; there are manual, semi_auto, full_auto."),
+        ("/aprove", ASKED, "There is no command /aprove; did you mean `/approve`?"),
+        ("/", ASKED, "There is no command /; see /help"),
+    ],
+)
+def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: Overlay, says: str) -> None:
+    meaning = understood(typed, run)
+    assert isinstance(meaning, Tell)
+    assert meaning.lines[0].startswith(says)
+
+
+def test_who_has_taken_over_sends_each_line_and_keeps_one_that_cannot_go_yet() -> None:
+    """S8."""
+    taken = replace(RUN, decides="person", state=State.PROCESSING_REMOTE)
+    assert understood("a", taken) == Do(moves.Say("a"))
+    assert understood("//etc", taken) == Do(moves.Say("/etc"))
+    waits = understood("too early", replace(taken, state=State.WAITING_REMOTE))
+    assert isinstance(waits, Tell)
+    assert waits.again == "too early"
+    assert waits.lines == ("Not sent: the other agent is answering; send it when that is done.",)
+    paused = understood("x", replace(taken, state=State.PAUSED))
+    assert isinstance(paused, Tell)
+    assert "/resume first" in paused.lines[0]
+
+
+def test_every_command_is_understood_and_explained() -> None:
+    for name in COMMANDS:
+        meaning = understood(f"/{name}", ASKED)
+        unknown = isinstance(meaning, Tell) and meaning.lines[0].startswith("There is no command")
+        assert not unknown, name
+    assert all(cell_len(line) < 120 for line in HELP)

@@ -1,0 +1,74 @@
+"""What tests of local agents share: requests, programs, and processes that are there or gone."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from remit.agents.mcp.settings import Program
+from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.supervised import SupervisedAgent
+from remit.relay.frames import Constraints, PromptRequest
+
+TESTS = Path(__file__).resolve().parent
+ROGUE = str(TESTS / "rogue.py")
+BOUND_S = 30
+
+
+def rogue(how: str, *files: Path, **options: Any) -> Program:
+    return Program(command=sys.executable, args=(ROGUE, how, *map(str, files)), **options)
+
+
+def request(number: int = 1, **changed: Any) -> PromptRequest:
+    """Return a request; what is no field of it is a constraint."""
+    names = Constraints.__struct_fields__
+    constraints = Constraints(**{name: changed.pop(name) for name in names if name in changed})
+    given: dict[str, Any] = {
+        "request_id": f"r-{number}",
+        "profile_id": "p-1",
+        "session_id": "s-1",
+        "turn_index": number,
+        "mode": "manual",
+        "objective": "Review this API",
+        "constraints": constraints,
+    }
+    return PromptRequest(**{**given, **changed})
+
+
+def drafted(outcome: Draft | Failed) -> str:
+    assert isinstance(outcome, Draft), outcome
+    return outcome.text
+
+
+def failed(outcome: Draft | Failed, *, hard: bool) -> str:
+    assert isinstance(outcome, Failed), outcome
+    assert outcome.hard is hard, outcome
+    return outcome.reason
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+async def gone(*pids: int) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while any(map(is_alive, pids)):
+            await asyncio.sleep(0.02)
+
+
+async def down(agent: SupervisedAgent) -> None:
+    """Return once the host has noticed that an agent's process has ended."""
+    async with asyncio.timeout(BOUND_S):
+        while (link := agent._link) is not None and link.is_up:  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0.02)
+
+
+async def noted(file: Path, lines: int = 1) -> list[str]:
+    """Return what was noted down in a file, once it is that many lines."""
+    async with asyncio.timeout(BOUND_S):
+        while not file.exists() or len(file.read_text().splitlines()) < lines:
+            await asyncio.sleep(0.02)
+    return file.read_text().splitlines()

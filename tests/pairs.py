@@ -1,0 +1,109 @@
+"""One person's agent and the one that another shares, with a gateway between them, for tests."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from devices import gateway, introduce, linked, sealer
+from remit import Brief, Hub
+from remit.detectors.pipeline import pipeline
+from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.frames import PromptRequest
+from remit.relay.host import Host, Noted
+from remit.relay.moves import State
+from remit.relay.profile import Profile
+from remit.relay.reading import read
+from remit.relay.run import Overlay
+from remit.relay.seal import Sealer
+from remit.relay.sharing import Shared, Sharing
+from remit.runtime.clock import LoopClock
+from remit.testing import MemoryStore
+
+BOUND_S = 20
+NOW_MS = LoopClock().wall_ms
+
+
+class Local:
+    """A local agent that says what it is told to."""
+
+    def __init__(self, say: Callable[[PromptRequest], Draft | Failed]) -> None:
+        self._say = say
+        self.asked: list[PromptRequest] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def prompt(self, request: PromptRequest) -> Draft | Failed:
+        self.asked.append(request)
+        await self.gate.wait()
+        return self._say(request)
+
+    async def close(self) -> None: ...
+
+
+def polite(request: PromptRequest) -> Draft:
+    text = f"turn {request.turn_index}: {request.objective}"
+    return Draft(text=text, confidence=0.9, done=request.turn_index > 3, tokens=10)
+
+
+class Pair:
+    """Anna, whose agent asks, and Bob, who shares one."""
+
+    def __init__(self, anna: Sealer, bob: Sealer, host: Host, hub: Hub, local: Local, notes: list[Noted]) -> None:
+        self.anna, self.bob, self.host, self.hub, self.local, self.notes = anna, bob, host, hub, local, notes
+
+    async def until(self, run: Overlay, *states: State) -> Overlay:
+        async with asyncio.timeout(BOUND_S):
+            while True:
+                now = next(each for each in self.host.runs if each.id == run.id)
+                if now.state in states:
+                    return now
+                await asyncio.sleep(0.01)
+
+    async def start(self, **more: Any) -> Overlay:
+        return await self.host.start("mine", self.bob.device.id, "review this API", **more)
+
+
+def profile(bob: Sealer, **changes: Any) -> Profile:
+    settings: dict[str, Any] = {
+        "id": "mine",
+        "allow_shared_agent_calls": True,
+        "allowed_shared_device_ids": frozenset({bob.device.id}),
+    }
+    return Profile(**settings | changes)
+
+
+@asynccontextmanager
+async def together(
+    path: Path, say: Callable[[PromptRequest], Draft | Failed] = polite, **changes: Any
+) -> AsyncGenerator[Pair]:
+    anna, bob = sealer(path, "anna"), sealer(path, "bob")
+    introduce(anna, bob)
+    local, notes = Local(say), list[Noted]()
+    hub = Hub(store=MemoryStore())
+
+    @hub.agent("helper")
+    async def helper(brief: Brief) -> str:
+        return f"heard: {brief.text}"
+
+    assert helper
+    async with hub, gateway(path) as serving, linked(bob, serving.url) as theirs, linked(anna, serving.url) as ours:
+        shared = Shared(agent="helper", profile=profile(anna, id="theirs"))
+        sharing = Sharing(hub, bob, theirs, {"helper": shared}, now_ms=NOW_MS)
+        host = Host(
+            anna,
+            ours,
+            profiles={"mine": profile(bob, **changes)},
+            agent_of=lambda _: local,
+            detect=pipeline(),
+            now_ms=NOW_MS,
+            requester="anna@example.org",
+            noted=notes.append,
+        )
+        async with host, asyncio.TaskGroup() as group:
+            reading = [group.create_task(read(ours, host, None)), group.create_task(read(theirs, None, sharing))]
+            yield Pair(anna, bob, host, hub, local, notes)
+            for task in reading:
+                task.cancel()
+            await sharing.close()

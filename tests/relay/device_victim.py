@@ -1,0 +1,103 @@
+"""A device in a process of its own, which is killed in the middle of whatever it does.
+
+Reads one order a line on stdin, and forks for each: the child opens the device, does what it is told, and writes down
+each thing that it has done. It kills itself with SIGKILL before the statement with the given number, or has the kernel
+end it after so many microseconds, wherever it then is, or lives. So it can be killed hundreds of times a minute.
+"""
+
+import json
+import os
+import signal
+import sys
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Any, cast
+
+import remit.relay.olm
+from remit.relay.device import Device
+from remit.relay.identity import PreKey
+from remit.relay.keyfile import open_keys
+from remit.relay.seal import Refused, Sealer
+from remit.relay.state import State
+from remit.stores.connection import Connection
+
+
+class Dying:
+    """A connection that ends the process at one of its statements, be it the one that commits."""
+
+    def __init__(self, connection: Connection, left: int) -> None:
+        self._connection = connection
+        self._left = left
+
+    def execute(self, *arguments: Any) -> Any:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self._connection.execute(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def work(order: dict[str, Any]) -> None:
+    home = Path(order["home"])
+    log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+
+    def tell(said: Any) -> None:
+        os.write(log, json.dumps(list(said)).encode() + b"\n")
+
+    # By default this signal ends a process as SIGKILL does: at once, and with nothing tidied up.
+    signal.setitimer(signal.ITIMER_REAL, order["die_after_us"] / 1_000_000)
+    state = State.open(home / "device.db", open_keys(home / "device.key"), "process")
+    state._connection = cast(Connection, Dying(state._connection, order["die_at"]))  # pyright: ignore[reportPrivateUsage]
+    device = Device.load(state)
+    assert device is not None
+    sealer, peer = Sealer(device), order["peer"]
+    for deed in order["deeds"]:
+        match deed:
+            case ["seal", message, text]:
+                sealer.seal(peer, text.encode(), message=message)
+                said: Any = None
+            case ["begin", device_id, use, key, signature]:
+                prekey = PreKey(device=device_id, use=use, key=bytes.fromhex(key), signature=bytes.fromhex(signature))
+                sealer.begin(peer, prekey)
+                said = None
+            case ["open", sealed]:
+                try:
+                    sealer.open(peer, b64decode(sealed))
+                    said = "opened"
+                except Refused as error:
+                    said = error.reason
+            case ["sent", number]:
+                sealer.sent(number)
+                said = None
+            case ["acknowledge"]:
+                said = sealer.acknowledge(peer)
+            case ["take"]:
+                found = sealer.inbox()
+                tell([each.id, each.body.decode()] for each in found)
+                sealer.taken(*(each.id for each in found))
+                said = None
+            case ["outbox"]:
+                said = [[each.id, b64encode(each.sealed).decode()] for each in sealer.outbox(limit=40)]
+            case ["unsettled"]:
+                said = sealer.unsettled(peer)
+            case _:
+                raise ValueError(deed)
+        tell([said])
+
+
+def main() -> None:
+    remit.relay.olm.olm()  # once, for all children
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            work(json.loads(line))
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""What one device seals, the other opens, through a gateway that is there or not."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from devices import gateway, introduce, linked, sealer
+from remit.protocol.errors import Code, Fault
+from remit.relay import post as post_module
+from remit.relay.device import Device
+from remit.relay.post import Post
+from remit.relay.seal import Opened, Sealer
+from remit.relay.state import State
+from remit.runtime.keys import Keys
+
+BOUND_S = 30
+
+
+@pytest.fixture(autouse=True)
+def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(post_module, "TELL_S", 0.05)
+    monkeypatch.setattr(post_module, "AGAIN_S", 0.2)
+
+
+async def taken(post: Post, count: int) -> list[Opened]:
+    found: list[Opened] = []
+    async with asyncio.timeout(BOUND_S):
+        async for opened in post:
+            await post.taken(opened)
+            found.append(opened)
+            if len(found) == count:
+                break
+    return found
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Sealer, Sealer]:
+    anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")
+    introduce(anna, bob)
+    return anna, bob
+
+
+async def test_messages_go_both_ways_in_order(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+    """S1: the gateway sees ciphertext only; who sends is known inside."""
+    anna, bob = pair
+    async with gateway(tmp_path) as serving, linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+        for number in range(20):
+            await one.send(bob.device.id, f"ping {number}".encode(), requester="anna@example.org")
+        came = await taken(two, 20)
+        assert [each.body for each in came] == [f"ping {number}".encode() for number in range(20)]
+        assert {(each.sender, each.requester) for each in came} == {(anna.device.id, "anna@example.org")}
+        for number in range(20):
+            await two.send(anna.device.id, f"pong {number}".encode())
+        assert [each.body for each in await taken(one, 20)] == [f"pong {number}".encode() for number in range(20)]
+
+
+async def test_what_is_large_arrives_whole(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+    anna, bob = pair
+    large = bytes(range(256)) * 4_096 * 16
+    async with gateway(tmp_path) as serving, linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+        await one.send(bob.device.id, large)
+        await one.send(bob.device.id, b"and more")
+        assert [each.body for each in await taken(two, 2)] == [large, b"and more"]
+
+
+async def test_who_is_away_gets_it_later_and_so_does_whose_gateway_is(
+    tmp_path: Path, pair: tuple[Sealer, Sealer]
+) -> None:
+    anna, bob = pair
+    async with gateway(tmp_path) as serving:
+        port = int(serving.url.rpartition(":")[2])
+        async with linked(bob, serving.url) as two:  # its keys have to be there once
+            while not two._link.one_time_left:  # pyright: ignore[reportPrivateUsage]
+                await asyncio.sleep(0.01)
+        async with linked(anna, serving.url) as one:
+            await one.send(bob.device.id, b"while you are away")
+            while await one.do(anna.outbox) or await one.do(anna.wanting):
+                await asyncio.sleep(0.01)
+    async with linked(anna, f"ws://127.0.0.1:{port}") as one, linked(bob, f"ws://127.0.0.1:{port}") as two:
+        await one.send(bob.device.id, b"while nobody is there")
+        async with gateway(tmp_path, port):
+            came = await taken(two, 2)
+    assert [each.body for each in came] == [b"while you are away", b"while nobody is there"]
+
+
+async def test_what_was_not_taken_comes_again_after_a_restart(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+    anna, bob = pair
+    async with gateway(tmp_path) as serving, linked(anna, serving.url) as one:
+        async with linked(bob, serving.url) as two:
+            await one.send(bob.device.id, b"first")
+            async with asyncio.timeout(BOUND_S):
+                async for opened in two:
+                    assert opened.body == b"first"
+                    break
+        async with linked(bob, serving.url) as two:
+            await one.send(bob.device.id, b"second")
+            assert [each.body for each in await taken(two, 2)] == [b"first", b"second"]
+
+
+async def test_who_cannot_be_reached_is_told_about_and_tried_again(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+    anna, bob = pair
+    told: list[tuple[str, Fault | None]] = []
+    async with (
+        gateway(tmp_path) as serving,
+        linked(anna, serving.url, trouble=lambda device, why: told.append((device, why))) as one,
+    ):
+        await one.send(bob.device.id, b"hello?")
+        async with asyncio.timeout(BOUND_S):
+            while not told:
+                await asyncio.sleep(0.01)
+        device, why = told[0]
+        assert device == bob.device.id
+        assert why is not None
+        assert why.code is Code.DELEGATION_UNAVAILABLE
+        async with linked(bob, serving.url) as two:
+            assert [each.body for each in await taken(two, 1)] == [b"hello?"]
+    assert told[-1] == (bob.device.id, None)
+
+
+async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[Sealer, Sealer]) -> None:
+    """What was lost is lost and said; what comes after it arrives."""
+    anna, bob = pair
+    async with gateway(tmp_path) as serving:
+        async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+            await one.send(bob.device.id, b"one")
+            await taken(two, 1)
+        old = State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")
+        old.close()
+        (tmp_path / "copy.db").write_bytes(_copied(bob, tmp_path / "snapshot.db"))
+        async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
+            for each in (b"two", b"three"):
+                await one.send(bob.device.id, each)
+            await taken(two, 2)
+        restored = Sealer(_loaded(State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")))
+        async with linked(anna, serving.url) as one, linked(restored, serving.url) as two:
+            await one.send(bob.device.id, b"four")
+            bodies = [each.body for each in await taken(two, 1)]
+            while bodies[-1] != b"four":
+                bodies += [each.body for each in await taken(two, 1)]
+    assert restored.losses(anna.device.id) or bodies == [b"two", b"three", b"four"]
+
+
+def _loaded(state: State) -> Device:
+    device = Device.load(state)
+    assert device is not None
+    return device
+
+
+def _copied(sealer: Sealer, to: Path) -> bytes:
+    """Return the device's file as it is now."""
+    import sqlite3
+
+    with sqlite3.connect(sealer.device.state.path) as source, sqlite3.connect(to) as target:
+        source.backup(target)
+    return to.read_bytes()

@@ -1,0 +1,448 @@
+"""Faces on the same machine: what they see of runs with shared agents, what they can do, and who is let in."""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession
+from msgspec.structs import replace
+
+from remit import Brief
+from remit.faces.api import shared
+from remit.faces.api.changes import Changes
+from remit.faces.api.loopback import check
+from remit.faces.api.public_runs import ACTS, View, view
+from remit.faces.api.shared import MOST_BODY, serve_shared
+from remit.faces.api.streams import KEEP_ALIVE
+from remit.protocol.errors import Code, RemitError
+from remit.relay.moves import State
+from remit.relay.run import Overlay
+from serving import Event, parsed
+from two_sides import REQUESTER, Sides, Tap, two_sides
+
+BOUND_S = 20
+
+
+class Face:
+    """What a face does, and every byte that it is sent."""
+
+    def __init__(self, sides: Sides, changes: Changes, address: str, token: Path) -> None:
+        self.sides, self.changes, self.address, self.token_file = sides, changes, address, token
+        self.token = token.read_text(encoding="ascii").strip()
+        self.got: list[bytes] = []
+        self.session = ClientSession(address, headers={"authorization": f"Bearer {self.token}"})
+
+    async def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        async with self.session.get(path, headers=headers) as reply:
+            return await self._kept(reply)
+
+    async def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        async with self.session.post(path, json=body, headers=headers) as reply:
+            return await self._kept(reply)
+
+    async def act(self, run: str, act: str, **said: Any) -> Any:
+        status, shown = await self.post(f"/v1/shared/runs/{run}/{act}", said or None)
+        assert status == 200, shown
+        return shown
+
+    async def start(self, objective: str = "review this API", **more: Any) -> Any:
+        asked = {"profile": "mine", "device": self.sides.bob.device.id, "objective": objective, **more}
+        status, shown = await self.post("/v1/shared/runs", asked)
+        assert status == 201, shown
+        return shown
+
+    @asynccontextmanager
+    async def events(self, path: str = "/v1/shared/events", **headers: str) -> AsyncGenerator["Reading"]:
+        async with self.session.get(path, headers=headers) as reply:
+            assert reply.status == 200
+            yield Reading(self, reply)
+
+    async def _kept(self, reply: ClientResponse) -> tuple[int, Any]:
+        body = await reply.read()
+        self.keep(str(reply.raw_headers).encode() + body)
+        return reply.status, json.loads(body)
+
+    def keep(self, data: bytes) -> None:
+        self.got.append(data)
+
+
+class Reading:
+    """A stream of events that is being read."""
+
+    def __init__(self, face: Face, reply: ClientResponse) -> None:
+        self._face, self._reply = face, reply
+        self._rest = b""
+
+    async def next(self) -> Event:
+        async with asyncio.timeout(BOUND_S):
+            while b"\n\n" not in self._rest:
+                data = await self._reply.content.readany()
+                assert data, "the stream ended"
+                self._face.keep(data)
+                self._rest += data
+        frame, _, self._rest = self._rest.partition(b"\n\n")
+        found = parsed(frame.decode())
+        return found[0] if found else await self.next()
+
+    async def until(self, state: State) -> Event:
+        while True:
+            event = await self.next()
+            if event.kind == "run" and event.record["state"] == state:
+                return event
+
+    async def sign_of_life(self) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while KEEP_ALIVE not in self._rest:
+                self._rest += await self._reply.content.readany()
+
+    async def ended(self) -> bool:
+        async with asyncio.timeout(BOUND_S):
+            while data := await self._reply.content.readany():
+                self._face.keep(data)
+        return True
+
+
+@asynccontextmanager
+async def faced(path: Path, *how: str, **options: Any) -> AsyncGenerator[Face]:
+    changes = Changes()
+    token = path / "shared.token"
+    async with (
+        two_sides(path, *how, changed=changes.changed, **options) as sides,
+        serve_shared(sides.host, changes, token=token) as address,
+    ):
+        face = Face(sides, changes, address, token)
+        async with face.session:
+            yield face
+
+
+# ── what a face sees and does ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_face_follows_a_run_from_its_start_to_its_end(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "1") as face, face.events() as events:
+        ready = await events.next()
+        assert (ready.kind, ready.record) == ("ready", {"resumed": False})
+        run = await face.start()
+        assert (run["state"], run["mode"], run["turn"], run["max_turns"]) == ("planning", "manual", 0, 8)
+        asked = (await events.until(State.READY_TO_SEND)).record
+        assert asked["draft"]["text"] == "turn 1: review this API"
+        assert [each["rule"] for each in asked["draft"]["reviews"]] == ["manual", "first_contact"]
+        assert {"approve", "reject", "pause", "stop", "take_over"} <= set(asked["acts"])
+        assert not {"say", "hand_back", "resume"} & set(asked["acts"])
+        await face.act(run["id"], "approve", draft=asked["draft"]["id"], text="in my words")
+        ended = (await events.until(State.COMPLETED)).record
+        assert [(each["role"], each["text"], each["label"]) for each in ended["timeline"]] == [
+            ("local_agent", "in my words", "edited"),
+            ("remote_agent", "heard: in my words", None),
+        ]
+        assert (ended["ended"], ended["acts"], ended["result"]) == ("done", [], "turn 2: review this API")
+        assert await face.get(f"/v1/shared/runs/{run['id']}") == (200, ended)
+        status, listed = await face.get("/v1/shared/runs")
+        assert (status, [each["id"] for each in listed["runs"]]) == (200, [run["id"]])
+        assert listed["runs"][0]["waits"] is False
+
+
+async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face:
+        bob = face.sides.bob.device
+        status, profiles = await face.get("/v1/shared/profiles")
+        assert status == 200
+        (mine,) = profiles["profiles"]
+        assert (mine["id"], mine["allowed"], mine["devices"], mine["mode"]) == ("mine", True, [bob.id], "manual")
+        assert await face.get("/v1/shared/devices") == (
+            200,
+            {
+                "devices": [
+                    {
+                        "id": bob.id,
+                        "name": "bob",
+                        "verified": False,
+                        "shared": False,
+                        "allowed": True,
+                        "revoked": False,
+                    }
+                ]
+            },
+        )
+
+
+async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "9") as face, face.events() as events:
+        run = (await face.start())["id"]
+        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        await face.act(run, "reject", draft=draft, reason="too short")
+        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        assert "too short" in json.dumps(face.sides.requests[-1])
+        assert (await face.act(run, "pause"))["state"] == "paused"
+        assert (await face.act(run, "resume"))["draft"]["id"] == draft
+        assert (await face.act(run, "set_mode", mode="semi_auto"))["mode"] == "semi_auto"
+        assert (await face.act(run, "set_objective", objective="look at the costs"))["objective"] == "look at the costs"
+        taken = await face.act(run, "take_over")
+        assert (taken["decides"], taken["draft"]) == ("person", None)
+        assert "say" in taken["acts"]
+        await face.act(run, "say", text="hello from me")
+        answered = (await events.until(State.PROCESSING_REMOTE)).record
+        assert [each["label"] for each in answered["timeline"]] == ["yours", None]
+        await face.act(run, "hand_back")
+        assert (await face.act(run, "stop"))["ended"] == "user"
+        assert {"pause", "resume"} <= set(ACTS)
+
+
+async def test_what_cannot_be_done_is_refused_with_the_field_or_the_reason(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face:
+        run = (await face.start())["id"]
+        bob = face.sides.bob.device.id
+        for path, body, status, says in (
+            ("/v1/shared/runs", {"profile": "mine", "device": bob}, 400, "objective"),
+            ("/v1/shared/runs", {"profile": "no", "device": bob, "objective": "x"}, 404, "no profile `no`"),
+            ("/v1/shared/runs", {"profile": "mine", "device": "x", "objective": "x"}, 403, "the device x"),
+            ("/v1/shared/runs", {"profile": "mine", "device": bob, "objective": "x", "hop_count": 0}, 400, "hop_count"),
+            (f"/v1/shared/runs/{run}/resume", None, 409, "Resume is not possible while"),
+            (f"/v1/shared/runs/{run}/approve", {"draft": "another"}, 409, "Approve is not possible|is not the one"),
+            (f"/v1/shared/runs/{run}/say", {}, 400, "text"),
+            (f"/v1/shared/runs/{run}/say", {"text": 1}, 400, "text"),
+            (f"/v1/shared/runs/{run}/arrived", {"text": "x"}, 404, "take_over"),
+            ("/v1/shared/runs/none/pause", None, 404, "no run `none`"),
+        ):
+            got, shown = await face.post(path, body)
+            assert (got, bool(re.search(says, json.dumps(shown)))) == (status, True), (path, shown)
+        assert (await face.get("/v1/shared/runs/none"))[0] == 404
+        assert (await face.get("/v1/shared/events?run=none"))[0] == 404
+        assert (await face.get("/v1/shared/events?run=a&run=b"))[0] == 400
+        assert (await face.get("/v1/elsewhere"))[0] == 404
+        status, shown = await face.post(f"/v1/shared/runs/{run}/say", {"text": "x" * MOST_BODY})
+        assert (status, shown["fault"]["code"]) == (413, "TOO_LARGE")
+
+
+# ── reading along ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_of_each_run_the_newest_state_is_kept_in_the_order_of_the_changes() -> None:
+    changes = Changes()
+    one, other = (Overlay(id=name, profile="p", device="d", session="s", objective="o") for name in ("one", "other"))
+    later = replace(one, turn=1)
+    for run in (one, other, later):
+        changes.changed(run)
+    assert changes.since(0) == [(2, other), (3, later)]
+    assert changes.since(2) == [(3, later)]
+    assert changes.since(3) == []
+    assert [changes.number_of(changes.mark(number)) for number in (0, 3, 4)] == [0, 3, None]
+    assert Changes().number_of(changes.mark(3)) is None
+
+
+async def test_who_comes_back_is_told_of_what_changed_meanwhile_and_of_nothing_else(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "1") as face:
+        quiet, other = await face.start("stay as you are"), await face.start("go on")
+        await face.sides.until(face.sides.host.runs[0], State.READY_TO_SEND)
+        run = await face.sides.until(face.sides.host.runs[1], State.READY_TO_SEND)
+        async with face.events() as events:
+            seen = [await events.next() for _ in range(3)]
+        assert [each.record.get("id") for each in seen] == [quiet["id"], other["id"], None]
+        assert [bool(each.number) for each in seen] == [False, False, True]
+        last = seen[-1].number
+        assert last
+        assert run.pending is not None
+        await face.act(run.id, "approve", draft=run.pending.id)
+        await face.sides.until(run, State.COMPLETED)
+        async with face.events(**{"last-event-id": last}) as events:
+            changed, ready = await events.next(), await events.next()
+            assert (changed.record["id"], changed.record["state"]) == (other["id"], "completed")
+            assert (ready.record, ready.number) == ({"resumed": True}, face.changes.mark(face.changes.number))
+        # A number of another process means nothing here: all that goes on is told anew.
+        for stale in ("00000000-1", "1", "x" * 400):
+            async with face.events(**{"last-event-id": stale}) as events:
+                told, ready = await events.next(), await events.next()
+                assert (told.record["id"], ready.record) == (quiet["id"], {"resumed": False})
+        async with face.events(f"/v1/shared/events?run={other['id']}") as events:
+            assert (await events.next()).record["id"] == other["id"]
+            assert (await events.next()).kind == "ready"
+
+
+async def test_a_reader_hears_numbers_that_grow_and_may_skip_states_but_never_the_last(tmp_path: Path) -> None:
+    async with faced(tmp_path, "talk", "3", mode="full_auto") as face, face.events() as events:
+        await events.next()
+        await face.start()
+        heard = [await events.next()]
+        while heard[-1].record["state"] != "completed":
+            heard.append(await events.next())
+        numbers = [int((each.number or "").rpartition("-")[2]) for each in heard]
+        assert numbers == sorted(set(numbers))
+        assert len(heard[-1].record["timeline"]) == 6
+
+
+async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "KEEP_ALIVE_S", 0.01)
+    changes, token = Changes(), tmp_path / "shared.token"
+    async with two_sides(tmp_path, changed=changes.changed) as sides, AsyncExitStack() as serving:
+        address = await serving.enter_async_context(serve_shared(sides.host, changes, token=token))
+        face = Face(sides, changes, address, token)
+        async with face.session.head("/v1/shared/events") as reply:
+            assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
+        async with face.events() as events:
+            await events.next()
+            assert face.changes.readers == 1
+        async with asyncio.timeout(BOUND_S):
+            while face.changes.readers:
+                await asyncio.sleep(0.01)
+        async with face.events() as events:
+            await events.next()
+            await events.sign_of_life()
+            ending = asyncio.create_task(events.ended())
+            await serving.aclose()
+            assert await ending
+        await face.session.close()
+
+
+# ── who is let in ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_only_who_knows_the_token_is_let_in_and_its_file_is_for_its_owner(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face, ClientSession(face.address) as stranger:
+        assert face.token_file.stat().st_mode & 0o777 == 0o600
+        for authorization in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {face.token}"}):
+            for path in ("/v1/shared/runs", "/v1/shared/events", "/v1/shared/devices", "/nowhere"):
+                async with stranger.get(path, headers=authorization) as reply:
+                    assert reply.status == 401
+                    assert face.token not in await reply.text()
+        async with stranger.post("/v1/shared/runs", json={}) as reply:
+            assert reply.status == 401
+        async with stranger.get(f"/v1/shared/runs?token={face.token}") as reply:
+            assert reply.status == 401
+
+
+async def test_a_page_in_a_browser_is_not_let_in_even_with_the_token(tmp_path: Path) -> None:
+    """No DNS rebinding, no other origin."""
+    async with faced(tmp_path) as face:
+        port = face.address.rpartition(":")[2]
+        for headers in (
+            {"host": f"evil.example:{port}"},
+            {"host": "127.0.0.1"},
+            {"host": "127.0.0.1:1"},
+            {"host": f"127.0.0.1:{port}.evil.example"},
+            {"host": f"0.0.0.0:{port}"},
+            {"origin": "https://evil.example"},
+            {"origin": "null"},
+            {"origin": "http://127.0.0.1:1"},
+            {"origin": f"https://127.0.0.1:{port}"},
+            {"sec-fetch-site": "cross-site"},
+            {"sec-fetch-site": "same-site"},
+        ):
+            status, shown = await face.get("/v1/shared/runs", **headers)
+            assert (status, shown["fault"]["code"]) == (403, "PERMISSION_DENIED"), headers
+        for headers in ({"host": f"localhost:{port}"}, {"origin": face.address}, {"sec-fetch-site": "same-origin"}):
+            assert (await face.get("/v1/shared/runs", **headers))[0] == 200, headers
+        async with face.session.options("/v1/shared/runs") as reply:
+            assert not [name for name in reply.headers if name.lower().startswith("access-control")]
+
+
+def test_a_request_that_names_no_host_is_refused() -> None:
+    with pytest.raises(RemitError) as raised:
+        check({"authorization": "Bearer t"}, port=1, token="t")
+    assert raised.value.fault.code is Code.PERMISSION_DENIED
+    check({"authorization": "Bearer t", "host": "[::1]:1"}, port=1, token="t")
+
+
+async def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "shared.token"
+    token.write_text("a" * 64, encoding="ascii")
+    token.chmod(0o644)
+    async with two_sides(tmp_path) as sides:
+        with pytest.raises(RemitError, match="can be read by others"):
+            async with serve_shared(sides.host, Changes(), token=token):
+                pass
+
+
+# ── what never leaves ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_no_key_token_ciphertext_or_control_frame_is_ever_in_what_a_face_gets(tmp_path: Path) -> None:
+    """S1: every byte of a full run: started, edited, failed, resumed, taken over, ended, listed, refused."""
+    async with (
+        Tap() as tap,
+        faced(tmp_path, "silent-at", "2", mode="semi_auto", url=tap.before) as face,
+        face.events() as events,
+    ):
+        sides = face.sides
+        run = (await face.start())["id"]
+        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        await face.act(run, "approve", draft=draft, text="in my words")
+        await sides.kill()
+        await events.until(State.ERROR)
+        sealed = await sides.ours.do(_secrets, sides)
+        sides.clock.by_s += 2
+        await face.act(run, "resume")
+        await face.act(run, "take_over")
+        await face.act(run, "say", text="and now me")
+        await events.until(State.PROCESSING_REMOTE)
+        sealed |= await sides.ours.do(_secrets, sides)
+        await face.act(run, "stop")
+        await events.until(State.STOPPED)
+        for path in ("profiles", "devices", "runs", f"runs/{run}", "nowhere", "runs/none"):
+            await face.get(f"/v1/shared/{path}")
+        for act in ACTS:
+            await face.post(f"/v1/shared/runs/{run}/{act}", {"draft": "x", "text": "y"})
+        await face.get("/v1/shared/runs", authorization=f"Bearer {face.token}x")
+        session = sides.host.runs[0].session
+        card = sides.bob.device.card
+        requests = [each["request_id"] for each in sides.requests]
+    everything = b"\n".join(face.got)
+    assert b"and now me" in everything
+    assert len(face.got) > 20
+    hidden = {face.token, session, card.key, card.olm, card.signature, REQUESTER, *sealed}
+    hidden |= {"request_id", "desktop.local_prompt", "profile_id", "session_id", "max_output_chars", "constraints"}
+    hidden |= {"origin_agent_device_id", "trace_id", "hop_count", "orchestrator_profile_id", "asks", "guidance"}
+    for put in tap.put:
+        hidden |= {put[-60:-20].hex(), base64.b64encode(put[-60:-20]).decode()[4:-4]}
+    assert len(sealed) > 4
+    assert len(tap.put) >= 4
+    for each in hidden:
+        assert each.encode() not in everything, each
+    # A draft is named as its prompt is; of the prompt itself nothing is shown.
+    assert requests
+
+
+def _secrets(sides: Sides) -> set[str]:
+    """Return what a device holds and shows nobody, as it would stand in JSON: keys, pickles, what is sealed."""
+    found: set[str] = set()
+    for each in (sides.anna, sides.bob):
+        state = each.device.state
+        found |= {each.device.pair.seed.hex(), state.fact("account", str) or ""}
+        found |= {state.keys.digest(b"x").hex()}
+        for (blob,) in state.rows("SELECT content FROM sessions WHERE content IS NOT NULL"):
+            found.add(bytes(blob).hex())
+        for (blob,) in state.rows("SELECT sealed FROM outbox"):
+            found |= {bytes(blob).hex()}
+    return {text[:40] for text in found if text}
+
+
+def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
+    """What a run comes to hold is not shown unless somebody says so."""
+    machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "limits", "pending"}
+    assert set(Overlay.__struct_fields__) - set(View.__struct_fields__) == machinery
+    run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
+    shown = view(run, 25)
+    assert (shown.active_ms, shown.is_active) == (20, True)
+
+
+async def test_the_service_answers_many_at_once(tmp_path: Path) -> None:
+    """A face that reads slowly, or not at all, keeps nobody else from theirs."""
+
+    async def answer(brief: Brief) -> str:
+        return "x" * 50_000
+
+    async with (
+        faced(tmp_path, "talk", "3", mode="full_auto", answer=answer) as face,
+        face.session.get("/v1/shared/events") as idle,
+        face.events() as events,
+    ):
+        assert idle.status == 200
+        await face.start()
+        assert len((await events.until(State.COMPLETED)).record["timeline"]) == 6

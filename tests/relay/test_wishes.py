@@ -1,0 +1,103 @@
+"""What is wanted of a run in another process reaches its host through the device's file."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pairs import BOUND_S, Pair, together
+from remit.relay import moves, wishes
+from remit.relay.moves import State
+from remit.relay.run import Overlay
+from remit.relay.state import State as File
+from remit.relay.wishes import Wish
+from remit.runtime.keys import Keys
+
+
+def beside(path: Path) -> File:
+    """Open Anna's file a second time, as another process does."""
+    return File.open(path / "anna.db", Keys(b"anna" * 8), "process")
+
+
+async def until_forgotten(file: File) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while wishes.left(file):
+            await asyncio.sleep(0.01)
+
+
+async def shows(pair: Pair, what: Callable[[Overlay], bool]) -> Overlay:
+    """Return the one run once it is so."""
+    async with asyncio.timeout(BOUND_S):
+        while not what(pair.host.runs[0]):
+            await asyncio.sleep(0.01)
+    return pair.host.runs[0]
+
+
+async def pending(pair: Pair) -> str:
+    run = await pair.until(await pair.start(), State.READY_TO_SEND)
+    assert run.pending is not None
+    return run.pending.id
+
+
+async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: Path) -> None:
+    async with together(tmp_path) as pair:
+        draft, file = await pending(pair), beside(tmp_path)
+        (run,) = wishes.waiting(file)
+        assert run.pending is not None
+        assert (run.pending.id, run.pending.text) == (draft, "turn 1: review this API")
+        wishes.leave(file, Wish(run=run.id, event=moves.Reject(draft, "be brief")))
+        assert not wishes.waiting(file), "it is answered, and is not to be answered twice"
+        run = await shows(pair, lambda run: run.pending is not None and run.pending.id != draft)
+        assert run.pending is not None
+        assert "be brief" in pair.local.asked[-1].history[-1].text
+        wishes.leave(file, Wish(run=run.id, event=moves.Approve(run.pending.id, "other words")))
+        run = await shows(pair, lambda run: bool(run.timeline))
+        assert (run.timeline[0].text, run.timeline[0].label) == ("other words", "edited")
+        assert not wishes.left(file), "it was forgotten in the same commit"
+        file.close()
+
+
+async def test_wishes_are_done_in_the_order_in_which_they_were_left(tmp_path: Path) -> None:
+    async with together(tmp_path) as pair:
+        await pending(pair)
+        file, (run,) = beside(tmp_path), pair.host.runs
+        for event in (moves.Pause(), moves.Resume(), moves.Pause(), moves.Stop()):
+            wishes.leave(file, Wish(run=run.id, event=event))
+        await pair.until(run, State.STOPPED)
+        assert [each.event for each in pair.notes][-4:] == ["Pause", "Resume", "Pause", "Stop"]
+        file.close()
+
+
+@pytest.mark.parametrize("where", ["in no run", "in another draft"])
+async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: Path, where: str) -> None:
+    async with together(tmp_path) as pair:
+        draft, file = await pending(pair), beside(tmp_path)
+        (run,) = pair.host.runs
+        wish = Wish(run="none", event=moves.Stop())
+        if where == "in another draft":
+            wish = Wish(run=run.id, event=moves.Approve(f"{draft}0"))
+        wishes.leave(file, wish)
+        await until_forgotten(file)
+        assert pair.host.runs == (run,)
+        file.close()
+
+
+async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_there(tmp_path: Path) -> None:
+    """S8: nothing but a person who resumes the run ends its pause."""
+    async with together(tmp_path) as pair:
+        draft = await pending(pair)
+        (run,) = pair.host.runs
+    file = beside(tmp_path)
+    wishes.leave(file, Wish(run=run.id, event=moves.Approve(draft)))
+    async with together(tmp_path) as pair:
+        # What is left after it is done before it, so it was looked at and let be.
+        wishes.leave(file, Wish(run="none", event=moves.Stop()))
+        async with asyncio.timeout(BOUND_S):
+            while len(wishes.left(file)) > 1:
+                await asyncio.sleep(0.01)
+        assert [each.state for each in pair.host.runs] == [State.PAUSED]
+        await pair.host.act(run.id, moves.Resume())
+        run = await shows(pair, lambda run: bool(run.timeline))
+        assert run.timeline[0].label == "approved"
+    file.close()
