@@ -2,6 +2,9 @@
 
 The floor is a Starlette application under the same server, asked by the same client with the bodies that a delegation
 sends, and answering with those that it gets back. Both ends are one process each, in both.
+
+A second floor is the same echo with the three commits that a delegation waits for: its caller's record before anything
+leaves, and at the callee's the request before it begins and the answer before it is given.
 """
 
 import asyncio
@@ -10,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,7 +23,10 @@ from remit import Answer, Brief, Hub, Limits
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
+from remit.runtime.ports import Accepted
+from remit.stores.sqlite import SqliteStore
 from remit.transports.http import Peer
 
 COUNT = 1_500
@@ -75,7 +82,7 @@ async def serve_hub(folder: Path) -> None:
             await asyncio.Event().wait()
 
 
-async def serve_bare() -> None:
+async def serve_bare(records: Path | None = None) -> None:
     from starlette.applications import Starlette
     from starlette.requests import Request as Asked
     from starlette.responses import Response as Reply
@@ -89,8 +96,22 @@ async def serve_bare() -> None:
         await asked.body()
         return Reply(given, media_type="application/json")
 
+    numbers = count()
+
+    async def recording_echo(asked: Asked) -> Reply:
+        await asked.body()
+        run = f"{next(numbers):032x}"
+        accepted = await store.submit(replace(REQUEST, id=run, run=run), bytes(32), worker="w", lease_ms=30_000)
+        assert isinstance(accepted, Accepted)
+        await store.finish(run, accepted.epoch, replace(RESPONSE, id=run, run=run), 0)
+        return Reply(given, media_type="application/json")
+
+    store = SqliteStore((records or Path()) / "echo.db")
+    if records is not None:
+        await store.open()
+
     class Bare:
-        app = Starlette(routes=[Route("/v1/delegations", echo, methods=["POST"])])
+        app = Starlette(routes=[Route("/v1/delegations", recording_echo if records else echo, methods=["POST"])])
 
         hurried = asyncio.Event()
 
@@ -105,13 +126,16 @@ async def serve_bare() -> None:
 # ── the client ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def bare(url: str, count: int, at_once: int) -> None:
-    """Send the bodies and read what comes back, and nothing else."""
+async def bare(url: str, count: int, at_once: int, store: SqliteStore | None = None) -> None:
+    """Send the bodies and read what comes back, and nothing else; with a store, after a record of each is durable."""
     peer = Peer(url, token=TOKEN)
     body, headers = encode(REQUEST), await peer.headers(replace(REQUEST, traceparent=f"00-{REQUEST.run}-{'a' * 16}-01"))
 
     async def some() -> None:
         for _ in range(count // at_once):
+            if store is not None:
+                store.append(Kind.STARTED, 0, REQUEST.run, REQUEST.run, REQUEST)
+                await store.flush()
             async with peer.session.post(f"{peer.url}/v1/delegations", data=body, headers=headers) as reply:
                 assert reply.status == 200
                 await reply.read()
@@ -171,8 +195,10 @@ async def rates(runs: dict[str, Callable[[], Awaitable[object]]], count: int) ->
     return found
 
 
-async def compare(folder: Path, hub_url: str, bare_url: str) -> list[Figure]:
+async def compare(folder: Path, hub_url: str, bare_url: str, recording_url: str) -> list[Figure]:
     figures: list[Figure] = []
+    store = SqliteStore(folder / "asker.db")
+    await store.open()
     async with caller(folder, hub_url) as hub:
         for at_once in (1, AT_ONCE):
             count = COUNT if at_once > 1 else COUNT // 3
@@ -180,12 +206,16 @@ async def compare(folder: Path, hub_url: str, bare_url: str) -> list[Figure]:
             found = await rates(
                 {
                     "bare": lambda count=count, at_once=at_once: bare(bare_url, count, at_once),
+                    "recording": lambda count=count, at_once=at_once: bare(recording_url, count, at_once, store),
                     "hub": lambda count=count, at_once=at_once: delegate(hub, count, at_once),
                 },
                 count,
             )
             name = "http delegations, one after another" if at_once == 1 else f"http delegations, {at_once} at once"
             figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["bare"], bound=at_least(0.6)))
+            name = f"{name}, against an echo that commits as often"
+            figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["recording"]))
+    await store.close()
     return figures
 
 
@@ -199,10 +229,11 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         hub_process, hub_url = started("--serve-hub", folder)
         bare_process, bare_url = started("--serve-bare", folder)
+        recording_process, recording_url = started("--serve-recording", folder)
         try:
-            return asyncio.run(compare(Path(folder), hub_url, bare_url))
+            return asyncio.run(compare(Path(folder), hub_url, bare_url, recording_url))
         finally:
-            for process in (hub_process, bare_process):
+            for process in (hub_process, bare_process, recording_process):
                 process.terminate()
                 process.wait()
 
@@ -212,5 +243,7 @@ if __name__ == "__main__":
         asyncio.run(serve_hub(Path(sys.argv[-1])))
     elif "--serve-bare" in sys.argv:
         asyncio.run(serve_bare())
+    elif "--serve-recording" in sys.argv:
+        asyncio.run(serve_bare(Path(sys.argv[-1])))
     else:
         main(measure)

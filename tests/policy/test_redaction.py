@@ -683,3 +683,12 @@ def test_a_megabyte_of_anything_is_struck_and_restored_at_once(make: Callable[[]
     assert whole == value
     restore(clean, HELD | {f"[MAIL:{n:012}]": "x" for n in range(10_000)})
     assert msgspec.json.encode(clean)
+
+
+def test_a_response_that_a_detector_fails_on_is_not_plain() -> None:
+    """C6: whoever strikes it says that it fails; until then it is not taken for harmless."""
+
+    def fails(_: str) -> list[Finding]:
+        raise RuntimeError
+
+    assert not is_plain(a_response(), fails)

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import checked, decode, decode_request, decode_response, digest, encode, text_of
+from remit.protocol.codec import (
+    checked,
+    decode,
+    decode_request,
+    decode_response,
+    decode_submission,
+    digest,
+    encode,
+    text_of,
+)
 from remit.protocol.envelope import Answer, Call, ContextFilter, Handoff, Json, Request, Response
 from remit.protocol.errors import Code, Problem, RemitError
 from remit.protocol.remit import Priority
@@ -234,3 +243,8 @@ def test_a_session_that_is_only_named_after_the_run_is_not_part_of_the_digest() 
 @given(requests)
 def test_a_digest_outlives_the_wire(request: Request) -> None:
     assert digest(decode_request(encode(replace(request, id="another")))) == digest(request)
+
+
+def test_every_request_reads_as_what_somebody_elsewhere_sends() -> None:
+    sent = decode_submission(encode(a_request(via="north")))
+    assert (sent.target, sent.remit, sent.via) == ("tag", a_request().remit, "north")

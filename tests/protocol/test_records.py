@@ -24,6 +24,8 @@ from remit.protocol.records import (
     delegations,
     outline,
     read_body,
+    read_request,
+    read_response,
 )
 from samples import a_remit, a_request, a_response
 
@@ -156,3 +158,13 @@ def test_an_outline_tells_who_asked_whom_and_how_it_ended_and_nothing_that_was_s
 
 
 ENVELOPES = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)
+
+
+def test_what_started_and_what_ended_something_is_read_as_what_it_is() -> None:
+    assert read_request(encode(a_request())) == a_request()
+    assert read_response(encode(a_response())) == a_response()
+
+
+def test_an_id_is_its_senders_own() -> None:
+    """Decision 6: two hubs may choose the same without knowing of each other."""
+    assert (a_request().sender, a_request(via="north").sender) == ("prime", "prime@north")
