@@ -18,18 +18,19 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over a gateway that can read nothing
 	@$(BIN)/python examples/relay/demo.py
 
-# Most tests wait for processes, servers and disks: side by side, in four lanes, they take a third of the time.
+# Most tests wait for processes, servers and disks: side by side they take a third of the time.
 WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
-LANE_1 := tests/faces
+LANE_1 := $(wildcard tests/faces/test_cli_[a-p]*.py)
 LANE_2 := tests/docs tests/examples tests/a2a tests/api
 LANE_3 := tests/relay tests/transports tests/telemetry tests/agents
+LANE_4 := $(filter-out $(LANE_1),$(wildcard tests/faces/test_*.py))
 
 test: check tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
 	@rm -f .coverage .lane-*.log
-	@$(call lane,1); $(call lane,2); $(call lane,3); \
+	@$(call lane,1); $(call lane,2); $(call lane,3); $(call lane,4); \
 	$(BIN)/coverage run -m pytest -q $(WHOLE) >.lane-0.log 2>&1 & lane_0=$$!; \
-	$(BIN)/pytest -q $(addprefix --ignore=,$(WHOLE) $(LANE_1) $(LANE_2) $(LANE_3)); failed=$$?; \
-	for lane in $$lane_0 $$lane_1 $$lane_2 $$lane_3; do wait $$lane || failed=1; done; \
+	$(BIN)/pytest -q $(addprefix --ignore=,$(WHOLE) tests/faces $(LANE_2) $(LANE_3)); failed=$$?; \
+	for lane in $$lane_0 $$lane_1 $$lane_2 $$lane_3 $$lane_4; do wait $$lane || failed=1; done; \
 	cat .lane-*.log; rm -f .lane-*.log; \
 	[ $$failed -eq 0 ]
 	@echo "Branch coverage of protocol and policy, which must be whole:"
