@@ -11,7 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.policy.redaction import TOKEN, everything, is_plain, of_kinds, redaction, restore, reveal, strike, token_for
+from remit.policy.redaction import (
+    TOKEN,
+    everything,
+    is_plain,
+    of_kinds,
+    redaction,
+    restore,
+    reveal,
+    settled,
+    strike,
+    token_for,
+)
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
 from remit.protocol.card import Capability
 from remit.protocol.codec import checked, encode
@@ -692,3 +703,29 @@ def test_a_response_that_a_detector_fails_on_is_not_plain() -> None:
         raise RuntimeError
 
     assert not is_plain(a_response(), fails)
+
+
+@pytest.mark.parametrize(
+    ("text", "let_go"),
+    [("over open ses", "over "), ("say to open", "say to "), ("say hallo there friend", "say hallo there ")],
+)
+def test_of_a_secret_that_is_found_only_whole_not_even_its_beginning_is_let_go(text: str, let_go: str) -> None:
+    class Signed:
+        signed = True
+
+        def __call__(self, _: str) -> list[Finding]:
+            return []
+
+    assert settled("", text, Sealing(bytes(32), Signed()), {}, named=["open sesame"]) == (let_go, len(let_go))
+
+
+def test_what_may_be_the_beginning_of_a_token_is_not_let_go() -> None:
+    text = "x [" + "a " * 45 + "zz"
+
+    class Late:
+        signed = True
+
+        def __call__(self, _: str) -> list[Finding]:
+            return [Finding(20, len(text), "EMAIL")]
+
+    assert settled("", text, Sealing(bytes(32), Late()), {}) == ("x ", 2)
