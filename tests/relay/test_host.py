@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from pairs import together
+from pairs import BOUND_S, together
 from remit.protocol.errors import Code, RemitError
-from remit.relay import moves
+from remit.relay import letters, moves
 from remit.relay.bridge.ports import Draft
 from remit.relay.frames import PromptRequest
+from remit.relay.letters import Answers, Declines
 from remit.relay.moves import State
 from remit.relay.profile import Limits
 
@@ -118,3 +119,29 @@ async def test_a_host_that_comes_back_has_its_runs_paused_and_loses_no_reply(tmp
         assert (again.id, again.state) == (run.id, State.PAUSED)
         await pair.host.act(run.id, moves.Resume())
         assert (await pair.until(run, State.COMPLETED)).turn == 3
+
+
+async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answer(tmp_path: Path) -> None:
+    """S9: one turn in flight; whatever the other device says besides changes nothing in the run."""
+    async with together(tmp_path) as pair:
+        run = await pair.until(await pair.start(), State.READY_TO_SEND)
+        assert run.pending is not None
+        await pair.host.act(run.id, moves.Approve(run.pending.id))
+        async with asyncio.timeout(BOUND_S):
+            while len((before := next(each for each in pair.host.runs)).timeline) < 2 or before.pending is None:
+                await asyncio.sleep(0.01)
+        message, here = before.timeline[0].id, pair.anna.device.id
+        for letter in (
+            Answers(to=message, session=run.session, text="and another"),
+            Answers(to="never-sent", session=run.session, text="unasked"),
+            Declines(to=message, session=run.session, code="DELEGATION_FAILED"),
+        ):
+            await asyncio.to_thread(pair.bob.seal, here, letters.write(letter))
+        last = Answers(to="x", session="of no run", text="the last")
+        await asyncio.to_thread(pair.bob.seal, here, letters.write(last))
+        async with asyncio.timeout(BOUND_S):
+            while await asyncio.to_thread(pair.bob.unsettled, here):
+                await asyncio.sleep(0.01)
+            while await asyncio.to_thread(pair.anna.inbox):
+                await asyncio.sleep(0.01)
+        assert next(each for each in pair.host.runs) == before

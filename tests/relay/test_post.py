@@ -2,19 +2,21 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from devices import gateway, introduce, linked, sealer
-from remit.protocol.errors import Code, Fault
+from remit.protocol.errors import Code, Fault, fault
 from remit.relay import post as post_module
 from remit.relay.device import Device
 from remit.relay.post import Post
 from remit.relay.seal import Opened, Sealer
 from remit.relay.state import State
 from remit.runtime.keys import Keys
+from remit.runtime.ports import StoreError
 
-BOUND_S = 30
+BOUND_S = 8
 
 
 @pytest.fixture(autouse=True)
@@ -154,3 +156,45 @@ def _copied(sealer: Sealer, to: Path) -> bytes:
     with sqlite3.connect(sealer.device.state.path) as source, sqlite3.connect(to) as target:
         source.backup(target)
     return to.read_bytes()
+
+
+def once(monkeypatch: pytest.MonkeyPatch, sealer: Sealer, name: str) -> list[int]:
+    """Have a method of the sealer fail the first time, as while a disk is full; return how often it was called."""
+    calls: list[int] = []
+    real = getattr(sealer, name)
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(sealer, name, failing)
+    return calls
+
+
+@pytest.mark.parametrize("name", ["sent", "outbox", "wanting", "open", "begin"])
+async def test_a_store_that_cannot_write_for_a_while_stops_nothing_for_good(
+    tmp_path: Path, pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    anna, bob = pair
+    async with gateway(tmp_path) as serving, linked(bob, serving.url) as two:
+        failed = once(monkeypatch, bob if name == "open" else anna, name)
+        async with linked(anna, serving.url) as one:
+            await one.send(bob.device.id, b"first")
+            assert [each.body for each in await taken(two, 1)] == [b"first"]
+            await one.send(bob.device.id, b"second")
+            assert [each.body for each in await taken(two, 1)] == [b"second"]
+            assert len(failed) > 1
+
+
+async def test_one_to_whom_nothing_may_be_said_any_more_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    anna, bob, carl = (sealer(tmp_path, name) for name in ("anna", "bob", "carl"))
+    introduce(anna, bob)
+    introduce(anna, carl)
+    async with gateway(tmp_path) as serving, linked(bob, serving.url), linked(carl, serving.url) as third:
+        await asyncio.to_thread(anna.seal, bob.device.id, b"too late")
+        anna.peers.allow(bob.device.id, allowed=False)
+        async with linked(anna, serving.url) as one:
+            await one.send(carl.device.id, b"hello")
+            assert [each.body for each in await taken(third, 1)] == [b"hello"]

@@ -160,8 +160,8 @@ class Host:
     async def take(self, opened: Opened, letter: Answers | Declines) -> None:
         """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
         run = next((each for each in self._runs.values() if each.session == letter.session), None)
-        if run is None or run.device != opened.sender:
-            _log.warning("the device %s answered what it was not asked", opened.sender)
+        if run is None or run.device != opened.sender or letter.to != _awaited(run):
+            _log.warning("the device %s answered what it was not asked, or has answered already", opened.sender)
         else:
             event = (
                 moves.RemoteFailed(f"{letter.code}: {letter.reason}"[:500], lost=True)
@@ -359,3 +359,11 @@ class Host:
                 failure=failure or run.failure,
             )
         )
+
+
+def _awaited(run: Overlay) -> str | None:
+    """Return the message of a run that has no answer yet; each gets one, so there is at most one such."""
+    last = next(
+        (entry for entry in reversed((*run.timeline, *run.kept)) if entry.role == "remote_agent" or entry.id), None
+    )
+    return None if last is None or last.role == "remote_agent" or last.failed else last.id

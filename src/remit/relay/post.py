@@ -6,7 +6,7 @@ begin again: it asks the outbox what is left, and repeats are recognised by whoe
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import ParamSpec, TypeVar
@@ -18,6 +18,7 @@ from remit.relay.lanes import Outcome
 from remit.relay.link import Link
 from remit.relay.seal import Opened, Outbound, Refused, Sealer
 from remit.relay.wire import Delivery, Receipt
+from remit.runtime.ports import StoreError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +66,8 @@ class Post:
 
     async def __aenter__(self) -> "Post":
         await self._link.__aenter__()
-        self._tasks = [asyncio.create_task(work()) for work in (self._bring, self._fetch, self._tell, self._try_again)]
+        works = (self._bring, self._fetch, self._tell, self._try_again)
+        self._tasks = [asyncio.create_task(self._keep_at(work)) for work in works]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -75,6 +77,18 @@ class Post:
         await self._link.__aexit__()
         self._came.set()
         await asyncio.to_thread(self._thread.shutdown)
+
+    async def _keep_at(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Do a work until its link ends; what a store in trouble has stopped goes on once it may have passed."""
+        while True:
+            try:
+                return await work()
+            except StoreError as error:
+                _log.warning("%s", error.fault.message)
+                await asyncio.sleep(TELL_S)
+            except RemitError as error:  # the link has ended, and says why
+                _log.debug("%s", error.fault.message)
+                return None
 
     # ── for whoever has something to say ──────────────────────────────────────────────────────────────────────────────
 
@@ -140,14 +154,21 @@ class Post:
         self._news.set()
 
     async def _settle(self) -> None:
-        done, self._done = self._done, []
-        if done:
+        if done := tuple(self._done):
             await self._in_thread(self._sealer.sent, *done)
+            del self._done[: len(done)]
 
     async def _begin(self, device: str) -> None:
         key = await self._key_of(device)
-        if key is not None:
+        if key is None:
+            return
+        try:
             await self._in_thread(self._sealer.begin, device, key)
+        except StoreError:
+            raise
+        except RemitError as error:  # nothing may be said to it any more
+            self._wrong(device, error.fault)
+        else:
             self._right(device)
 
     async def _key_of(self, device: str) -> PreKey | None:
@@ -159,6 +180,8 @@ class Post:
                 assert peer is not None, "a message is held only for who is known"
                 return choose_prekey(peer.card, found.bundle, found.one_time)
             self._wrong(device, _fault(found))
+        except StoreError:
+            raise
         except RemitError as error:
             self._wrong(device, error.fault)
         return None
@@ -178,9 +201,8 @@ class Post:
     # ── fetching ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _fetch(self) -> None:
-        with suppress(RemitError):  # the link has ended, and says why
-            async for delivery in self._link:
-                await self._open(delivery)
+        async for delivery in self._link:
+            await self._open(delivery)
 
     async def _open(self, delivery: Delivery) -> None:
         sender = delivery.sender
@@ -194,7 +216,12 @@ class Post:
                     self._wrong(sender, refused.fault)
                     await asyncio.sleep(TELL_S)
                     continue
-                await self._remedy(sender, refused)
+                with suppress(StoreError):  # whatever is asked for by it comes again
+                    await self._remedy(sender, refused)
+            except StoreError as error:
+                _log.warning("%s", error.fault.message)
+                await asyncio.sleep(TELL_S)
+                continue
             else:
                 self._owed.add(sender)
                 if opened:
