@@ -9,7 +9,7 @@ from typing import Any
 from remit.detectors.pipeline import KINDS
 from remit.faces.team.file import load_team
 from remit.faces.team.overrides import variable
-from remit.faces.team.sections import team_schema
+from remit.faces.team.schema import team_schema
 from remit.protocol.errors import RemitError
 
 TEAM_EXAMPLE = """\
@@ -186,7 +186,7 @@ what they have. Everything else that differs is named and waits for a restart. A
 
 ## Reference
 
-Each key with the variable that overrides it. This part is made from the structs in `src/remit/faces/team/sections.py`;
+Each key with the variable that overrides it. This part is made from the structs in `src/remit/faces/team/sections`;
 `.venv/bin/python docs/generate.py` makes it anew.
 """
 

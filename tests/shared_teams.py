@@ -11,7 +11,7 @@ from typing import Any
 from command_line import REMIT, document, environment
 from remit.faces.device import create_device, using_device
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.relay.peers import Peers
 
 BOB = """

@@ -14,7 +14,7 @@ from typing import Any, Self
 from remit.faces.cli.show.tree_lines import plain_ascii
 from remit.faces.relaying import create_device, find_device, relaying
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.errors import RemitError
 from remit.relay import moves
 from remit.relay.device import Device

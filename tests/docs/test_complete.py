@@ -9,7 +9,7 @@ import pytest
 
 from remit.detectors.pipeline import KINDS
 from remit.faces.cli.main import COMMANDS, main
-from remit.faces.team.sections import team_schema
+from remit.faces.team.schema import team_schema
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind
 from remit.runtime.admission import GUARDS, LAST

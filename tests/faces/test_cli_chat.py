@@ -11,7 +11,8 @@ import pytest
 
 from crew import REMIT, documents, make_crew, remit
 from openai_server import Answer, OpenAIServer, Request, call, say
-from remit.faces.outputs import ChatBegun, Failure, RecordLine, RunDetails
+from remit.faces.outputs.common import Failure
+from remit.faces.outputs.runs import ChatBegun, RecordLine, RunDetails
 
 
 @pytest.fixture

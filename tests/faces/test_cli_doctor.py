@@ -13,7 +13,7 @@ from command_line import document, make_team, remit
 from remit import Brief, Hub
 from remit.faces.cli import checkup
 from remit.faces.cli.checkup import NETWORK
-from remit.faces.outputs import Check
+from remit.faces.outputs.team import Check
 from remit.policy.rules import Rule, guard_of
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore

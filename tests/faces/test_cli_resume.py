@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from crew import REMIT, remit
-from remit.faces.outputs import Replay, Resumed, RunAnswer, RunDetails
+from remit.faces.outputs.runs import Replay, Resumed, RunAnswer, RunDetails
 
 TEAM = """
 name = "crew"

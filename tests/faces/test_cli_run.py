@@ -11,7 +11,8 @@ import pytest
 
 from crew import REMIT, documents, make_crew, remit
 from remit import Brief, Hub
-from remit.faces.outputs import Failure, RecordLine, RunDetails
+from remit.faces.outputs.common import Failure
+from remit.faces.outputs.runs import RecordLine, RunDetails
 from remit.policy.rules import Rule, guard_of
 from remit.testing import MemoryStore
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from crew import REMIT, make_crew, remit
-from remit.faces.outputs import Cancellation, Detached, RunDetails
+from remit.faces.outputs.runs import Cancellation, Detached, RunDetails
 from terminals import Terminal
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from crew import REMIT, make_crew, remit
-from remit.faces.outputs import RunDetails
+from remit.faces.outputs.runs import RunDetails
 from terminals import Terminal
 
 

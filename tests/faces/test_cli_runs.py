@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from remit import Answer, Brief, Call, Hub
 from remit.faces.cli.main import main
-from remit.faces.outputs import Cancellation, Failure, Records, RunAnswer, RunDetails, Runs, RunTree
+from remit.faces.outputs.common import Failure
+from remit.faces.outputs.runs import Cancellation, Records, RunAnswer, RunDetails, Runs, RunTree
 from remit.protocol.records import read_body
 
 

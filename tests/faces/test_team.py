@@ -8,7 +8,11 @@ import pytest
 from msgspec import Meta
 
 from remit.faces.embedded import DEFAULT_STORE
-from remit.faces.team.sections import AgentSection, CapabilitySection, RuleSection, StepSection, Team, team_schema
+from remit.faces.team.schema import team_schema
+from remit.faces.team.sections.agents import AgentSection, CapabilitySection
+from remit.faces.team.sections.people import RuleSection
+from remit.faces.team.sections.work import StepSection
+from remit.faces.team.team import Team
 from remit.faces.team.values import AgentName, duration, duration_ms
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits

@@ -12,7 +12,7 @@ from remit import RemitError
 from remit.faces.composition import hub_of
 from remit.faces.serving import serving
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import team_schema
+from remit.faces.team.schema import team_schema
 from remit.runtime.schemas import misfits
 from remit.transports.credentials.keys import HubKey
 

@@ -11,7 +11,7 @@ import pytest
 from remit import Code, Hub, RemitError, Status
 from remit.faces.composition import Reloaded, hub_of, reload
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.runtime.ports import Decision, Question
 
 OFFICE = """\

@@ -11,7 +11,7 @@ import pytest
 
 from remit import Code, Problem, RemitError
 from remit.faces.team.file import find_team, load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 
 KEY = "00" * 32
 

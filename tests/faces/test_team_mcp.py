@@ -13,7 +13,7 @@ from remit.faces.composition import hub_of
 from remit.faces.serving import fetch
 from remit.faces.team.file import load_team
 from remit.faces.team.others import door_of
-from remit.faces.team.sections import team_schema
+from remit.faces.team.schema import team_schema
 from remit.faces.team.servers import settings_of
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits

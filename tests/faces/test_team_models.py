@@ -17,7 +17,7 @@ from remit.classifiers import embeddings
 from remit.faces.cli.places import cards_of
 from remit.faces.composition import hub_of, reload
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 
 CLERK = """\
     [store]

@@ -20,7 +20,8 @@ from joserfc.jwk import ECKey, KeySet
 from remit import Code, RemitError
 from remit.faces.team.file import load_team
 from remit.faces.team.others import addressee_of, door_of, papers_of, unservable
-from remit.faces.team.sections import Team, team_schema
+from remit.faces.team.schema import team_schema
+from remit.faces.team.team import Team
 from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit

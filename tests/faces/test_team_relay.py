@@ -19,8 +19,10 @@ from remit.faces.device import (
 )
 from remit.faces.relaying import profile_of, shared_of
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import ReviewRule, SharedSection, Team, team_schema
+from remit.faces.team.schema import team_schema
+from remit.faces.team.sections.relay import ReviewRule, SharedSection
 from remit.faces.team.sharing import gateway_name
+from remit.faces.team.team import Team
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
 from remit.relay.frames import Constraints

@@ -11,7 +11,8 @@ from command_line import remit
 from remit import Code, Progress, RemitError, Status
 from remit.faces.composition import hub_of, reload
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team, team_schema
+from remit.faces.team.schema import team_schema
+from remit.faces.team.team import Team
 
 CODE = '''
 async def money(brief):

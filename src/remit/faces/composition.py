@@ -18,8 +18,11 @@ from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
 from remit.faces.team.models import model_agent, orchestrator_model, summarizer_of
-from remit.faces.team.sections import AgentSection, Section, Team, TeamFile, WorkflowSection
+from remit.faces.team.sections.agents import AgentSection
+from remit.faces.team.sections.base import Section
+from remit.faces.team.sections.work import WorkflowSection
 from remit.faces.team.servers import settings_of
+from remit.faces.team.team import Team, TeamFile
 from remit.faces.team.telemetry import headers_of
 from remit.faces.team.values import duration_ms
 from remit.faces.tokens import token_counter

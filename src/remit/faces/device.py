@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from remit.agents.mcp.settings import Program
 from remit.faces.team.checks import secret_of
-from remit.faces.team.sections import SharedSection, Team
+from remit.faces.team.sections.relay import SharedSection
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device import Device

@@ -15,8 +15,9 @@ from remit.detectors.pipeline import pipeline
 from remit.faces.composition import detector_of
 from remit.faces.device import create_device, device_path, find_device, open_device, program_of, using_device
 from remit.faces.notebook import NOTES_FILE, Notebook
-from remit.faces.team.sections import ProfileSection, RelaySection, SharedSection, Team
+from remit.faces.team.sections.relay import ProfileSection, RelaySection, SharedSection
 from remit.faces.team.sharing import gateway_name
+from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault

@@ -11,7 +11,7 @@ from remit.faces.api.server import Server, listening
 from remit.faces.composition import hub_of
 from remit.faces.team.lines import dotted
 from remit.faces.team.others import ANYONE, door_of, key_of, unservable
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
 from remit.faces.token_file import token_in
 from remit.protocol.errors import Code, RemitError, fault

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of, send_value
 from remit.faces.api.delegations import Delegations, may_see, visible
-from remit.faces.outputs import RecordLine, record_line
+from remit.faces.outputs.runs import RecordLine, record_line
 from remit.policy.reception import Sender
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import did_you_mean

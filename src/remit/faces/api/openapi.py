@@ -9,7 +9,7 @@ from remit.dialects import NAMES
 from remit.faces.api.bodies import Failure
 from remit.faces.api.delegations import Handle, Reason
 from remit.faces.api.looking import LONGEST_NAME, Agents, AuditPage, PublicCard, RunList, RunTree
-from remit.faces.outputs import as_others_read
+from remit.faces.outputs.schema import as_others_read
 from remit.policy.context import ROLES
 from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Response

@@ -8,7 +8,7 @@ import click
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, spoken
 from remit.faces.cli.suggest import agent_names, capability_codes
-from remit.faces.outputs import AgentDetails, AgentLine, Agents
+from remit.faces.outputs.team import AgentDetails, AgentLine, Agents
 from remit.policy.plan import Step, waits_for
 from remit.protocol.card import AgentCard, Capability
 

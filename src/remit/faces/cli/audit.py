@@ -9,7 +9,7 @@ import click
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
 from remit.faces.cli.suggest import run_ids
-from remit.faces.outputs import AuditCheckpoint, AuditRow, Verification
+from remit.faces.outputs.audit import AuditCheckpoint, AuditRow, Verification
 from remit.faces.safe_text import json_for_terminal
 from remit.protocol.codec import encode
 from remit.protocol.records import Record
@@ -118,7 +118,7 @@ def tail(
 
 def _print(record: Record, *, as_jsonl: bool) -> None:
     from remit.faces.cli.show.report import short
-    from remit.faces.outputs import record_line
+    from remit.faces.outputs.runs import record_line
 
     if as_jsonl:
         print_json(record_line(record))

@@ -18,13 +18,13 @@ import apsw
 from remit import __version__
 from remit.faces.cli.places import DEFAULT_STORE, importing, reading, shorter, team_of
 from remit.faces.cli.show.screen import clock_time, many, spoken
-from remit.faces.outputs import Check
+from remit.faces.outputs.team import Check
 from remit.faces.safe_text import speaks_unicode
 from remit.faces.team.checks import secrets_of, unset
 from remit.faces.team.file import find_team, load_team
 from remit.faces.team.lines import dotted
 from remit.faces.team.others import unservable
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.errors import RemitError
 from remit.runtime.audit import link
 from remit.runtime.signing import read_key

@@ -11,8 +11,8 @@ import click
 from remit.faces.cli.options import json_option, team_options
 
 if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
-    from remit.faces.outputs import DeviceShown, KnownDevice
-    from remit.faces.team.sections import Team
+    from remit.faces.outputs.devices import DeviceShown, KnownDevice
+    from remit.faces.team.team import Team
     from remit.relay.device import Device
     from remit.relay.identity import Card
     from remit.relay.peers import Peer
@@ -118,7 +118,7 @@ def pair(link: str, verified: bool, team_file: Path | None, overrides: tuple[str
     """
     from remit.faces.cli.show.screen import print_json
     from remit.faces.device import using_device
-    from remit.faces.outputs import DevicePaired
+    from remit.faces.outputs.devices import DevicePaired
     from remit.relay.identity import comparable_code, read_link
     from remit.relay.peers import Peers
 
@@ -165,7 +165,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
     """
     from remit.faces.cli.show.screen import print_json, print_table
     from remit.faces.device import using_device
-    from remit.faces.outputs import Devices
+    from remit.faces.outputs.devices import Devices
     from remit.relay.peers import Peers
 
     with using_device(_team(team_file, overrides)) as device:
@@ -203,7 +203,7 @@ def allow(
     """
     from remit.faces.cli.show.screen import print_json
     from remit.faces.device import find_device, using_device
-    from remit.faces.outputs import DeviceChanged
+    from remit.faces.outputs.devices import DeviceChanged
     from remit.relay.peers import Peers
 
     team = _team(team_file, overrides)
@@ -235,7 +235,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
     """
     from remit.faces.cli.show.screen import print_json
     from remit.faces.device import find_device, using_device
-    from remit.faces.outputs import DeviceChanged
+    from remit.faces.outputs.devices import DeviceChanged
     from remit.relay.peers import Peers
 
     with using_device(_team(team_file, overrides)) as own:
@@ -295,7 +295,7 @@ def _say_what_is_missing(team: Team, peer: Peer, share: bool) -> None:
 def _shown(team: Team, device: Device) -> DeviceShown:
     from remit.faces.cli.places import shorter
     from remit.faces.device import device_path
-    from remit.faces.outputs import DeviceShown
+    from remit.faces.outputs.devices import DeviceShown
     from remit.transports.credentials.keys import fingerprint
 
     return DeviceShown(
@@ -319,7 +319,7 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
 
 
 def _known(peer: Peer) -> KnownDevice:
-    from remit.faces.outputs import KnownDevice
+    from remit.faces.outputs.devices import KnownDevice
     from remit.transports.credentials.keys import fingerprint
 
     return KnownDevice(

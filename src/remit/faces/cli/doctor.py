@@ -6,7 +6,7 @@ import click
 
 from remit.faces.cli.options import json_option, store_option, team_options
 from remit.faces.cli.show.screen import many, print_json, styled
-from remit.faces.outputs import Checkup
+from remit.faces.outputs.team import Checkup
 from remit.faces.safe_text import one_line
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}

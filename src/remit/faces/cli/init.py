@@ -42,7 +42,7 @@ def init(folder: Path, name: str | None, template: str | None, yes: bool, as_jso
       remit init my-team --template receipts --yes
     """
     from remit.faces.cli.show.screen import print_json
-    from remit.faces.outputs import Written
+    from remit.faces.outputs.team import Written
 
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
     _refuse_existing(folder, _contents(template or "minimal", ""))
@@ -106,7 +106,7 @@ def _contents(template: str, name: str) -> dict[str, str]:
     from importlib.resources import files
     from json import dumps
 
-    from remit.faces.team.sections import team_schema
+    from remit.faces.team.schema import team_schema
 
     folder = files("remit.faces.cli") / "templates" / template
     names = sorted(each.name for each in folder.iterdir() if each.is_file())

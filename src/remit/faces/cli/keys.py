@@ -10,8 +10,8 @@ import click
 from remit.faces.cli.options import json_option, team_options
 
 if TYPE_CHECKING:  # what it takes to sign is not loaded to show help
-    from remit.faces.outputs import KeysShown
-    from remit.faces.team.sections import Team
+    from remit.faces.outputs.keys import KeysShown
+    from remit.faces.team.team import Team
     from remit.transports.credentials.keys import HubKey
 
 OVERLAP = "168h"
@@ -234,7 +234,7 @@ def _still_known(files: Files, name: str, lines: list[str]) -> str:
 
 def _files(team_file: Path | None, overrides: tuple[str, ...]) -> Files:
     from remit.faces.team.file import find_team, load_team
-    from remit.faces.team.sections import IdentitySection
+    from remit.faces.team.sections.others import IdentitySection
 
     found = team_file or find_team()
     team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
@@ -346,7 +346,7 @@ _STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
 
 def _now(files: Files) -> KeysShown:
     from remit.faces.cli.show.screen import now_ms
-    from remit.faces.outputs import KeysShown, OwnKey, PeerKey
+    from remit.faces.outputs.keys import KeysShown, OwnKey, PeerKey
     from remit.transports.credentials.keys import fingerprint
     from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
 

@@ -20,7 +20,8 @@ from remit.faces.cli.show.screen import (
     spoken,
 )
 from remit.faces.cli.suggest import question_ids
-from remit.faces.outputs import Decided, DraftAnswered, Pending, PendingQuestion, SharedDraft
+from remit.faces.outputs.questions import Decided, DraftAnswered, Pending, PendingQuestion
+from remit.faces.outputs.shared import SharedDraft
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError

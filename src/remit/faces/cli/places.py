@@ -11,7 +11,7 @@ import msgspec
 
 from remit.faces.team.checks import secrets_of
 from remit.faces.team.file import find_team, load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.faces.team.values import STORE_PATH
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 from remit.faces.cli.places import reading
 from remit.faces.embedded import trainer
-from remit.faces.outputs import Placing
-from remit.faces.team.sections import Team
+from remit.faces.outputs.policy import Placing
+from remit.faces.team.team import Team
 from remit.policy.intent import THRESHOLDS, WHY, Case, Route, Scored, place
 from remit.policy.routing import Track
 from remit.protocol.card import AgentCard, Capability

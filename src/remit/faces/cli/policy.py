@@ -8,7 +8,7 @@ from remit.faces.cli.drive.order import Duration, read_task
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, print_text, spoken, styled
 from remit.faces.cli.suggest import agent_names, agents_and_user
-from remit.faces.outputs import Explanation, GuardLine, Guards, Placing
+from remit.faces.outputs.policy import Explanation, GuardLine, Guards, Placing
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call
 

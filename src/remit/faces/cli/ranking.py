@@ -6,8 +6,8 @@ import click
 
 from remit.faces.cli.places import reading, shorter
 from remit.faces.cli.show.screen import now_ms, print_json, print_table, spoken
-from remit.faces.outputs import RankedAgent, Ranking
-from remit.faces.team.sections import Team
+from remit.faces.outputs.team import RankedAgent, Ranking
+from remit.faces.team.team import Team
 from remit.policy.routing import Candidate, Track, explain
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean

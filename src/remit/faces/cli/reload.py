@@ -6,7 +6,7 @@ import click
 
 from remit.faces.cli.options import json_option, store_option, team_options
 from remit.faces.cli.show.screen import print_json, print_text
-from remit.faces.outputs import Reloading
+from remit.faces.outputs.team import Reloading
 
 
 @click.command()

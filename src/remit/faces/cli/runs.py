@@ -63,7 +63,7 @@ def list_runs(
     from remit.faces.cli.show.records_view import standing
     from remit.faces.cli.show.runs_print import print_runs, run_line
     from remit.faces.cli.show.screen import now_ms, print_json
-    from remit.faces.outputs import Runs
+    from remit.faces.outputs.runs import Runs
     from remit.stores import reader
 
     with reading(store_file(store_path, team_file, overrides)) as connection:

@@ -33,12 +33,12 @@ def schema(what: str, out: Path | None) -> None:
 
 
 def _team() -> dict[str, Any]:
-    from remit.faces.team.sections import team_schema
+    from remit.faces.team.schema import team_schema
 
     return team_schema()
 
 
 def _outputs() -> dict[str, Any]:
-    from remit.faces.outputs import outputs_schema
+    from remit.faces.outputs.schema import outputs_schema
 
     return outputs_schema()

@@ -8,7 +8,7 @@ import click
 
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_json, print_text
-from remit.faces.outputs import TeamProblem, Validation
+from remit.faces.outputs.team import TeamProblem, Validation
 
 # How a team file's problems name their place; what overrides the file is named otherwise.
 _PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")

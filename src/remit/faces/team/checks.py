@@ -12,7 +12,7 @@ from remit.detectors.pipeline import KINDS, pipeline
 from remit.faces.team import mcp
 from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
 from remit.faces.team.lines import Place
-from remit.faces.team.sections import TeamFile
+from remit.faces.team.team import TeamFile
 from remit.faces.team.workflows import impossible
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema

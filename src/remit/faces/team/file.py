@@ -15,7 +15,7 @@ from remit.faces.team import checks, mcp, others, sharing, telemetry
 from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
-from remit.faces.team.sections import Team, TeamFile
+from remit.faces.team.team import Team, TeamFile
 from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from remit.agents.mcp.settings import Program, hub_name
-from remit.faces.team.sections import TeamFile
+from remit.faces.team.team import TeamFile
 from remit.protocol.codec import Wrong
 from remit.runtime.registry import NAME
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from remit.faces.team.checks import secret_of
-from remit.faces.team.sections import AgentSection, ContextSection, TeamFile
+from remit.faces.team.sections.agents import AgentSection
+from remit.faces.team.sections.hub import ContextSection
+from remit.faces.team.team import TeamFile
 from remit.protocol.codec import Wrong
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid

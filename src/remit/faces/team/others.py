@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from remit.faces.team.checks import Names, secret_of, unknown
-from remit.faces.team.sections import ClientSection, Team, TeamFile
+from remit.faces.team.sections.others import ClientSection
+from remit.faces.team.team import Team, TeamFile
 from remit.protocol.codec import Wrong
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid

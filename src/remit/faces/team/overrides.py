@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import FieldInfo
 
 from remit.faces.team.lines import Place
-from remit.faces.team.sections import TeamFile
+from remit.faces.team.team import TeamFile
 from remit.protocol.codec import did_you_mean, options
 
 PREFIX = "REMIT_"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from remit.agents.mcp.settings import Address, Program, Settings
 from remit.faces.team.checks import secret_of
-from remit.faces.team.sections import McpSection, Team
+from remit.faces.team.sections.agents import McpSection
+from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
 from remit.runtime.registry import team_invalid
 

@@ -5,7 +5,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remit.faces.team.checks import Names
-from remit.faces.team.sections import ProfileSection, Team, TeamFile
+from remit.faces.team.sections.relay import ProfileSection
+from remit.faces.team.team import Team, TeamFile
 from remit.faces.team.values import duration_ms
 from remit.protocol.codec import Wrong, did_you_mean
 

@@ -6,7 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from remit.faces.team.checks import secret_of
-from remit.faces.team.sections import TeamFile, TelemetrySection
+from remit.faces.team.sections.hub import TelemetrySection
+from remit.faces.team.team import TeamFile
 from remit.faces.team.values import duration_ms
 from remit.protocol.codec import Wrong
 from remit.protocol.errors import RemitError

@@ -195,3 +195,8 @@ def duration(ms: float) -> str:
     """Return milliseconds as a team file says them, in the largest unit that leaves a whole number."""
     unit = next((unit for unit in ("d", "h", "m", "s") if ms and ms % _UNITS_MS[unit] == 0), "ms")
     return f"{ms / _UNITS_MS[unit]:g}{unit}" if unit != "ms" else f"{round(ms)}ms"
+
+
+def optional_ms(text: str | None) -> int | None:
+    """Return a duration in milliseconds, if there is one."""
+    return None if text is None else duration_ms(text)

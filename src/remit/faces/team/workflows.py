@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from remit.faces.team.lines import Place
-from remit.faces.team.sections import WorkflowSection
+from remit.faces.team.sections.work import WorkflowSection
 from remit.policy.plan import Offered, problems
 from remit.protocol.codec import Wrong
 

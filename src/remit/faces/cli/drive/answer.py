@@ -11,7 +11,7 @@ from remit.faces.cli.drive.data import Data
 from remit.faces.cli.places import writing
 from remit.faces.cli.show.failures import worded
 from remit.faces.cli.show.report import exit_code, short
-from remit.faces.outputs import RunAnswer
+from remit.faces.outputs.runs import RunAnswer
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.redactor import Redactor

@@ -17,7 +17,7 @@ from remit.faces.cli.show.tree import Tree
 from remit.faces.composition import hub_of
 from remit.faces.embedded import Hub
 from remit.faces.safe_text import one_line
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault

@@ -12,7 +12,7 @@ from remit.faces.cli.places import reading, whoever_types, writing
 from remit.faces.cli.show.records_view import find_run, named, summary_of
 from remit.faces.cli.show.report import short
 from remit.faces.cli.show.screen import now_ms, print_json
-from remit.faces.outputs import Cancellation
+from remit.faces.outputs.runs import Cancellation
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status

@@ -13,7 +13,8 @@ from remit.faces.cli.drive.data import Data
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.places import shorter
 from remit.faces.cli.show.report import short
-from remit.faces.outputs import Detached, Failure
+from remit.faces.outputs.common import Failure
+from remit.faces.outputs.runs import Detached
 from remit.faces.safe_text import several_lines
 from remit.faces.team.file import load_team
 from remit.protocol.errors import Code, RemitError, fault

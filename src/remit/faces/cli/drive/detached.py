@@ -20,7 +20,8 @@ from remit.faces.cli.drive.order import Order
 from remit.faces.cli.show.failures import worded
 from remit.faces.cli.show.report import exit_code, summary
 from remit.faces.embedded import Hub
-from remit.faces.outputs import Detached, Failure, failure_of
+from remit.faces.outputs.common import Failure, failure_of
+from remit.faces.outputs.runs import Detached
 from remit.faces.team.file import load_team
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Fault, RemitError

@@ -12,7 +12,7 @@ import click
 from remit.faces.cli.places import reading
 from remit.faces.cli.show.records_view import find_run, records_of
 from remit.faces.cli.show.screen import many
-from remit.faces.outputs import record_line
+from remit.faces.outputs.runs import record_line
 from remit.faces.safe_text import json_for_terminal
 from remit.protocol.codec import encode
 

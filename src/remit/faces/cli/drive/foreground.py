@@ -16,7 +16,7 @@ from remit.faces.cli.places import shorter
 from remit.faces.cli.show.report import details, exit_code, short, summary
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.embedded import Hub
-from remit.faces.outputs import record_line
+from remit.faces.outputs.runs import record_line
 from remit.faces.team.file import load_team
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Record

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import click
 
 from remit.faces.cli.drive.data import Data
-from remit.faces.outputs import GatewayUp
+from remit.faces.outputs.devices import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.serving import serve_gateway
 

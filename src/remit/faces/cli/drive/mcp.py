@@ -14,11 +14,11 @@ from remit.faces.cli.drive.data import Data
 from remit.faces.cli.drive.interrupts import interrupts
 from remit.faces.cli.show.screen import print_json, print_table
 from remit.faces.composition import hub_of
-from remit.faces.outputs import McpTool, McpTools
+from remit.faces.outputs.serving import McpTool, McpTools
 from remit.faces.safe_text import one_line
 from remit.faces.team.others import ANYONE
-from remit.faces.team.sections import Team
 from remit.faces.team.servers import settings_of
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 

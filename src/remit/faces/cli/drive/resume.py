@@ -23,9 +23,9 @@ from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Consent, Node, Tree
 from remit.faces.composition import hub_of, vault_key_of
 from remit.faces.embedded import Hub
-from remit.faces.outputs import Resumed
+from remit.faces.outputs.runs import Resumed
 from remit.faces.safe_text import one_line
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record

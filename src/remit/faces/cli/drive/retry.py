@@ -7,7 +7,7 @@ from remit.faces.cli.places import reading, writing
 from remit.faces.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.faces.cli.show.report import short
 from remit.faces.composition import vault_key_of
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.policy.redaction import TOKEN
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request

@@ -6,9 +6,9 @@ from remit.faces.api.server import Server
 from remit.faces.cli.drive.data import Data
 from remit.faces.cli.places import shorter
 from remit.faces.cli.show.screen import many, spoken
-from remit.faces.outputs import ServerUp
+from remit.faces.outputs.serving import ServerUp
 from remit.faces.serving import Serving, serving
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 
 
 async def attend(team: Team, host: str | None, port: int | None, data: Data | None) -> int:

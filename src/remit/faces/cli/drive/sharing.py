@@ -13,10 +13,11 @@ from remit.faces.cli.places import known_agent
 from remit.faces.cli.show.screen import clock_time, now_ms
 from remit.faces.composition import hub_of
 from remit.faces.device import doubts, find_device, using_device
-from remit.faces.outputs import SharedAgent, SharedQuestion, SharingUp
+from remit.faces.outputs.shared import SharedAgent, SharedQuestion, SharingUp
 from remit.faces.relaying import relaying
 from remit.faces.safe_text import one_line
-from remit.faces.team.sections import SharedSection, Team
+from remit.faces.team.sections.relay import SharedSection
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay import link, sharing

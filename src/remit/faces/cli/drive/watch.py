@@ -12,7 +12,7 @@ from remit.faces.cli.show.records_view import find_run, named, records_of, summa
 from remit.faces.cli.show.report import details, exit_code, short, summary
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.tree import Tree
-from remit.faces.outputs import record_line
+from remit.faces.outputs.runs import record_line
 from remit.stores.connection import Connection
 
 # Soon enough to look live, seldom enough to disturb nobody.

@@ -1,7 +1,7 @@
 """A run of two agents as programs read it: what happens in it, and no key, token or sealed word."""
 
 from remit.faces.cli.shared.wording import Connection
-from remit.faces.outputs import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
+from remit.faces.outputs.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
 from remit.relay.moves import State
 from remit.relay.run import Entry, Overlay
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from remit.faces.cli.places import team_path
 from remit.faces.cli.shared import documents
-from remit.faces.outputs import SharedDraft
+from remit.faces.outputs.shared import SharedDraft
 from remit.faces.team.checks import secret_of
 from remit.faces.team.file import find_team, load_team
 from remit.relay import wishes

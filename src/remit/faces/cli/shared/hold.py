@@ -28,7 +28,7 @@ from remit.faces.composition import hub_of
 from remit.faces.device import find_device
 from remit.faces.relaying import relaying
 from remit.faces.team.file import load_team
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.frames import Mode

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from remit.faces.cli.show.tree import Node
 from remit.faces.cli.show.tree_lines import spell_ms, tools_used
-from remit.faces.outputs import DelegationLine
+from remit.faces.outputs.runs import DelegationLine
 from remit.faces.safe_text import one_line
 from remit.protocol.envelope import PREVIEW_LENGTH
 from remit.protocol.errors import Fault

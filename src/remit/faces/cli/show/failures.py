@@ -17,7 +17,7 @@ def explain(error: Exception, *, as_json: bool = False) -> int:
     click.echo(worded(why), err=True)
     if as_json:
         from remit.faces.cli.show.screen import print_json
-        from remit.faces.outputs import failure_of
+        from remit.faces.outputs.common import failure_of
 
         print_json(failure_of(why))
     return TABLE[why.code].exit_code

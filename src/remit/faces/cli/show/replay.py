@@ -8,7 +8,7 @@ from remit.faces.cli.show.report import State, short
 from remit.faces.cli.show.screen import cut, print_text, styled
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Tree
-from remit.faces.outputs import Replay, ReplayStep
+from remit.faces.outputs.runs import Replay, ReplayStep
 from remit.faces.safe_text import one_line
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from remit.faces.cli.show.failures import worded
 from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import spell_ms, tallied
-from remit.faces.outputs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
+from remit.faces.outputs.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
 from remit.faces.safe_text import one_line
 from remit.policy.narrate import reason
 from remit.protocol.codec import text_of

@@ -14,7 +14,7 @@ from remit.faces.cli.show.report import listed, short
 from remit.faces.cli.show.screen import clock_time, now_ms, print_fields, print_table, print_text
 from remit.faces.cli.show.tree import Tree
 from remit.faces.cli.show.tree_lines import in_columns, lines_of, spell_ms
-from remit.faces.outputs import ApprovalLine, RunDetails, RunLine
+from remit.faces.outputs.runs import ApprovalLine, RunDetails, RunLine
 from remit.faces.safe_text import one_line, speaks_unicode
 from remit.protocol.codec import text_of
 from remit.runtime.ports import RunSummary

@@ -26,9 +26,10 @@ from remit.faces.cli.talk.transcript import Transcript
 from remit.faces.cli.talk.typeahead import TypeAhead
 from remit.faces.composition import hub_of, vault_key_of
 from remit.faces.embedded import Hub
-from remit.faces.outputs import ChatBegun, failure_of, record_line
+from remit.faces.outputs.common import failure_of
+from remit.faces.outputs.runs import ChatBegun, record_line
 from remit.faces.safe_text import one_line
-from remit.faces.team.sections import Team
+from remit.faces.team.team import Team
 from remit.protocol.envelope import Message, Response
 from remit.protocol.errors import TABLE, RemitError
 from remit.protocol.records import Record

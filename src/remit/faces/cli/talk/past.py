@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from remit.faces.cli.show.report import delegation
 from remit.faces.cli.show.screen import now_ms
 from remit.faces.cli.show.tree import Tree
-from remit.faces.outputs import DelegationLine
+from remit.faces.outputs.runs import DelegationLine
 from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
