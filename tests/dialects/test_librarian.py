@@ -419,6 +419,14 @@ def test_a_request_comes_back_as_it_was(request: Request) -> None:
     laws.a_request_comes_back_as_it_was(LIBRARIAN, replace(request, remit=remit))
 
 
+@pytest.mark.parametrize("chain", [("a", "a"), ("a@hub", "a"), ("a", "user"), ("user",), ("a", "b", "b")])
+def test_a_chain_that_ends_with_the_same_name_twice_comes_back_as_it_was(chain: tuple[str, ...]) -> None:
+    asks = to_expert(query(delegationChain=list(chain), remit={"version": "1.0", "priority": "HIGH"}))
+    meant = LIBRARIAN.submission(asks)
+    assert (meant.origin, meant.chain) == (chain[-1], chain)
+    assert meant.priority == "HIGH"
+
+
 @given(laws.sent_requests, laws.ended_responses)
 def test_a_response_comes_back_as_it_was(request: Request, response: Response) -> None:
     laws.a_response_comes_back_as_it_was(LIBRARIAN, request, response)

@@ -218,11 +218,14 @@ def _meant(words: DelegationRequest, target: str, traceparent: str | None) -> Su
     left = [each for each in (context.remaining_timeout, context.timeout) if each is not None]
     original = "" if context.original_query == words.query else context.original_query
     is_objective = len(words.query) <= _LONGEST_OBJECTIVE
+    *above, origin = context.delegation_chain or (USER,)
+    above = tuple(above)
     return Submission(
         target=target,
         id=words.request_id,
-        origin=context.delegation_chain[-1] if context.delegation_chain else USER,
-        chain=context.delegation_chain[:-1],
+        origin=origin,
+        # Who asks stands at the end of a chain once; where the name before it is the same, both are part of the way.
+        chain=above if _chain(above, origin) == context.delegation_chain else context.delegation_chain,
         depth=context.delegation_depth,
         deadline_ms=min(left),
         targets=context.available_delegates or None,
@@ -245,7 +248,7 @@ def _said(meant: Submission) -> DelegationRequest:
         query=query,
         context=DelegationContext(
             original_query=original or (query if len(query) <= _LONGEST_OBJECTIVE else query[:PREVIEW_LENGTH]),
-            delegation_chain=_chain(meant),
+            delegation_chain=_chain(meant.chain, meant.origin),
             delegation_depth=meant.depth,
             remaining_timeout=TIME_MS if meant.deadline_ms is None else meant.deadline_ms,
             start_time=meant.created_ms or 0,
@@ -260,11 +263,11 @@ def _said(meant: Submission) -> DelegationRequest:
     )
 
 
-def _chain(meant: Submission) -> tuple[str, ...]:
+def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
     """Return who stands above the callee, the last of them the one that asks: `prime@hub` is `prime`."""
-    last = meant.chain[-1] if meant.chain else ""
-    asks_last = meant.origin in (USER, last, last.rpartition("@")[0])
-    return meant.chain if asks_last else (*meant.chain, meant.origin)
+    last = above[-1] if above else ""
+    asks_last = origin in (USER, last, last.rpartition("@")[0])
+    return above if asks_last else (*above, origin)
 
 
 def _is_known_to(asked: Foreign) -> bool:
