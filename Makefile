@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-relay test check fix bench pytest test-all-pythons test-frameworks test-model docs screenshots lock lock-frameworks lock-model clean
+.PHONY: help demo demo-relay test check fix bench pytest test-all-pythons test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,9 @@ test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests wi
 test-model: .venv-model/.ready ## Run delegations with a real, small model, served on this machine
 	@.venv-model/bin/pytest -q tests/model
 
+test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
+	@$(BIN)/pytest -q tests/acp_agents
+
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
 
@@ -98,7 +101,7 @@ lock-model: $(VENV)-lock/.ready ## The same for the model of `make test-model`; 
 		--universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock-model'
 
 clean: ## Remove environments, caches and results of runs
-	@rm -rf .venv .venv-* tests/a2a_js/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
+	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/acp_agents/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A shell has what it starts beside itself ignore Ctrl-C, and what that starts in turn; some tests are about Ctrl-C.
@@ -136,6 +139,10 @@ $(VENV)/.ready: $(VENV)/.locked pyproject.toml
 # The JavaScript SDK for A2A, with the Node that pyright brings. Without a registry its tests are skipped, and say so.
 tests/a2a_js/node_modules/.remit-ready: tests/a2a_js/package-lock.json tests/a2a_install.py $(VENV)/.ready
 	@$(BIN)/python tests/a2a_install.py
+
+# Some hundred megabytes: the agents come with all that they need.
+tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json tests/a2a_install.py $(VENV)/.ready
+	@$(BIN)/python tests/a2a_install.py tests/acp_agents
 
 .venv-frameworks/.locked .venv-crewai/.locked: .venv-%/.locked: requirements-%.lock
 	$(call new_venv,.venv-$*)

@@ -15,11 +15,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
 from harness import Figure, at_least, main, rss_mb
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import Limits, Rate
 from remit.relay.gateway.serving import serve_gateway
 from remit.relay.greeting import greet
 from remit.relay.identity import device_id
@@ -35,8 +36,18 @@ IDLE = 5_000
 LARGE = 16 * 1024 * 1024
 NAME = "bench"
 # As many as this benchmark needs: what is measured is the work, not the limits.
+ANY = Rate(burst=1e9, per_hour=1e9)
 LIMITS = Limits(
-    max_unauthenticated=IDLE, frames_per_s=1e9, frames_burst=1e9, bytes_per_s=1e12, bytes_burst=1e12, idle_s=600
+    max_unauthenticated=IDLE,
+    address_connections=2 * IDLE,
+    address_unauthenticated=IDLE,
+    address_attempts=ANY,
+    address_devices=ANY,
+    frames_per_s=1e9,
+    frames_burst=1e9,
+    bytes_per_s=1e12,
+    bytes_burst=1e12,
+    idle_s=600,
 )
 
 
@@ -128,7 +139,12 @@ class Device:
         return delivery.body
 
 
-Side = Bare | Device
+class Side(Protocol):
+    """Who sends to the other side and hears from it."""
+
+    async def send(self, body: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
 
 
 @asynccontextmanager
@@ -202,8 +218,8 @@ async def large(url: str) -> Figure:
     chunk = os.urandom(MAX_BODY)
     best = 0.0
     async with (
-        Link(url, gateway=NAME, pair=pair_of("from")) as sender,
-        Link(url, gateway=NAME, pair=pair_of("to")) as receiver,
+        Link(url, gateway=NAME, key=pair_of("from")) as sender,
+        Link(url, gateway=NAME, key=pair_of("to")) as receiver,
     ):
         # A device is known once it has connected; this waits until both have.
         await sender.publish(bundle=b"-")

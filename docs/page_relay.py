@@ -56,7 +56,7 @@ Each message carries a control envelope, inside the encryption and shown to nobo
 (`orchestrator_profile_id`). A message is refused
 
 - with `MAX_DEPTH_EXCEEDED`, if its hops are more than `max_hop_count`;
-- with `LOOP_DETECTED`, if it would come back to the device where it began, or is of a task that is worked on there;
+- with `LOOP_DETECTED`, if it would come back to where it began, or comes out of a task that is worked on there;
 - with `RATE_LIMITED`, if the pair of profile and device has had too many; it says when to come back;
 - with `FAN_OUT_EXCEEDED` where it is sent, and `OVERLOADED` where it arrives, if too many are under way;
 - with `PERMISSION_DENIED`, if the device is not allowed, or a first message names another device as its origin.

@@ -1,7 +1,8 @@
-"""Draws docs/images: what `remit` shows of the team in examples/receipts. Run it with `make screenshots`.
+"""Draws docs/images: what `remit` shows of examples/receipts and examples/relay. Run it with `make screenshots`.
 
 The runs are real ones. Only their clock is not: each record comes a fixed time after the one before it, and a run has
-a fixed id, so that the pictures differ only if what they show does.
+a fixed id, so that the pictures differ only if what they show does. The chat is what a host makes of what the agents in
+examples/relay say, without the devices between them.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import io
 import re
 import tempfile
 from collections.abc import Sequence
+from datetime import datetime
 from inspect import signature
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from remit.faces.cli.shared.wording import COLOURS, entry_lines, footer, heading
 from remit.faces.cli.show.live import LiveTree
 from remit.faces.cli.show.report import short, summary
 from remit.faces.cli.show.tree import Tree
@@ -25,6 +28,11 @@ from remit.faces.team.file import load_team
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Progress, Record
+from remit.relay.bridge.ports import Draft
+from remit.relay.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
+from remit.relay.overlay import step
+from remit.relay.review import Facts, Rules, reviews
+from remit.relay.run import Overlay, Step
 
 ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"
@@ -34,6 +42,21 @@ STEP_MS = 30
 RUN = "0198f2a41c30b7d25e9a6c14"
 TASK = "Look closely at every receipt"
 QUESTION = "Do the receipts agree with the bank?"
+OBJECTIVE = "Review this API for security issues"
+SAID = (
+    (
+        "Review this API for security issues: Which of its endpoints need no login?",
+        "Only /health and /login need none.",
+    ),
+    (
+        "Review this API for security issues: What happens to a token when its user is deleted?",
+        "Its tokens live on until they expire, for a day at most.",
+    ),
+    (
+        "Review this API for security issues: do the tokens end as https://oauth.net/2/token-revocation/ says?",
+        "",
+    ),
+)
 
 # No font is fetched from elsewhere: a picture in the docs must not tell anyone who reads them.
 SVG = re.sub(
@@ -120,6 +143,64 @@ def draw_asked(records: Sequence[Record]) -> None:
     save(console, "ask", "what a user reads")
 
 
+def draw_chat() -> None:
+    """Draw a chat with a shared agent, when a draft waits because of a rule."""
+    console, run = screen(f'remit chat reviewer bob-desktop --objective "{OBJECTIVE}"'), chatted()
+    for line in heading(run, "bob-desktop"):
+        console.print(Text(line))
+    for entry in run.timeline:
+        speaker, *text = entry_lines(entry)
+        console.print(Text(speaker, style=f"bold {COLOURS[entry.role]}"))
+        for line in text:
+            console.print(Text(line))
+    now_ms = run.timeline[-1].at_ms
+    first, *lines, last = footer(run, connection="connected", asks=None, now_ms=now_ms, width=WIDTH - 1, height=24)
+    console.print(Text(first, style="bold"))
+    for line in lines:
+        console.print(Text(line))
+    console.print(Text(last, style="dim"))
+    console.print(Text("> "))
+    save(console, "chat-shared", "two agents at work, and somebody who decides")
+
+
+def chatted() -> Overlay:
+    """Return a run in which two messages were sent, and a third waits."""
+    begun = datetime.now().astimezone().replace(hour=16, minute=40, second=39, microsecond=0)
+    now_ms = int(begun.timestamp() * 1_000)
+    run = Overlay(
+        id=RUN, profile="reviewer", device="bob", session="s", objective=OBJECTIVE, mode="semi_auto", agent="api-expert"
+    )
+    run, effects = stepped(run, Start(), now_ms)
+    for question, answer in SAID:
+        (prompt,) = (each for each in effects if isinstance(each, Prompt))
+        run, _ = stepped(run, Prompted(prompt.id), now_ms)
+        draft = Draft(text=question, confidence=0.9)
+        facts = Facts(objective=OBJECTIVE, remote_message="", first_contact=not run.timeline, detect=no_findings)
+        now_ms += 1_000
+        run, effects = stepped(run, Drafted(prompt.id, draft, reviews(draft, facts, Rules())), now_ms)
+        if not answer:
+            break
+        if run.pending is not None:
+            run, effects = stepped(run, Approve(run.pending.id), now_ms)
+        (send,) = (each for each in effects if isinstance(each, Send))
+        run, _ = stepped(run, Sent(send.id), now_ms)
+        now_ms += 1_000
+        run, effects = stepped(run, Arrived(answer), now_ms)
+    return run
+
+
+def stepped(run: Overlay, event: Event, now_ms: int) -> tuple[Overlay, tuple[Effect, ...]]:
+    """Return a run after something has happened, and what follows."""
+    taken = step(run, event, now_ms)
+    assert isinstance(taken, Step), taken
+    return taken.overlay, taken.effects
+
+
+def no_findings(_: str) -> tuple[()]:
+    """Say that a text holds nothing personal."""
+    return ()
+
+
 async def main() -> None:
     """Run the team and draw what was seen."""
     IMAGES.mkdir(exist_ok=True)
@@ -128,6 +209,7 @@ async def main() -> None:
     draw_live(records)
     draw_end(records)
     draw_asked(asked)
+    draw_chat()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Installs the JavaScript SDK for A2A into `a2a_js/node_modules`, with the node that the checks bring along.
+"""Installs what a folder's `package-lock.json` says, with the node that the checks bring along.
 
-Run by `make test`, and by the tests that need it where that was not done.
+Without a folder it is `a2a_js`, the JavaScript SDK for A2A. Run by `make test` and `make test-acp`, and by the tests
+that need it where that was not done.
 """
 
 import hashlib
@@ -10,12 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent / "a2a_js"
-MODULES = HERE / "node_modules"
-READY = MODULES / ".remit-ready"
 
-# Some hundred small files from a registry.
+# Some hundred small files from a registry; elsewhere, a few large ones.
 SECONDS = 300
-
 
 # What npm says if there is no registry for it.
 UNREACHABLE = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "network")
@@ -33,29 +31,30 @@ def node() -> Path:
     return Path(spec.origin).parent
 
 
-def install() -> Path:
-    """Install what the lock file says, if that is not done yet, and return the path of node."""
+def install(folder: Path = HERE) -> Path:
+    """Install what the lock file of a folder says, if that is not done yet, and return the path of node."""
     home = node()
     program = home / "bin" / "node"
-    lock = hashlib.sha256((HERE / "package-lock.json").read_bytes()).hexdigest()
-    if not (READY.exists() and READY.read_text(encoding="ascii") == lock):
+    ready = folder / "node_modules" / ".remit-ready"
+    lock = hashlib.sha256((folder / "package-lock.json").read_bytes()).hexdigest()
+    if not (ready.exists() and ready.read_text(encoding="ascii") == lock):
         npm = home / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
         command = [program, npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--omit=peer"]
         try:
-            done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False, timeout=SECONDS)
+            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS)
         except subprocess.TimeoutExpired as error:
             raise UnreachableError(f"npm had not ended after {SECONDS} s") from error
         if done.returncode != 0:
             why = f"npm ended with {done.returncode}: {done.stderr.strip()[-500:]}"
             raise (UnreachableError if any(word in done.stderr for word in UNREACHABLE) else RuntimeError)(why)
-        READY.write_text(lock, encoding="ascii")
-    READY.touch()  # for make, which goes by the time
+        ready.write_text(lock, encoding="ascii")
+    ready.touch()  # for make, which goes by the time
     return program
 
 
 if __name__ == "__main__":
     try:
-        install()
+        install(*map(Path, sys.argv[1:]))
     except UnreachableError as error:
         # The tests that need it say so once more, and are skipped.
-        sys.stderr.write(f"The JavaScript SDK for A2A is not installed: {error}\n")
+        sys.stderr.write(f"What the tests need from npm is not installed: {error}\n")

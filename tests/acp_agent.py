@@ -1,4 +1,7 @@
-"""An ACP agent made with the SDK: `python acp_agent.py [FILE]`. What it does stands in its objective, as JSON."""
+"""An ACP agent made with the SDK: `python acp_agent.py [FILE]`. What it does stands in its objective, as JSON.
+
+With `--resumes` it says that it can take up sessions of an earlier process, with `--forgets` it cannot after all.
+"""
 
 import asyncio
 import json
@@ -19,7 +22,7 @@ def note(what: object) -> None:
 
 
 class Agent:
-    """Does one step after another: say, think, tool, ask, wait, read."""
+    """Does one step after another: say, think, tool, ask, wait, read and the like."""
 
     _client: Any
 
@@ -33,12 +36,20 @@ class Agent:
     async def initialize(self, protocol_version: int, client_capabilities: Any = None, **_: Any) -> Any:
         fs = client_capabilities.fs
         note(f"greeted {protocol_version} {fs.read_text_file} {fs.write_text_file} {client_capabilities.terminal}")
-        return schema.InitializeResponse(protocol_version=protocol_version)
+        resumes = schema.SessionCapabilities(resume=schema.SessionResumeCapabilities())
+        can = schema.AgentCapabilities(session_capabilities=resumes if "--resumes" in sys.argv else None)
+        return schema.InitializeResponse(protocol_version=protocol_version, agent_capabilities=can)
 
     async def new_session(self, cwd: str, **_: Any) -> Any:
         self._sessions += 1
         note(f"session {self._sessions} in {cwd}")
         return schema.NewSessionResponse(session_id=f"theirs-{self._sessions}")
+
+    async def resume_session(self, session_id: str, cwd: str, **_: Any) -> Any:
+        note(f"resumes {session_id} in {cwd}")
+        if "--forgets" in sys.argv:
+            raise acp.RequestError(-32_002, "Resource not found")
+        return schema.ResumeSessionResponse()
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         note(f"cancelled {session_id}")
@@ -70,6 +81,10 @@ class Agent:
                     await self._cancelled.wait()
                     await self._tell(session_id, acp.update_agent_message_text("too late"))
                     reason = "cancelled"
+                case "leave":
+                    asyncio.get_running_loop().call_later(0.2, os._exit, 0)
+                case "die":
+                    os._exit(3)
                 case "stop":
                     reason = value
                 case "fail":
@@ -104,4 +119,4 @@ class Agent:
 
 if __name__ == "__main__":
     agent: Any = Agent()
-    asyncio.run(acp.run_agent(agent))
+    asyncio.run(acp.run_agent(agent, use_unstable_protocol=True))

@@ -28,6 +28,21 @@ def tell(text: str, session: str = "s", **update: Any) -> None:
     say({"method": "session/update", "params": {"sessionId": session, "update": chunk}})
 
 
+def script(number: int, text: str) -> None:
+    """Say what stands in the objective, as JSON, word for word."""
+    for name, value in json.loads(text.partition("objective:\n")[2].partition("\n")[0]):
+        match name:
+            case "update":
+                say({"method": "session/update", "params": {"sessionId": "s", "update": value}})
+            case "ask":
+                options = [{"optionId": kind, "name": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+                params = {"sessionId": "s", "toolCall": value, "options": options}
+                say({"id": "q", "method": "session/request_permission", "params": params})
+                sys.stdin.readline()
+            case _:
+                say({"id": number, name: value})
+
+
 def prompted(number: int, turn: int) -> None:
     ended = {"id": number, "result": {"stopReason": "end_turn"}}
     match HOW:
@@ -101,6 +116,8 @@ def prompted(number: int, turn: int) -> None:
 
 def main() -> None:
     if HOW == "mute":
+        sys.stderr.write("fetching a lot\n")
+        sys.stderr.flush()
         note(os.getpid())
         time.sleep(600)
     if HOW == "exits":
@@ -118,14 +135,16 @@ def main() -> None:
                 say({"id": message["id"], "error": {"code": -32_603, "message": "not \x1b[1mtoday"}})
             case "initialize":
                 version = 2 if HOW == "newer" else 1
-                methods = [{"id": "oauth", "name": "Log in with \x1b[1mGoogle"}]
+                methods = [{"id": "oauth", "name": "Log in with \x1b[1mGoogle", "description": "Run `x login`"}]
                 say({"id": message["id"], "result": {"protocolVersion": version, "authMethods": methods}})
             case "session/new" if HOW == "stuck":
                 time.sleep(600)
             case "session/new" if HOW == "locked":
-                say({"id": message["id"], "error": {"code": -32_000, "message": "Authentication required"}})
+                say({"id": message["id"], "error": {"code": -32_000, "message": "No key is set"}})
             case "session/new":
                 say({"id": message["id"], "result": {"sessionId": "s"}})
+            case "session/prompt" if HOW == "script":
+                script(message["id"], message["params"]["prompt"][0]["text"])
             case "session/prompt":
                 turn += 1
                 prompted(message["id"], turn)

@@ -27,7 +27,7 @@ def introduce(one: Sealer, other: Sealer) -> None:
 
 
 def linked(sealer: Sealer, url: str, trouble: Callable[[str, Fault | None], None] | None = None) -> Post:
-    link = Link(url, gateway="g", pair=sealer.device.pair, pauses=Pauses(first_s=0.01, most_s=0.05))
+    link = Link(url, gateway="g", key=sealer.device, pauses=Pauses(first_s=0.01, most_s=0.05))
     return Post(sealer, link, trouble=trouble)
 
 

@@ -57,7 +57,7 @@ async def gateway_at(folder: Path, limits: Limits | None = None, **options: Any)
 
 def link_to(url: str, name: str, **options: Any) -> Link:
     settings: dict[str, Any] = {"pauses": QUICK, **options}
-    return Link(url, gateway=NAME, pair=pair_of(name), **settings)
+    return Link(url, gateway=NAME, key=pair_of(name), **settings)
 
 
 class Client:

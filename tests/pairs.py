@@ -9,9 +9,10 @@ from typing import Any
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
+from remit.protocol.records import SharedStep
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.frames import PromptRequest
-from remit.relay.host import Host, Noted
+from remit.relay.host import Host
 from remit.relay.moves import State
 from remit.relay.profile import Profile
 from remit.relay.reading import read
@@ -50,7 +51,7 @@ def polite(request: PromptRequest) -> Draft:
 class Pair:
     """Anna, whose agent asks, and Bob, who shares one."""
 
-    def __init__(self, anna: Sealer, bob: Sealer, host: Host, hub: Hub, local: Local, notes: list[Noted]) -> None:
+    def __init__(self, anna: Sealer, bob: Sealer, host: Host, hub: Hub, local: Local, notes: list[SharedStep]) -> None:
         self.anna, self.bob, self.host, self.hub, self.local, self.notes = anna, bob, host, hub, local, notes
 
     async def until(self, run: Overlay, *states: State) -> Overlay:
@@ -76,15 +77,22 @@ def profile(bob: Sealer, **changes: Any) -> Profile:
 
 @asynccontextmanager
 async def together(
-    path: Path, say: Callable[[PromptRequest], Draft | Failed] = polite, **changes: Any
+    path: Path,
+    say: Callable[[PromptRequest], Draft | Failed] = polite,
+    *,
+    answers_after: asyncio.Event | None = None,
+    **changes: Any,
 ) -> AsyncGenerator[Pair]:
+    """Have both of them there; *changes* are made to Anna's profile, and Bob's agent may wait for something first."""
     anna, bob = sealer(path, "anna"), sealer(path, "bob")
     introduce(anna, bob)
-    local, notes = Local(say), list[Noted]()
+    local, notes = Local(say), list[SharedStep]()
     hub = Hub(store=MemoryStore())
 
     @hub.agent("helper")
     async def helper(brief: Brief) -> str:
+        if answers_after is not None:
+            await answers_after.wait()
         return f"heard: {brief.text}"
 
     assert helper
@@ -102,7 +110,10 @@ async def together(
             noted=notes.append,
         )
         async with host, asyncio.TaskGroup() as group:
-            reading = [group.create_task(read(ours, host, None)), group.create_task(read(theirs, None, sharing))]
+            reading = [
+                group.create_task(read(ours, host, None, sealer=anna)),
+                group.create_task(read(theirs, None, sharing, sealer=bob)),
+            ]
             yield Pair(anna, bob, host, hub, local, notes)
             for task in reading:
                 task.cancel()

@@ -184,6 +184,8 @@ class World:
                 self.take(side)
             case "renew", int(side):
                 self.devices[side].renew(self.ids[1 - side], prekey_of(self.devices[1 - side]))
+            case "ask", int(side):
+                self.devices[side].ask()
             case "acknowledge", int(side):
                 self.devices[side].acknowledge(self.ids[1 - side])
             case _:
@@ -206,7 +208,8 @@ class World:
                     self.devices[side].renew(self.ids[1 - side], prekey_of(self.devices[1 - side]))
                 self.devices[side].acknowledge(self.ids[1 - side])
                 if self.devices[side].unsettled(self.ids[1 - side]) and turn % 5 == 4:
-                    self.devices[side].resend(self.ids[1 - side])
+                    self.ticks.skip(600)
+                    self.devices[1 - side].ask()
             self.ticks.skip(31)
             if not any(waiting(each) or each.unsettled(self.ids[1 - i]) for i, each in enumerate(self.devices)):
                 return

@@ -16,8 +16,9 @@ from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import pipeline
+from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.host import Host, Noted
+from remit.relay.host import Host
 from remit.relay.letters import Letter, write
 from remit.relay.letters import read as read_letter
 from remit.relay.link import Link, Pauses
@@ -53,7 +54,7 @@ class Sides:
 
     def __init__(self, anna: Sealer, bob: Sealer, hub: Hub, notes: Path) -> None:
         self.anna, self.bob, self.hub = anna, bob, hub
-        self.noted: list[Noted] = []
+        self.noted: list[SharedStep] = []
         self.steps: list[Overlay] = []
         self.clock = Ahead()
         self.host: Host
@@ -182,8 +183,8 @@ async def two_sides(
         )
         async with sides.host, asyncio.TaskGroup() as group:
             reading = [
-                group.create_task(read(sides.ours, sides.host, None)),
-                group.create_task(read(sides.theirs, None, sharing)),
+                group.create_task(read(sides.ours, sides.host, None, sealer=anna)),
+                group.create_task(read(sides.theirs, None, sharing, sealer=bob)),
             ]
             yield sides
             for task in reading:
@@ -200,7 +201,7 @@ async def _devices(sides: Sides, url: str) -> AsyncGenerator[None]:
 @asynccontextmanager
 async def there(device: Sealer, url: str) -> AsyncGenerator[Post]:
     """Have a device there, and its keys at the gateway: who asks for them earlier tries again only after a while."""
-    link = Link(url, gateway="g", pair=device.device.pair, pauses=Pauses(first_s=0.01, most_s=0.05))
+    link = Link(url, gateway="g", key=device.device, pauses=Pauses(first_s=0.01, most_s=0.05))
     async with Post(device, link) as post:
         published = await post.do(device.device.publish)
         await link.publish(bundle=published.bundle, one_time=published.one_time)
@@ -219,7 +220,7 @@ async def stranger(path: Path, **shared: Any) -> AsyncGenerator[Stranger]:
         served = {"helper": Shared(agent="helper", profile=profile(anna, id="theirs", **shared))}
         sharing = Sharing(hub, bob, theirs, served, now_ms=NOW_MS)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing))
+            reading = group.create_task(read(theirs, None, sharing, sealer=bob))
             yield Stranger(anna, ours, bob.device.id)
             reading.cancel()
             await sharing.close()

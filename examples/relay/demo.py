@@ -4,10 +4,12 @@ import asyncio
 import json
 import os
 import shutil
+import sqlite3
 import sys
+import tempfile
 import textwrap
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,9 +41,9 @@ async def main() -> int:
     """Tell the story, and return the exit code."""
     say(bold("Remit: Anna's agent works with the one that Bob shares"))
     paragraph(
-        "Two devices, two teams and a gateway between them, each in a process of its own. Anna sets the objective and"
+        "Anna's device, Bob's device and a gateway between them are processes of their own. Anna sets the objective and"
         " stays in control: she sees what her agent would send, edits it, takes over, or ends it. What the two sides"
-        " say is sealed from device to device. What stands behind it is in brackets."
+        " say is sealed from device to device. To the left stands who speaks or acts; what explains it is in brackets."
     )
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -85,7 +87,9 @@ async def together(anna: "Anna", bob: "Sharing") -> Overlay:
     field("Anna", OBJECTIVE, BOLD)
     run = await anna.start(OBJECTIVE, mode="semi_auto")
     run, draft = await anna.drafted(run)
-    behind(f"a draft waits for her. {' '.join(f'{each.rule}: {each.why}' for each in draft.reviews)} She edits it")
+    field("her agent", f"would send: {draft.text}", YELLOW)
+    behind(f"it waits for Anna, because of {'; '.join(f'{each.rule}: {each.why}' for each in draft.reviews)}")
+    field("Anna", "changes a word, and lets it go")
     await anna.host.act(run.id, moves.Approve(draft.id, draft.text.replace("its", "your")))
     run = await anna.until(run, State.COMPLETED)
     show(run.timeline)
@@ -105,24 +109,31 @@ async def outage(anna: "Anna", bob: "Sharing", gateway: "Gateway") -> Overlay:
     run = await anna.host.act(run.id, moves.Say("Can a token be revoked before it expires?"))
     show(run.timeline)
     await anna.brought()
-    behind(f"Bob's device is not there; the message lies at the gateway. kill -9 {gateway.process.pid}, and a new one")
+    behind("Bob's device is not there, so the gateway keeps the message for him")
+    field("gateway", f"is killed in the middle: kill -9 {gateway.process.pid}", RED)
     await gateway.kill()
+    behind(f"what is left in its file of the message: {gateway.left()}")
     await gateway.begin()
+    field("gateway", f"a new one starts in the same folder, as process {gateway.process.pid}")
     await bob.begin()
+    field("Bob", "comes back, and the message reaches him")
     run = await anna.until(run, State.PROCESSING_REMOTE)
     show(run.timeline[1:])
     await anna.host.act(run.id, moves.HandBack())
     run, draft = await anna.drafted(run)
-    behind(f"she hands back, her agent drafts “{draft.text}”, and she ends it here")
+    field("Anna", "lets her agent write again")
+    field("her agent", f"would send: {draft.text}", YELLOW)
+    field("Anna", "ends it here; that draft is never sent")
     return await anna.host.act(run.id, moves.Stop())
 
 
 async def refusal(anna: "Anna") -> None:
     heading("4. What no profile may do")
+    field("Anna", "has her agent work with her own device")
     try:
         await anna.host.start("reviewer", anna.id, "Talk to yourself")
     except RemitError as error:
-        behind(f"refused, {error.fault.code}: {error.fault.message}")
+        field("refused", f"{error.fault.code}: {error.fault.message.replace(anna.id, 'anna-laptop')}", RED)
 
 
 def show_verdict(runs: Sequence[Overlay]) -> int:
@@ -133,8 +144,8 @@ def show_verdict(runs: Sequence[Overlay]) -> int:
     say()
     for run in runs:
         labels = ", ".join(entry.label for entry in run.timeline if entry.label)
-        field("run", f"{run.state}, {run.turn} of {run.limits.max_turns} turns: {labels}")
-    words = f"{len(kept):,} bytes in its files, and of the {len(said)} texts that were said none"
+        field("run", f"{run.state}, {run.turn} of {run.limits.max_turns} turns: {labels.replace('_', '-')}")
+    words = f"{len(kept):,} bytes in its files were searched, and of the {len(said)} texts that were said none is there"
     field("gateway", words if not found else f"it can read {found}", RED if found else GREEN)
     field("look", "docs/relay.md says how to do it on two machines")
     return 1 if found else 0
@@ -235,6 +246,15 @@ class Gateway(Program):
         port = self.address.rpartition(":")[2]
         said = await self.run("relay", "--folder", str(FOLDER / "gateway"), "--port", port, "--json")
         self.address = said["address"]
+
+    def left(self) -> str:
+        """Return what it has left of the message that waits, now that it is dead: how many bytes, and some of them."""
+        with tempfile.TemporaryDirectory() as folder:  # a copy: to read it is to tidy it up
+            shutil.copytree(FOLDER / "gateway", folder, dirs_exist_ok=True)
+            with closing(sqlite3.connect(Path(folder) / "gateway.db")) as file:
+                (sealed,) = file.execute("SELECT body FROM message ORDER BY place DESC LIMIT 1").fetchone()
+        middle = len(sealed) // 2
+        return f"{len(sealed):,} sealed bytes, … {sealed[middle : middle + 16].hex(' ', 2)} …"
 
     async def kill(self) -> None:
         """End it as a power cut would."""

@@ -44,20 +44,31 @@ peer = "tax-office"
 remote = "tax"
 [agents.trains]
 card = "https://travel.example/a2a/trains"
+[relay]
+gateway = "wss://relay.example"
+[agents.bobs-expert]
+device = "bob-desktop"
+remote = "api-expert"
 """
 
 
 def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its_own_hub_knows(tmp_path: Path) -> None:
     make_team(tmp_path, more=ELSEWHERE)
     shown = remit("agents", "show", "tax-ai", folder=tmp_path).stdout
-    fields = {line[:14].strip(): line[14:] for line in shown.splitlines()}
+    fields = {name: said.strip() for name, said in (line.split("  ", 1) for line in shown.splitlines())}
     assert (fields["lives at"], fields["called there"]) == ("tax-office, https://tax.example:8443", "tax")
     assert not {"tools", "may call", "runs in"} & fields.keys()
     found = document("agents", "show", "trains", folder=tmp_path)
     assert (found["peer"], found["address"]) == (None, "https://travel.example/a2a/trains")
-    heading, *_, tax, trains = remit("agents", "list", folder=tmp_path).stdout.splitlines()
+    shown = remit("agents", "show", "bobs-expert", folder=tmp_path).stdout
+    fields = {line[:17].strip(): line[17:] for line in shown.splitlines()}
+    assert (fields["shared by"], fields["called there"]) == ("bob-desktop", "api-expert")
+    assert not {"tools", "may call", "runs in", "lives at"} & fields.keys()
+    assert document("agents", "show", "bobs-expert", folder=tmp_path)["device"] == "bob-desktop"
+    heading, *_, tax, trains, expert = remit("agents", "list", folder=tmp_path).stdout.splitlines()
     assert heading.endswith("LIVES AT")
     assert (tax.split()[-1], trains.split()[-1]) == ("tax-office", "https://travel.example/a2a/trains")
+    assert expert.split()[-1] == "bob-desktop"
 
 
 def test_a_mistyped_agent_is_guessed(tmp_path: Path) -> None:

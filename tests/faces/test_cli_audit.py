@@ -6,15 +6,21 @@ import json
 import signal
 import sqlite3
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from msgspec.structs import replace
 
 from command_line import REMIT, document, environment, remit
 from remit import Brief, Hub
+from remit.protocol.records import Kind, SharedStep
+from remit.runtime.ports import Numbered
+from remit.stores.sqlite import SqliteStore
+from remit.testing.samples import a_step
 
 
 def make_hub(folder: Path) -> Hub:
@@ -157,6 +163,71 @@ async def test_each_row_of_a_run_can_be_checked_by_itself(tmp_path: Path) -> Non
     _, second = await record(tmp_path, "one", "two")
     rows = [json.loads(line) for line in remit("audit", "export", "--run", second, folder=tmp_path).stdout.splitlines()]
     assert [(row["run"], is_linked(row)) for row in rows] == [(second, True)] * 2
+
+
+async def test_the_steps_of_one_profile_are_shown_and_exported_by_themselves(tmp_path: Path) -> None:
+    """S13: scoped to the profile; each row can be checked by itself."""
+    path = tmp_path / ".remit" / "hub.db"
+    (run,) = await record(tmp_path, "one")
+    bodies = [
+        a_step(turn=1),
+        a_step(profile="other", turn=2),
+        replace(a_step(turn=3), by="\x1b]0;owned\x07eve", failure="[EMAIL] is full", label="", rules=("links",)),
+        SharedStep(side="shares", profile="helper", device="device-two", event="declined", code="RATE_LIMITED"),
+    ]
+    store = SqliteStore(path)
+    await store.open()
+    await store.transfer(
+        "device/here",
+        [
+            Numbered(number, Kind.SHARED, time.time_ns() // 1_000_000, f"{body.profile}-0{number}", "session", body)
+            for number, body in enumerate(bodies, start=1)
+        ],
+    )
+    await store.close()
+    shown = remit("audit", "tail", "--profile", "reviewer", folder=tmp_path).stdout.splitlines()
+    assert [line.split(maxsplit=3)[1:] for line in shown] == [
+        [
+            "reviewer-01",
+            "shared",
+            "reviewer with device device-two, turn 1, manual: Approve by ann (pending), edited, now ready_to_send",
+        ],
+        [
+            "reviewer-03",
+            "shared",
+            "reviewer with device device-two, turn 3, manual: Approve by eve (pending), because of links, now"
+            " ready_to_send, [EMAIL] is full",
+        ],
+    ]
+    assert [
+        line.split(maxsplit=3)[3] for line in remit("audit", "tail", "-n", "1", folder=tmp_path).stdout.splitlines()
+    ] == ["helper for device device-two: declined, RATE_LIMITED"]
+    newest = remit("audit", "tail", "--profile", "reviewer", "-n", "1", "--jsonl", folder=tmp_path).stdout
+    assert json.loads(newest)["body"]["turn"] == 3
+    for options, expected in (
+        (["--profile", "reviewer"], [1, 3]),
+        (["--profile", "other"], [2]),
+        (["--run", "reviewer-03", "--profile", "reviewer"], [3]),
+        (["--run", "other"], [2]),
+        (["--profile", "nobody"], []),
+    ):
+        rows = list(map(json.loads, remit("audit", "export", *options, folder=tmp_path).stdout.splitlines()))
+        assert [json.loads(row["body"])["turn"] for row in rows] == expected
+        assert all(map(is_linked, rows))
+    unclear = remit("audit", "export", "--run", "reviewer-0", folder=tmp_path)
+    assert "`reviewer-0` could be any of these:\n  reviewer-01\n  reviewer-03\n" in unclear.stderr
+    for name in ("other", "other-02"):
+        no_run = remit("runs", "show", name, folder=tmp_path)
+        assert no_run.returncode == 2
+        assert "other-02 is a run with another device's agent" in no_run.stderr
+        assert "→ See its steps: remit audit tail --run other-02\n" in no_run.stderr
+    assert run in remit("runs", "list", "--json", folder=tmp_path).stdout
+    assert document("audit", "verify", folder=tmp_path)["ok"]
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE record SET body = '{}' || body WHERE seq = 3")
+    database.close()
+    assert remit("audit", "verify", folder=tmp_path).returncode == 1
+    assert "[EMAIL] is full" in remit("audit", "tail", "--profile", "reviewer", folder=tmp_path).stdout
 
 
 async def test_an_export_goes_to_a_file_if_asked_and_an_error_leaves_none(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`remit chat PROFILE DEVICE`: a person watches two agents work, decides what is sent, and steps in."""
 
+import getpass
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from command_line import REMIT, document, environment, remit
-from shared_teams import introduce, make_annas, make_bobs, relay, up
+from shared_teams import device_of, introduce, make_annas, make_bobs, relay, up
 from terminals import Terminal
 
 # What it drafts, and how it fails, its objective says; it is done when that says so, or after two turns.
@@ -58,6 +59,7 @@ CODER = """
 [profiles.coder]
 acp = {acp}
 env = {{ PYTHONPATH = {path} }}
+files = "read"
 allow_shared_agent_calls = true
 devices = ["bob"]
 """
@@ -116,7 +118,7 @@ def test_in_manual_mode_each_draft_is_approved_edited_or_rejected(annas: Path) -
     env = {"EDITOR": f"{sys.executable} editor.py"}
     with opened(annas, "--objective", "the API", "--mode", "manual", env=env) as terminal:
         screen = draft_waits(terminal, 1)
-        assert "Objective: the API\nDraft for turn 1; you are asked because of\n" in screen
+        assert re.search(r"\n── Objective: the API ─+\nDraft for turn 1; you are asked because of\n", screen)
         assert "  manual: In manual mode you see every draft first.\n" in screen
         assert "  │ message 1 about the API\na approve · e edit · r WHY reject · /help\n" in screen
         assert "\na draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min\n>" in screen
@@ -264,13 +266,24 @@ def test_what_an_agent_asks_leave_for_is_asked_here(annas: Path) -> None:
         assert terminal.wait() == 0
 
 
+def test_an_agent_may_read_what_its_profile_says(annas: Path) -> None:
+    (annas / "notes.txt").write_text("what stands in the notes")
+    steps = json.dumps([["read", str(annas / "notes.txt")], ["say", "; "], ["read", "/etc/passwd"]])
+    with Terminal([REMIT, "chat", "coder", "bob", "--objective", steps], folder=annas) as terminal:
+        terminal.wait_for("\n  │ what stands in the notes; only files in ")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
 # ── what goes wrong ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_an_error_stays_in_sight_with_what_to_do(annas: Path) -> None:
     """S4: a crashed agent puts the run in error, and the user must act."""
     with opened(annas, "--objective", "crash", "--mode", "full_auto") as terminal:
-        terminal.wait_until(lambda screen: screen.count("→ /resume tries again, /stop ends it.\n") == 2)
+        terminal.wait_until(
+            lambda screen: screen.count("→ /resume tries again, /take over lets you write, /stop ends it.\n") == 2
+        )
         assert terminal.wait_for("\nstands still · ").count("It does not go on: the local agent's process ended") == 2
         terminal.type("/resume\r")
         terminal.wait_until(lambda screen: screen.count("It does not go on: ") == 3)
@@ -294,6 +307,34 @@ def test_a_gateway_that_is_not_there_is_said_and_waited_for(annas: Path) -> None
         assert terminal.screen.count("heard: message 1 about it\n") == 1, "what was written then is sent now, once"
 
 
+def test_a_device_that_is_revoked_in_the_middle_is_said_by_its_name(tmp_path: Path) -> None:
+    """S10, S12."""
+    annas, bobs = make_annas(tmp_path / "annas"), make_bobs(tmp_path / "bobs")
+    introduce(annas, bobs)
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
+        terminal.type("a\r")
+        terminal.wait_until(lambda screen: bool(re.search(r"\nIt does not go on: .*bob.* was revoked", screen)))
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("editor", "says"), [("false", "it ended with exit code 1"), ("/no/vi", "No such file or directory")]
+)
+def test_an_editor_that_fails_sends_nothing_and_says_what_to_do(annas: Path, editor: str, says: str) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual", env={"EDITOR": editor, "VISUAL": ""}) as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("e\r")
+        terminal.wait_for(
+            f"{editor} did not do: {says}. The draft still waits.\n", "or type the new text: /edit TEXT\n"
+        )
+        draft_waits(terminal, 1)
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
 # ── terminals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -311,6 +352,16 @@ def test_nothing_scrolls_the_question_out_of_sight_and_no_agent_moves_the_cursor
         assert screen.count("a approve · e edit") == 1, "it is there once, at the bottom"
         assert len(screen.rsplit("Objective: long, rude", 1)[1].splitlines()) < 20
         assert b"\x1b[2J" not in terminal.raw
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+
+
+def test_in_a_low_and_narrow_window_it_is_still_said_what_can_be_typed(annas: Path) -> None:
+    """S12: and that there is more of the draft than can be seen."""
+    with opened(annas, "--objective", "long", "--mode", "manual", width=40, height=10) as terminal:
+        screen = terminal.wait_for("a approve · e edit · r WHY reject ·\n/help\n", "more lines; /show shows all\n")
+        assert screen.count("Draft for turn 1; ") == 1
+        assert all(len(line) <= 40 for line in screen.splitlines()), "all was folded before it reached the terminal"
         terminal.type("/stop\r")
         assert terminal.wait() == 0
 
@@ -397,7 +448,7 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         shown = remit("pending", "show", "last", folder=annas).stdout
         assert "manual: In manual mode you see every draft first." in shown
         rejected = remit("pending", "reject", listed.split()[0], "--reason", "shorter", folder=annas)
-        assert "Its agent is told as soon as the chat" in rejected.stdout
+        assert "Its agent is told" in rejected.stdout
         until(process.stderr.readline, "better: The reason: shorter")
         until(process.stderr.readline, "→ remit pending approve")
         wrong = remit("pending", "approve", "last", "--edit", "objective=x", folder=annas)
@@ -414,6 +465,72 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         assert told.endswith("The run stays paused.\n→ remit chat mine bob --continue\n")
     late = remit("pending", "approve", draft["draft"], folder=annas)
     assert late.returncode == 2, "that draft is gone"
+
+
+def test_who_answered_and_by_what_is_on_record_and_no_word_of_it(annas: Path) -> None:
+    """S13: typed in the chat, left by `remit pending` and by the API; all of it on the team's own chain."""
+    secret = "the canary's objective"
+    with opened(annas, "--objective", secret, "--mode", "manual", "--api") as terminal:
+        draft_waits(terminal, 1)
+        draft = document("pending", "list", folder=annas)["drafts"][-1]["draft"]
+        assert remit("pending", "reject", draft, "--reason", secret, "--as", "eve", folder=annas).returncode == 0
+        terminal.wait_for("  │ better: The reason: the canary's objective\n")
+        terminal.type("a\r")
+        draft_waits(terminal, 2)
+        told = re.search(r"steered at (\S+), with the token in\s+(\S+)\.", terminal.screen)
+        assert told is not None
+        headers = {"Authorization": f"Bearer {Path(told[2]).read_text().strip()}"}
+        with urlopen(Request(f"{told[1]}/v1/shared/runs", None, headers), timeout=20) as reply:
+            run = next(each["id"] for each in json.load(reply)["runs"] if each["objective"] == secret)
+        with urlopen(Request(f"{told[1]}/v1/shared/runs/{run}/take_over", b"", headers), timeout=20) as reply:
+            assert json.load(reply)["decides"] == "person"
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    exported = remit("audit", "export", "--profile", "mine", "--run", run, folder=annas).stdout
+    steps = [json.loads(json.loads(line)["body"]) for line in exported.splitlines()]
+    me = getpass.getuser()
+    assert [(each["event"], each["by"], each["via"]) for each in steps if "via" in each] == [
+        ("Start", me, "chat"),
+        ("Reject", "eve", "pending"),
+        ("Approve", me, "chat"),
+        ("TakeOver", "api", "api"),
+        ("Stop", me, "chat"),
+    ]
+    assert "canary" not in exported
+    assert document("audit", "verify", folder=annas)["ok"]
+
+
+def test_an_answer_from_elsewhere_that_comes_too_late_is_said_in_the_chat(annas: Path) -> None:
+    """S6: the draft that it was for is gone by then."""
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        terminal.type("/pause\r")
+        terminal.wait_for("\npaused; a draft waits · manual")
+        draft = document("pending", "list", folder=annas)["drafts"][-1]
+        left = remit("pending", "approve", draft["draft"], "--as", "Ann", folder=annas)
+        assert left.returncode == 0, left.stderr
+        assert "as soon as the chat" in left.stdout, "while it is paused, an answer waits"
+        assert f"→ If none is open: remit chat mine bob --continue {draft['run']}\n" in left.stderr
+        terminal.type("/objective us\r")
+        terminal.wait_for("What Ann wanted in another terminal was not done: ")
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
+    assert "approved)" not in terminal.screen
+
+
+def test_who_answers_elsewhere_learns_that_it_was_done(annas: Path) -> None:
+    with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+        draft_waits(terminal, 1)
+        draft = document("pending", "list", folder=annas)["drafts"][-1]
+        done = remit("pending", "approve", draft["draft"], folder=annas)
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"\nIt is sent( as soon as the chat that has run .*)?\.\n", done.stdout)
+        draft_waits(terminal, 2)
+        again = remit("pending", "approve", draft["draft"], folder=annas)
+        assert again.returncode == 2
+        assert f"no question or draft `{draft['draft']}` is pending\n→ See what is pending with" in again.stderr
+        terminal.type("/stop\r")
+        assert terminal.wait() == 0
 
 
 def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
@@ -487,6 +604,83 @@ def test_an_error_without_a_terminal_ends_the_command_and_not_the_run(annas: Pat
     assert "    heard: message 2 about crash\n" in done.stdout
 
 
+# ── which agent ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Generator[Path]:
+    """Return Anna's folder, while Bob shares two agents with her and she knows that."""
+    path = tmp_path_factory.mktemp("several")
+    with ExitStack() as stack:
+        gateway = stack.enter_context(relay(path))
+        annas = make_annas(path / "annas", gateway.said["address"])
+        bobs = make_bobs(path / "bobs", gateway.said["address"])
+        introduce(annas, bobs)
+        with (bobs / "remit.toml").open("a") as file:
+            file.write('[shared.expert]\nagent = "helper"\ndescription = "Knows the API."\ndevices = ["anna"]\n')
+        stack.enter_context(up("share", "--json", folder=bobs))
+        whole = document("chat", "mine", "bob", "--agent", "expert", "--objective", "it", folder=annas)
+        assert (whole["state"], whole["agent"]) == ("completed", "expert")
+        yield annas
+
+
+def test_who_sits_at_a_terminal_is_asked_which_of_several_agents_is_meant(several: Path) -> None:
+    with Terminal([REMIT, "chat", "mine", "bob", "--objective", "it"], folder=several) as terminal:
+        terminal.wait_for(
+            "bob shares several agents with you:\n  1  expert  Knows the API.\n  2  helper\n", "Which one?"
+        )
+        terminal.type("3\r")
+        terminal.wait_for("type a number from 1 to 2, or a name")
+        terminal.type("2\r")
+        terminal.wait_for("mine works with bob (helper): run ")
+        assert terminal.wait() == 0
+    (bob,) = document("devices", "list", folder=several)["devices"]
+    assert [each["name"] for each in bob["offers"]] == ["expert", "helper"]
+
+
+def test_without_a_terminal_it_has_to_be_said_which_of_several_agents_is_meant(several: Path) -> None:
+    unclear = remit("chat", "mine", "bob", "--objective", "it", folder=several)
+    assert unclear.returncode == 2
+    assert "bob shares several agents with this device: expert, helper\n→ Say which is meant (--agent NAME).\n" in (
+        unclear.stderr
+    )
+    wrong = remit("chat", "mine", "bob", "--agent", "exprt", "--objective", "it", folder=several)
+    assert wrong.returncode == 2
+    assert "bob shares no agent `exprt` with this device, but: expert, helper\n" in wrong.stderr
+
+
+# ── a team that shares, too ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_a_team_shares_is_shared_while_somebody_chats(tmp_path: Path) -> None:
+    """S1: one process speaks for a device, so the chat answers what others ask meanwhile, and says so."""
+    with relay(tmp_path) as gateway:
+        address = gateway.said["address"]
+        annas, bobs = make_annas(tmp_path / "annas", address), make_bobs(tmp_path / "bobs", address)
+        introduce(annas, bobs)
+        introduce(bobs, annas)
+        (annas / "annas_code.py").write_text(
+            'async def clerk(brief):\n    return f"Anna\'s clerk heard: {brief.text}"\n'
+        )
+        with (annas / "remit.toml").open("a") as file:
+            file.write('[agents.clerk]\nrun = "annas_code:clerk"\n[shared.clerk]\ndevices = ["bob"]\n')
+        (bobs / "agent.py").write_text(AGENT)
+        with (bobs / "remit.toml").open("a") as file:
+            run = json.dumps([sys.executable, "agent.py"])
+            file.write(f'[profiles.his]\nrun = {run}\nallow_shared_agent_calls = true\ndevices = ["anna"]\n')
+        with opened(annas, "--objective", "it", "--mode", "manual") as terminal:
+            terminal.wait_for("Meanwhile others can ask clerk, as [shared] says.\n")
+            draft_waits(terminal, 1)
+            done = remit("chat", "his", "anna", "--objective", "us", "--mode", "full_auto", folder=bobs)
+            assert done.returncode == 0, done.stderr
+            assert "Anna's clerk heard: message 2 about us" in done.stdout
+            terminal.wait_for("  bob asks clerk\n", "  clerk answered bob\n")
+            screen = draft_waits(terminal, 1)
+            assert "message 1 about us" not in screen, "what others say to her agents is not for this screen"
+            terminal.type("/stop\r")
+            assert terminal.wait() == 0
+
+
 # ── what is typed wrongly ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -496,10 +690,12 @@ def test_an_error_without_a_terminal_ends_the_command_and_not_the_run(annas: Pat
         (["mine", "bob"], "say what they shall work on, --objective TEXT, or go on with a run, --continue"),
         (["mine", "--objective", "x"], "--objective needs a DEVICE: remit chat PROFILE DEVICE"),
         (["mine", "--json"], "--json needs a DEVICE"),
+        (["mine", "--agent", "x"], "--agent needs a DEVICE"),
         (["mine", "bob", "--objective", "x", "--session", "s"], "--session is for a chat without DEVICE"),
         (["mine", "bob", "--objective", " "], "it must not be empty"),
         (["mine", "bob", "--objective", "x", "--json", "--jsonl"], "--json prints one document at the end"),
         (["mein", "bob", "--objective", "x"], "NOT_FOUND: there is no profile `mein`; did you mean `mine`?"),
+        (["mine"], "→ Say which device, and on what: remit chat mine DEVICE --objective TEXT"),
         (["mine", "bop", "--objective", "x"], "NOT_FOUND: there is no device `bop`; did you mean `bob`?"),
     ],
 )
@@ -513,4 +709,24 @@ def test_a_device_that_a_profile_may_not_call_is_refused_with_what_to_write(anna
     """S10."""
     done = remit("chat", "mine", "bob", "--objective", "x", "--set", "profiles.mine.devices=[]", folder=annas)
     assert done.returncode == 4
+    assert "the device bob is not one that the profile mine may deal with" in done.stderr
     assert 'Add "bob" to `devices` of [profiles.mine] in' in done.stderr
+    off = ("--set", "profiles.mine.allow_shared_agent_calls=false")
+    done = remit("chat", "mine", "bob", "--objective", "x", *off, folder=annas)
+    assert done.returncode == 4
+    assert "→ Write `allow_shared_agent_calls = true` into [profiles.mine] in" in done.stderr
+
+
+def test_a_device_that_is_not_allowed_or_was_revoked_is_refused_with_what_to_type(tmp_path: Path) -> None:
+    """S10."""
+    annas, bobs = make_annas(tmp_path / "annas"), make_bobs(tmp_path / "bobs")
+    introduce(annas, bobs)
+    assert remit("devices", "allow", "bob", "--share", "--remove", folder=annas).returncode == 0
+    done = remit("chat", "mine", "bob", "--objective", "x", folder=annas)
+    assert done.returncode == 4
+    assert "remit devices allow bob\n" in done.stderr
+    assert device_of(bobs) not in done.stderr
+    assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
+    done = remit("chat", "mine", "bob", "--objective", "x", folder=annas)
+    assert done.returncode == 4
+    assert "bob was revoked here, and that is final\n→ Its owner makes a new device" in done.stderr

@@ -1,4 +1,4 @@
-"""`remit completion`: commands, agents, runs and questions are completed."""
+"""`remit completion`: commands, agents, devices, runs, questions and drafts are completed."""
 
 import asyncio
 import shutil
@@ -9,7 +9,12 @@ import pytest
 
 from command_line import environment, make_team, remit
 from remit import Brief, Hub
+from remit.faces.device import using_device
 from remit.policy.rules import Rule, guard_of
+from remit.relay.moves import State
+from remit.relay.peers import Peers
+from remit.relay.run import Overlay, Pending
+from shared_teams import device_of, introduce, make_annas, make_bobs, team_in
 
 ASK = Rule(then="ask", say="May it?")
 
@@ -98,3 +103,42 @@ async def test_runs_and_questions_are_completed_from_the_store(tmp_path: Path) -
         assert await asyncio.to_thread(completed, "audit", "tail", "--run", run[:4], folder=tmp_path) == [run]
         await hub.decide(question.id, agreed=True, by="ann")
         await task
+
+
+def test_devices_drafts_and_shared_agents_are_completed(tmp_path: Path) -> None:
+    annas, bobs = make_annas(tmp_path / "annas"), make_bobs(tmp_path / "bobs")
+    introduce(annas, bobs)
+    with using_device(team_in(annas)) as device:
+        run = Overlay(
+            id="r1",
+            profile="mine",
+            device=device_of(bobs),
+            session="s1",
+            objective="it",
+            state=State.READY_TO_SEND,
+            pending=Pending(id="r1.p1", text="shall I?"),
+        )
+        device.state.keep("run/r1", run)
+    assert completed("chat", "m", folder=annas) == ["mine"]
+    assert completed("chat", "mine", "", folder=annas) == ["bob"]
+    assert completed("chat", "mine", "bob", "--continue", "r", folder=annas) == ["r1"]
+    assert completed("devices", "allow", "", folder=annas) == ["bob"]
+    assert completed("devices", "revoke", "x", folder=annas) == []
+    for verb in ("approve", "reject", "show"):
+        assert completed("pending", verb, "", folder=annas) == ["r1.p1"]
+    assert completed("share", "", folder=bobs) == ["helper"]
+    assert completed("audit", "tail", "--profile", "", folder=annas) == ["mine"]
+    assert completed("audit", "export", "--profile", "h", folder=bobs) == ["helper"]
+    assert completed("share", "helper", "--device", "an", folder=bobs) == ["anna"]
+    with using_device(team_in(bobs)) as device:
+        Peers(device.state).revoke(device_of(annas))
+    assert completed("devices", "revoke", "", folder=bobs) == [], "nothing more can be done with it"
+
+
+def test_a_device_that_cannot_be_opened_completes_nothing(tmp_path: Path) -> None:
+    annas = make_annas(tmp_path / "annas")
+    (annas / ".remit" / "device.key").write_text("{}")
+    assert completed("devices", "allow", "", folder=annas) == []
+    (annas / ".remit" / "device.key").unlink()
+    assert completed("pending", "show", "", folder=annas) == []
+    assert not (annas / ".remit" / "device.key").exists()

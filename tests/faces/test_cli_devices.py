@@ -6,7 +6,11 @@ from pathlib import Path
 import pytest
 
 from command_line import REMIT, document, remit
-from shared_teams import introduce, introduce_by_typing, link_of, make_annas, make_bobs
+from remit.faces.device import using_device
+from remit.relay.letters import Offer, Offers
+from remit.relay.offers import hear
+from remit.relay.seal import Opened, Sealer
+from shared_teams import device_of, introduce, introduce_by_typing, link_of, make_annas, make_bobs, team_in
 from terminals import Terminal
 
 
@@ -69,12 +73,93 @@ def test_a_device_that_was_not_compared_is_known_and_nothing_more(annas: Path, b
     assert paired.returncode == 0
     assert len(paired.stdout.split()) == 8, "the code, and nothing else, is data"
     assert "not verified: compare the code, then pair again with --verified" in paired.stderr
-    assert "remit devices allow bob --share" in paired.stderr
+    assert "It may do nothing yet; to ask it, or be asked: remit devices allow bob\n" in paired.stderr
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert (bob["verified"], bob["shared"], bob["allowed"]) == (False, False, False)
     allowed = remit("devices", "allow", "bob", folder=annas)
     assert "It is not verified" in allowed.stderr
-    assert 'nothing is shared with it: add `devices = ["bob"]` to a [shared.NAME] of remit.toml' in allowed.stderr
+    assert "As yet" not in allowed.stderr, "a profile names it"
+    file = annas / "remit.toml"
+    file.write_text(file.read_text().replace('devices = ["bob"]', ""))
+    allowed = remit("devices", "allow", "bob", folder=annas)
+    assert (
+        "→ As yet no profile may call it, and nothing is shared with it: "
+        'add `devices = ["bob"]` to a [profiles.NAME] or [shared.NAME] of remit.toml.\n'
+    ) in allowed.stderr
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_device_is_allowed_while_it_is_paired_only_if_it_is_verified(annas: Path, bobs: Path, verified: bool) -> None:
+    flags = ["--allow", *(["--verified"] if verified else [])]
+    paired = document("devices", "pair", link_of(bobs), *flags, folder=annas)["device"]
+    assert (paired["verified"], paired["allowed"]) == (verified, verified)
+
+
+def test_what_to_type_next_names_the_team_that_was_named(tmp_path: Path, bobs: Path) -> None:
+    file = tmp_path / "anna's.toml"
+    file.write_text('[store]\npath = "anna/hub.db"\n[relay]\ngateway = "ws://127.0.0.1:9"\n')
+    team = ("--team", file.name)
+    named = """--team 'anna'"'"'s.toml'\n"""
+    assert f"remit devices pair LINK {named}" in remit("devices", "init", *team, folder=tmp_path).stderr
+    assert f"remit devices pair LINK {named}" in remit("devices", "list", *team, folder=tmp_path).stderr
+    paired = remit("devices", "pair", link_of(bobs), *team, folder=tmp_path)
+    assert f"remit devices allow bob {named}" in paired.stderr
+
+
+def test_a_device_that_was_revoked_cannot_be_paired_with_again_and_shows_no_code(annas: Path, bobs: Path) -> None:
+    introduce(annas, bobs)
+    assert remit("devices", "revoke", "bob", folder=annas).returncode == 0
+    again = remit("devices", "pair", link_of(bobs), "--verified", folder=annas)
+    assert (again.returncode, again.stdout) == (4, "")
+    assert (
+        "was revoked\n→ Pair with a new identity of it: its owner moves device.db and device.key away" in again.stderr
+    )
+
+
+# ── what a device shares ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def offer(annas: Path, bobs: Path, *agents: Offer) -> None:
+    """Have Anna's device hear what Bob's shares with it."""
+    with using_device(team_in(annas)) as device:
+        said = Opened(id=0, sender=device_of(bobs), message="", requester="", body=b"")
+        hear(Sealer(device), said, Offers(agents=agents))
+
+
+def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path) -> None:
+    introduce(annas, bobs)
+    (bob,) = document("devices", "list", folder=annas)["devices"]
+    assert (bob["shared"], bob["offers"]) == (True, None), "it has said nothing yet"
+    offer(annas, bobs, Offer(name="expert", description="Knows\x1b[2J the \u202eAPI."), Offer(name="helper"))
+    (bob,) = document("devices", "list", folder=annas)["devices"]
+    assert [each["name"] for each in bob["offers"]] == ["expert", "helper"]
+    listed = remit("devices", "list", folder=annas).stdout
+    first, second = listed.split("\n\n")
+    assert first.splitlines()[1].split() == ["bob", bob["id"], "yes", "expert,", "helper"]
+    assert second.splitlines() == [
+        "SHARED WITH ME  BY   WHAT IT IS",
+        "expert          bob  Knows the \ufffdAPI.",
+        "helper          bob",
+    ]
+    offer(annas, bobs)
+    (bob,) = document("devices", "list", folder=annas)["devices"]
+    assert (bob["shared"], bob["offers"]) == (False, [])
+    offer(annas, bobs, Offer(name="helper"))
+    (bob,) = document("devices", "list", folder=annas)["devices"]
+    assert bob["shared"]
+    revoked = document("devices", "revoke", "bob", folder=annas)["device"]
+    assert (revoked["shared"], revoked["offers"]) == (False, None)
+
+
+def test_who_is_allowed_shares_as_soon_as_it_says_so(annas: Path, bobs: Path) -> None:
+    assert (
+        document("devices", "pair", link_of(bobs), "--verified", "--allow", folder=annas)["device"]["shared"] is False
+    )
+    offer(annas, bobs, Offer(name="helper"))
+    (bob,) = document("devices", "list", folder=annas)["devices"]
+    assert (bob["shared"], bob["allowed"]) == (True, True)
+    taken_back = document("devices", "allow", "bob", "--remove", folder=annas)["device"]
+    assert (taken_back["shared"], taken_back["offers"]) == (False, None)
 
 
 @pytest.mark.parametrize(("answer", "code", "known"), [("yes", 0, [True]), ("later", 0, [False]), ("no", 4, [])])

@@ -3,25 +3,30 @@
 import asyncio
 import json
 import signal
+import subprocess
+import sys
+import urllib.error
 import urllib.request
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
+from certificates import certificate
 from command_line import REMIT, document, remit
 from remit import RemitError
-from remit.detectors.pipeline import pipeline
+from remit.faces.cli.drive.gateway import Asked, limits_of
+from remit.faces.cli.relay import relay as relay_command
 from remit.faces.composition import hub_of
-from remit.faces.notebook import Notebook
 from remit.faces.relaying import Relaying, relaying
 from remit.faces.team.file import load_team
 from remit.protocol.errors import Code
-from remit.relay.host import Noted
+from remit.protocol.records import SharedStep
+from remit.relay.gateway.limits import Limits
 from remit.relay.moves import ENDED, State
 from remit.relay.run import Overlay
-from shared_teams import device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
+from shared_teams import NOWHERE, device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
 from terminals import Terminal
 
 BOUND_S = 30
@@ -66,6 +71,14 @@ def test_a_gateway_tells_people_what_their_team_files_say(tmp_path: Path) -> Non
         (("--host", "0.0.0.0"), "say with --name by which host devices reach it, as in --name relay.example.com"),
         (("--certificate", "here.pem"), "--certificate and --private-key go together: give both, or none"),
         (("--folder", "here.pem"), "'here.pem' is a file"),
+        (("--keep", "soon"), "--keep: expected a duration, such as 12h or 30d, and not `soon`"),
+        (("--keep", "1ms"), "--keep: a second is the least"),
+        (("--forget", "7d"), "--forget: a device is not forgotten while something may wait for it: 30d at least"),
+        (("--keep", "400d"), "while something may wait for it: 400d at least"),
+        (("--max-bytes", "much"), "--max-bytes: expected a size, such as 500MB or 16GB, and not `much`"),
+        (("--max-bytes", "0GB"), "--max-bytes: expected a size"),
+        (("--behind-proxy", "nginx"), "--behind-proxy: 'nginx' does not appear to be an IPv4 or IPv6 network"),
+        (("--metrics-for", "10.0.0.0/99"), "write an address or a network, as in 10.0.0.7 or 10.0.0.0/8"),
     ],
 )
 def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -73,6 +86,41 @@ def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str,
     done = remit("relay", *arguments, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_what_a_gateway_takes_on_by_default_is_what_its_help_says() -> None:
+    said: dict[str | None, Any] = {option.name: option.default for option in relay_command.params}
+    asked = Asked(**{field.name: said[field.name] for field in structs.fields(Asked)})
+    assert limits_of(asked) == Limits()
+
+
+def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
+    arguments = ("--keep", "12h", "--forget", "40d", "--max-bytes", "1.5MB", "--metrics-for", "10.0.0.0/8")
+    with relay(tmp_path, *arguments, "--behind-proxy", "127.0.0.1", "--max-connections", "7") as gateway:
+        address = gateway.said["address"].replace("ws:", "http:") + "/metrics"
+        request = urllib.request.Request(address, headers={"X-Forwarded-For": "10.1.2.3"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert f"remit_gateway_max_bytes {3 * 2**19}\n" in answer.read().decode()
+        request = urllib.request.Request(address, headers={"X-Forwarded-For": "203.0.113.7"})
+        with pytest.raises(urllib.error.HTTPError, match="404") as told:
+            urllib.request.urlopen(request, timeout=10)
+        told.value.close()
+
+
+def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_path: Path) -> None:
+    code = (
+        "import resource, sys; from remit.faces.cli.drive.gateway import within_files; "
+        "from remit.relay.gateway.limits import Limits; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1_024)); "
+        "limits = within_files(Limits(max_connections=int(sys.argv[1]))); "
+        "print(limits.max_connections, *resource.getrlimit(resource.RLIMIT_NOFILE))"
+    )
+    for asked, found, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "only 704 devices")):
+        done = subprocess.run(
+            [sys.executable, "-c", code, asked], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True
+        )
+        assert done.stdout.strip() == found
+        assert says in done.stderr
 
 
 def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
@@ -83,49 +131,68 @@ def test_a_certificate_that_is_none_is_said(tmp_path: Path) -> None:
     assert "cert.pem with key.pem cannot be used" in done.stderr
 
 
-def certificate(folder: Path) -> tuple[str, str]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "relay")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "cert.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "key.pem").write_bytes(secret)
-    return str(folder / "cert.pem"), str(folder / "key.pem")
-
-
 async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobody_else(tmp_path: Path) -> None:
-    cert, key = certificate(tmp_path)
-    with relay(tmp_path, "--certificate", cert, "--private-key", key) as gateway:
+    own, other = certificate(tmp_path), certificate(tmp_path, "other")
+    with relay(tmp_path, "--certificate", str(own.file), "--private-key", str(own.key)) as gateway:
         address = gateway.said["address"]
         assert address.startswith("wss://")
-        annas = make_annas(tmp_path / "annas", address)
-        heard: list[str] = []
-        team = load_team(annas / "remit.toml")
-        async with relaying(team, hub=None, host=False, share=False, linked=lambda _, why: heard.append(why)):
-            async with asyncio.timeout(BOUND_S):
-                while not any("certificate" in each for each in heard):
-                    await asyncio.sleep(0.02)
-        team = load_team(annas / "remit.toml", overrides=[f'relay.authority="{cert}"'])
+        bobs = make_bobs(tmp_path / "bobs", address)
+        file = bobs / "remit.toml"
+        text = file.read_text()
+        for authority in ("", f'authority = "{other.file}"'):
+            file.write_text(text.replace("[relay]", f"[relay]\n{authority}"))
+            (found,) = await asyncio.to_thread(gateway_checks, bobs)
+            assert found["state"] == "warning"
+            assert "the gateway cannot be reached: its certificate is not trusted" in found["says"]
+            assert "`authority` in `[relay]` names whose certificates count" in found["says"]
+            with Terminal([REMIT, "share"], folder=bobs) as terminal:
+                terminal.wait_for("its certificate is not trusted")
+                terminal.type("\x03")
+                assert terminal.wait() == 0
+        team = load_team(file, overrides=[f'relay.authority="{own.file}"'])
         async with relaying(team, hub=None, host=False, share=False) as working, asyncio.timeout(BOUND_S):
             await working.ready.wait()
+        file.write_text(text.replace("[relay]", f'[relay]\nauthority = "{own.file}"'))
+        (found,) = await asyncio.to_thread(gateway_checks, bobs)
+        assert found["state"] == "ok"
+
+
+# ── what the doctor says of it ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def gateway_checks(folder: Path) -> list[dict[str, str]]:
+    return [each for each in document("doctor", folder=folder)["checks"] if each["about"] == "gateway"]
+
+
+async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: Path) -> None:
+    bobs = make_bobs(tmp_path / "bobs")
+    (found,) = gateway_checks(bobs)
+    assert (found["state"], found["says"]) == (
+        "warning",
+        "ws://127.0.0.1:9: the gateway cannot be reached: Connection refused",
+    )
+    assert "`gateway` in `[relay]`" in found["todo"]
+    with relay(tmp_path) as gateway:
+        address = gateway.said["address"]
+        file = bobs / "remit.toml"
+        file.write_text(file.read_text().replace(NOWHERE, address))
+        (found,) = gateway_checks(bobs)
+        assert found["state"] == "warning"
+        assert "the device was never connected there, so nobody can reach it" in found["says"]
+        team = load_team(file, code=False)
+        async with relaying(team, hub=None, host=False, share=False) as working:
+            async with asyncio.timeout(BOUND_S):
+                await working.ready.wait()
+            (found,) = await asyncio.to_thread(gateway_checks, bobs)
+            assert (found["state"], found["says"]) == ("ok", f"{address} answers, and the device is connected")
+            assert working.link.state == "connected", "to look does not throw it out"
+        (found,) = gateway_checks(bobs)
+        assert (found["state"], found["says"]) == ("ok", f"{address} answers, and the device is known there")
+        file.write_text(file.read_text().replace("[relay]", '[relay]\nname = "elsewhere"'))
+        (found,) = gateway_checks(bobs)
+        assert found["state"] == "warning"
+        assert "the server calls itself '127.0.0.1', not 'elsewhere'" in found["says"]
+        assert "name and address belong together" in found["todo"]
 
 
 # ── two devices ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -139,7 +206,7 @@ async def test_a_local_agent_works_with_the_one_that_another_device_shares(tmp_p
         introduce_by_typing(annas, bobs)
         with (bobs / "remit.toml").open("a") as file:  # so that it matters who asks
             file.write('[shared.spare]\nagent = "helper"\ndevices = ["carl"]\n')
-        notes: list[Noted] = []
+        notes: list[SharedStep] = []
         with up("share", "--jsonl", folder=bobs) as sharing:
             assert sharing.said["shared"] == [
                 {"name": "helper", "agent": "helper", "devices": ["anna"]},
@@ -168,8 +235,10 @@ async def test_a_local_agent_works_with_the_one_that_another_device_shares(tmp_p
         ("anna", "anna@example.org", "helper", "answered"),
     ] * 2
     assert {(each.profile, each.requester) for each in notes} == {("mine", "anna@example.org")}
-    written = (annas / ".remit" / "shared-runs.jsonl").read_text()
-    assert [each["event"] for each in map(json.loads, written.splitlines())] == [each.event for each in notes]
+    written = remit("audit", "export", "--profile", "mine", folder=annas).stdout
+    rows = [json.loads(each["body"]) for each in map(json.loads, written.splitlines())]
+    assert [each["event"] for each in rows] == [each.event for each in notes]
+    assert "the record is whole" in remit("audit", "verify", folder=annas).stdout
     for where in (json.dumps(lines), told, repr(notes), written):
         assert OBJECTIVE not in where
     assert OBJECTIVE.encode() not in kept
@@ -333,44 +402,3 @@ def test_a_gateway_that_is_not_there_is_said_once_and_waited_for(tmp_path: Path)
         terminal.type("\x03")
         assert terminal.wait() == 0
     assert terminal.screen.count("cannot be reached") == 1
-
-
-def test_what_fails_is_written_down_without_what_is_secret(tmp_path: Path) -> None:
-    """S13."""
-    file = tmp_path / "notes.jsonl"
-    notebook = Notebook(file, detect=pipeline(), now_ms=lambda: 7)
-    noted = Noted(
-        profile="mine",
-        device="d",
-        requester="anna",
-        run="r",
-        turn=2,
-        mode="manual",
-        event="LocalFailed",
-        state="error",
-        active_ms=5,
-        failure="the local agent says: cannot write to eve@example.org today",
-    )
-    notebook.write(noted)
-    assert json.loads(file.read_text()) == {
-        "at_ms": 7,
-        "profile": "mine",
-        "device": "d",
-        "requester": "anna",
-        "run": "r",
-        "turn": 2,
-        "mode": "manual",
-        "event": "LocalFailed",
-        "state": "error",
-        "active_ms": 5,
-        "failure": "the local agent says: cannot write to [EMAIL] today",
-    }
-    assert file.stat().st_mode & 0o077 == 0
-
-
-def test_a_record_that_cannot_be_written_ends_no_run(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    noted = Noted(
-        profile="p", device="d", requester="", run="r", turn=0, mode="manual", event="Start", state="idle", active_ms=0
-    )
-    Notebook(tmp_path / "gone" / "notes.jsonl", detect=pipeline(), now_ms=lambda: 0).write(noted)
-    assert "notes.jsonl cannot be written" in caplog.text

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from command_line import document, remit
-from remit.faces.api.server import listening
+from remit.transports.listening import listening
 
 TEAM = """
 name = "shop"

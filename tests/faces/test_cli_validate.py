@@ -3,12 +3,21 @@
 from pathlib import Path
 
 from command_line import document, make_team, remit
+from shared_teams import make_annas, make_bobs
 
 
 def test_a_team_in_order_is_counted(tmp_path: Path) -> None:
     make_team(tmp_path, "receipts")
     done = remit("validate", folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ok: 3 agents, 1 tool, 2 capabilities in remit.toml\n")
+
+
+def test_what_a_team_does_with_shared_agents_is_counted(tmp_path: Path) -> None:
+    for folder, counted in (
+        (make_annas(tmp_path / "a"), "1 profile"),
+        (make_bobs(tmp_path / "b"), "1 agent, 1 shared agent"),
+    ):
+        assert remit("validate", folder=folder).stdout == f"ok: {counted} in remit.toml\n"
 
 
 def test_every_problem_is_said_with_line_and_key_and_what_was_expected(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from command_line import document
 from remit import RemitError
+from remit.faces.composition import hub_of
 from remit.faces.device import (
     Doubt,
     create_device,
@@ -25,6 +26,8 @@ from remit.faces.team.sharing import gateway_name
 from remit.faces.team.team import Team
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
+from remit.relay.elsewhere import DeviceAgent
+from remit.relay.errands import Errand
 from remit.relay.frames import Constraints
 from remit.relay.identity import Card, make_card
 from remit.relay.peers import Peer, Peers
@@ -92,6 +95,26 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
             AGENT + '[profiles.mine]\nrun = ["agent"]\n[shared.helper]',
             [f"remit.toml:3 profiles.mine: {GATEWAY}", f"remit.toml:5 shared.helper: {GATEWAY}"],
         ),
+        ('[agents.away]\ndevice = "bob"', [f"remit.toml:2 agents.away.device: {GATEWAY}"]),
+        (
+            RELAY + '[agents.away]\ndevice = "bob"\npeer = "x"\n[peers.x]\nurl = "https://x.example"\ntoken = "$T"',
+            [
+                "remit.toml:4 agents.away.device: an agent has `peer` or `device`, not both",
+                "remit.toml:8 peers.x.token: the environment variable T is not set",
+            ],
+        ),
+        (
+            RELAY + '[agents.away]\ndevice = "bob"\nmay_call = ["*"]\ntools = []\nhistory = 3',
+            [
+                "remit.toml:5 agents.away.may_call: `may_call` is for an agent that lives here; its own hub says that",
+                "remit.toml:6 agents.away.tools: `tools` is for an agent that lives here; its own hub says that",
+                "remit.toml:7 agents.away.history: `history` is for an agent that has a `model`",
+            ],
+        ),
+        (
+            AGENT + "max_hop_count = 3",
+            ["remit.toml:3 agents.helper.max_hop_count: `max_hop_count` is for an agent that has a `device`"],
+        ),
         (RELAY + "[profiles.mine]", [f"remit.toml:3 profiles.mine: {NEEDS}"]),
         (
             PROFILE + 'acp = ["agent"]',
@@ -105,11 +128,20 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
             ['remit.toml:4 profiles.mine.acp: expected a program and its arguments, as in ["my-agent", "--quiet"]'],
         ),
         (
-            AGENT + RELAY + '[profiles.mine]\nagent = "helpr"\nenv = { A = "b" }',
+            AGENT + RELAY + '[profiles.mine]\nagent = "helpr"\nenv = { A = "b" }\nfiles = "read"',
             [
                 "remit.toml:6 profiles.mine.agent: there is no agent `helpr`; did you mean `helper`?",
                 "remit.toml:7 profiles.mine.env: `env` is for a profile that has `run` or `acp`",
+                "remit.toml:8 profiles.mine.files: `files` is for a profile that has `acp`",
             ],
+        ),
+        (
+            PROFILE + 'files = "read"',
+            ["remit.toml:5 profiles.mine.files: `files` is for a profile that has `acp`"],
+        ),
+        (
+            RELAY + '[profiles.mine]\nacp = ["agent"]\nfiles = "write"',
+            ["remit.toml:5 profiles.mine.files: 'write' is none of none, read"],
         ),
         (
             PROFILE + 'mode = "semiauto"\nallow = true',
@@ -117,7 +149,8 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
                 "remit.toml:5 profiles.mine.mode: 'semiauto' is none of manual, semi_auto, full_auto; did you mean "
                 "`semi_auto`?",
                 "remit.toml:6 profiles.mine.allow: unknown key; known keys: acp, agent, allow_shared_agent_calls, "
-                "constraints, devices, env, limits, max_concurrent_shared_calls, max_hop_count, mode, rate, rules, run",
+                "constraints, devices, env, files, limits, max_concurrent_shared_calls, max_hop_count, mode, rate, "
+                "rules, run",
             ],
         ),
         (
@@ -244,6 +277,28 @@ def test_a_shared_agent_is_on_for_the_devices_that_it_names_and_no_other(folder:
     assert made.profile == Profile(id="helper", allow_shared_agent_calls=True)
 
 
+def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_section_says(folder: Path) -> None:
+    text = AGENT + RELAY + '[agents.away]\ndevice = "bob"\n[agents.far]\ndevice = "carl"\nremote = "api-expert"\n'
+    text += 'description = "knows APIs"\nconcurrency = 7\nmax_hop_count = 4\nrate = { calls = 5, seconds = 1 }\n'
+    hub = hub_of(team(folder, text))
+    away, far = (each for each in hub.remotes.values() if isinstance(each, DeviceAgent))
+    assert away.errand == Errand(agent="away", device="bob")
+    own = Profile(id="-")
+    assert (away.errand.max_hop_count, away.errand.max_concurrent_shared_calls, away.errand.rate) == (
+        own.max_hop_count,
+        own.max_concurrent_shared_calls,
+        own.rate,
+    )
+    rate = Rate(calls=5, seconds=1)
+    assert far.errand == Errand(
+        agent="far", device="carl", remote="api-expert", max_concurrent_shared_calls=7, max_hop_count=4, rate=rate
+    )
+    card_ = hub.cards["far"]
+    assert (card_.description, card_.concurrency, card_.rate) == ("knows APIs", 7, rate)
+    assert hub.cards["away"].concurrency == own.max_concurrent_shared_calls
+    assert away.outpost is far.outpost
+
+
 def test_the_program_of_a_profile_gets_its_secrets_and_runs_in_the_teams_folder(folder: Path) -> None:
     text = RELAY + '[profiles.mine]\nacp = ["agent", "--acp"]\nenv = { A = "plain", KEY = "$AGENT_KEY" }\n'
     found = team(folder, text, {"AGENT_KEY": "s3cr3t-value"})
@@ -349,7 +404,7 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         Doubt(
             place,
             "the device carl is known, and may not be asked from here",
-            "Allow it, if it may: remit devices allow carl --share",
+            "Allow it, if it may: remit devices allow carl",
         ),
         Doubt(place, "the device dora was revoked", "Pair with a new identity of it, or name it no more."),
         Doubt(
@@ -371,6 +426,22 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
             "shared.none.devices",
             "it names no device, so that nobody is allowed",
             "Add the names or ids of those that are.",
+        ),
+    ]
+
+
+def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path) -> None:
+    found = team(folder, RELAY + '[agents.away]\ndevice = "carl"\n[agents.far]\ndevice = "bib"')
+    assert list(doubts(found, [Peer(card=card("bob", 1)), Peer(card=card("carl", 2))])) == [
+        Doubt(
+            "agents.away.device",
+            "the device carl is known, and may not be asked from here",
+            "Allow it, if it may: remit devices allow carl",
+        ),
+        Doubt(
+            "agents.far.device",
+            "no device bib is known here; did you mean `bob`?",
+            "Ask for its link: remit devices pair LINK",
         ),
     ]
 

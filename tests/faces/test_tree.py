@@ -14,7 +14,7 @@ from remit.faces.cli.show.tree_lines import in_columns, lines_of, spell_ms
 from remit.protocol.envelope import Request, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from samples import a_remit, a_request, a_response
 
 RUN = "run-1"
@@ -75,6 +75,14 @@ def test_an_ended_delegation_shows_what_it_took_and_its_parent_what_all_below_it
         "├─ tag  success         10 ms          ~40  Sort",
         "└─ tax  partial         10 ms            2  not finished: vat",
     ]
+
+
+def test_a_step_with_another_device_belongs_to_its_run_and_is_told_in_a_sentence() -> None:
+    step = SharedStep(side="asks", profile="reviewer", device="d-2", event="Stop", by="api", via="api", state="stopped")
+    record = Record(seq=1, kind=Kind.SHARED, at_ms=5, run=RUN, session=RUN, body=step)
+    node = Tree().feed(record)
+    assert (node.path, node.agent, node.said) == (RUN, "reviewer", "Stop")
+    assert sentence(record, node) == "reviewer with device d-2: Stop by api, now stopped"
 
 
 def test_a_refusal_shows_its_code_and_why() -> None:

@@ -20,6 +20,7 @@ from remit.protocol.records import (
     Progress,
     Record,
     Refusal,
+    SharedStep,
     ToolUse,
     delegations,
     outline,
@@ -39,6 +40,10 @@ APPROVAL = Approval(
     delegation="r-1", agent="pay", id="r-1-ab", question="Pay?", agreed=True, by="eve", edited=("input",)
 )
 
+SHARED = SharedStep(
+    side="asks", profile="reviewer", device="d-2", event="Drafted", turn=2, mode="semi_auto", rules=("links", "money")
+)
+
 EXAMPLES: dict[Kind, Body] = {
     Kind.STARTED: a_request(),
     Kind.DELEGATION: a_request(parent="run-1"),
@@ -48,6 +53,7 @@ EXAMPLES: dict[Kind, Body] = {
     Kind.RESULT: a_response(),
     Kind.REFUSED: REFUSAL,
     Kind.APPROVAL: APPROVAL,
+    Kind.SHARED: SHARED,
     Kind.DELTA: Delta(delegation="run-1", agent="tag", text="It "),
 }
 
@@ -154,7 +160,7 @@ def test_an_outline_tells_who_asked_whom_and_how_it_ended_and_nothing_that_was_s
     request, response = a_request(capability="SORT"), a_response(summary="said", usage=Usage(prompt=3))
     assert outline(request) == replace(request, objective="", input=None, handoff=None, hints=())
     assert outline(response) == a_response(result=None, summary="", usage=Usage(prompt=3))
-    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 6
+    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 7
 
 
 ENVELOPES = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)

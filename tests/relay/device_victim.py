@@ -3,6 +3,9 @@
 Reads one order a line on stdin, and forks for each: the child opens the device, does what it is told, and writes down
 each thing that it has done. It kills itself with SIGKILL before the statement with the given number, or has the kernel
 end it after so many microseconds, wherever it then is, or lives. So it can be killed hundreds of times a minute.
+
+What it opens, seals or settles one after another it may do together, as a host does: each whole or not at all, in one
+commit, and nothing is written down before that.
 """
 
 import json
@@ -10,6 +13,8 @@ import os
 import signal
 import sys
 from base64 import b64decode, b64encode
+from contextlib import nullcontext
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +25,9 @@ from remit.relay.keyfile import open_keys
 from remit.relay.seal import Refused, Sealer
 from remit.relay.state import State
 from remit.stores.connection import Connection
+
+# What may be forgotten to be written down, because doing it again changes nothing.
+TOGETHER = ("sent", "open", "seal")
 
 
 class Dying:
@@ -53,38 +61,52 @@ def work(order: dict[str, Any]) -> None:
     device = Device.load(state)
     assert device is not None
     sealer, peer = Sealer(device), order["peer"]
-    for deed in order["deeds"]:
+
+    def perform(deed: list[Any]) -> Any:
         match deed:
             case ["seal", message, text]:
                 sealer.seal(peer, text.encode(), message=message)
-                said: Any = None
+                return None
             case ["begin", device_id, use, key, signature]:
                 prekey = PreKey(device=device_id, use=use, key=bytes.fromhex(key), signature=bytes.fromhex(signature))
                 sealer.begin(peer, prekey)
-                said = None
+                return None
             case ["open", sealed]:
-                try:
-                    sealer.open(peer, b64decode(sealed))
-                    said = "opened"
-                except Refused as error:
-                    said = error.reason
+                sealer.open(peer, b64decode(sealed))
+                return "opened"
             case ["sent", number]:
                 sealer.sent(number)
-                said = None
+                return None
             case ["acknowledge"]:
-                said = sealer.acknowledge(peer)
+                return sealer.acknowledge(peer)
             case ["take"]:
                 found = sealer.inbox()
                 tell([each.id, each.body.decode()] for each in found)
                 sealer.taken(*(each.id for each in found))
-                said = None
+                return None
             case ["outbox"]:
-                said = [[each.id, b64encode(each.sealed).decode()] for each in sealer.outbox(limit=40)]
+                return [[each.id, b64encode(each.sealed).decode()] for each in sealer.outbox(limit=40)]
             case ["unsettled"]:
-                said = sealer.unsettled(peer)
+                return sealer.unsettled(peer)
             case _:
                 raise ValueError(deed)
-        tell([said])
+
+    def refused(deed: list[Any]) -> Any:
+        try:
+            with state.apart() if state.is_writing else nullcontext():
+                return perform(deed)
+        except Refused as error:
+            return error.reason
+
+    for together, deeds in groupby(order["deeds"], lambda deed: order["together"] and deed[0] in TOGETHER):
+        if together:
+            with state.writing():
+                said = [refused(deed) for deed in deeds]
+            for each in said:
+                tell([each])
+        else:
+            for deed in deeds:
+                tell([refused(deed)])
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, re
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge import acp as module
+from remit.relay.bridge import acp_turn
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.permissions import Choice, Permission, deny
 from remit.relay.bridge.ports import Draft, Failed
@@ -23,6 +24,7 @@ from remit.testing import TurnedClock
 
 sdk = pytest.importorskip("acp", reason="the extra `acp` is not installed")
 acp_link = pytest.importorskip("remit.relay.bridge.acp_link")
+acp_client = pytest.importorskip("remit.relay.bridge.acp_client")
 PATH = {"PYTHONPATH": str(Path(sdk.__file__).parents[1])}
 
 Make = Callable[..., AcpAgent]
@@ -39,9 +41,10 @@ async def make(tmp_path: Path) -> AsyncGenerator[Make, None]:
     """Return what makes agents that are closed in the end; they note things in `notes`."""
     made: list[AcpAgent] = []
 
-    def make(how: str | None = None, **options: Any) -> AcpAgent:
+    def make(how: str | None = None, *flags: str, **options: Any) -> AcpAgent:
         notes = str(tmp_path / "notes")
-        args = (str(TESTS / "acp_agent.py"), notes) if how is None else (str(TESTS / "acp_rogue.py"), how, notes)
+        rogue = (str(TESTS / "acp_rogue.py"), how or "", notes)
+        args = (str(TESTS / "acp_agent.py"), notes, *flags) if how is None else rogue
         program = Program(command=sys.executable, args=args, env=PATH, folder=str(tmp_path))
         made.append(AcpAgent("p-1", program, **options))
         return made[-1]
@@ -108,6 +111,8 @@ async def test_what_it_spent_is_found_where_agents_put_it_or_not_known(make: Mak
             (("usage", {"total_tokens": 42, "input_tokens": 30, "output_tokens": 12}), 42),
             (("meta", {"quota": {"token_count": {"input_tokens": 5, "output_tokens": 6}}}), 11),
             (("meta", {"usage": {"total_tokens": 9}}), 9),
+            (("meta", {"quota": {"token_count": {"totalTokens": 7, "inputTokens": 5}}}), 7),
+            (("meta", {"usage": {"total_tokens": -9}}), None),
             (("meta", {"usage": "much", "quota": 3}), None),
             (("meta", {"other": 1}), None),
             (("say", "!"), None),
@@ -239,7 +244,7 @@ async def test_while_the_user_thinks_no_time_passes(make: Make) -> None:
 async def test_the_clock_of_a_turn_goes_on_where_it_stood_once_the_last_question_is_answered() -> None:
     question: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(1_000) as timer:
-        turn = acp_link.Turn("s", request(), timer)
+        turn = acp_turn.Turn("s", request(), timer)
         turn.start_clock()
         await asyncio.sleep(0)
         before = timer.when()
@@ -287,6 +292,65 @@ async def test_one_that_asks_its_user_for_ever_is_cancelled(make: Make) -> None:
     assert failed(outcome, hard=False) == "the local agent asked its user more than 20 times"
 
 
+async def test_the_user_sees_what_a_tool_is_used_with_wherever_the_agent_says_so(make: Make) -> None:
+    asked: list[Permission] = []
+
+    async def ask_user(question: Permission) -> str | None:
+        asked.append(question)
+        return "allow_once"
+
+    told = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "Write \x1b[1mit", "kind": "edit"}
+    diff = {"type": "diff", "path": "/a.txt", "oldText": "x" * 3_000, "newText": "new"}
+    words = {"type": "content", "content": {"type": "text", "text": "because"}}
+    cases: list[tuple[dict[str, Any], dict[str, Any], Any]] = [
+        ({"rawInput": {"a": 1}}, {}, {"a": 1}),
+        ({"rawInput": {"a": 1}}, {"rawInput": {"b": None}}, {"b": None}),
+        ({"rawInput": {}}, {"content": [diff]}, [{"path": "/a.txt", "text": "new"}]),
+        ({}, {"content": [words, {"type": "terminal", "terminalId": "x"}]}, [{"type": "text", "text": "because"}]),
+        ({}, {"locations": [{"path": "/a.txt"}]}, [{"path": "/a.txt"}]),
+        ({"content": "?", "rawInput": None}, {}, None),
+    ]
+    agent = make("script", ask_user=ask_user)
+    for known, call, shown in cases:
+        update = {**told, **known}
+        ended = ("result", {"stopReason": "end_turn"})
+        say = ("update", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hello"}})
+        assert drafted(await agent.prompt(steps(("update", update), ("ask", {"toolCallId": "t", **call}), say, ended)))
+        question = asked.pop()
+        assert (question.title, question.kind) == ("Write it", "edit")
+        assert (json.loads(question.details) if question.details else None) == shown
+    assert asked == []
+
+
+@pytest.mark.parametrize("how", [("stop", "cancelled"), ("think", "hm")], ids=["cancelled", "silent"])
+async def test_one_that_stops_after_a_no_is_said_to_have_been_stopped_by_it(make: Make, how: tuple[str, str]) -> None:
+    agent = make("script")
+    reason = how[1] if how[0] == "stop" else "end_turn"
+    asked = steps(("ask", {"toolCallId": "t", "title": "Write it"}), ("result", {"stopReason": reason}))
+    assert failed(await agent.prompt(asked), hard=False) == (
+        "the local agent stopped, because it was not allowed to: Write it"
+    )
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_it_may_read_the_files_of_its_folder_where_the_profile_says_so(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("All is well.")
+    agent = make(reads_files=True)
+    asked = ("read", str(tmp_path / "a.txt"))
+    assert drafted(await agent.prompt(steps(asked))) == "All is well."
+    assert (tmp_path / "notes").read_text().splitlines()[0] == "greeted 1 True False False"
+    assert drafted(await agent.prompt(steps(("read", "/etc/passwd")))) == f"only files in {tmp_path} are read"
+    outcome = drafted(await agent.prompt(steps(asked, allow_tool_use=False)))
+    assert outcome == "no tools may be used in this turn"
+    monkeypatch.setattr(acp_client, "MAX_FILES", 1)
+    outcome = drafted(await agent.prompt(steps(asked, asked)))
+    assert outcome == "All is well.no more than 1 files are read in a turn"
+
+
 # ── giving up ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -324,6 +388,34 @@ async def test_a_prompt_that_is_cancelled_cancels_the_turn_and_keeps_the_agent(m
     assert drafted(await agent.prompt(steps(("say", "Hello"), number=2))) == "Hello"
     notes = (tmp_path / "notes").read_text()
     assert (notes.count("greeted"), notes.count("cancelled theirs-1")) == (1, 1)
+
+
+async def test_the_next_process_takes_a_session_up_again_unless_the_last_was_lost_in_it(
+    make: Make, tmp_path: Path
+) -> None:
+    """S4."""
+    clock = TurnedClock()
+    agent = make(None, "--resumes", clock=clock)
+    for name in ("s-1", "s-2"):
+        assert drafted(await agent.prompt(steps(("say", "Hello"), session_id=name))) == "Hello"
+    assert "exit code 3" in failed(await agent.prompt(steps(("die", ""), session_id="s-1")), hard=True)
+    clock.turn(2)
+    for name in ("s-1", "s-2"):
+        assert drafted(await agent.prompt(steps(("say", "Hello"), session_id=name))) == "Hello"
+    notes = [line for line in (tmp_path / "notes").read_text().splitlines() if not line.startswith("greeted")]
+    begun = [f"session {number} in {tmp_path}" for number in (1, 2, 1)]
+    assert notes == [*begun, f"resumes theirs-2 in {tmp_path}"]
+
+
+@pytest.mark.parametrize("flags", [("--resumes", "--forgets"), ()], ids=["forgotten", "not offered"])
+async def test_a_session_that_cannot_be_taken_up_again_is_begun_anew(
+    make: Make, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    agent = make(None, *flags)
+    assert drafted(await agent.prompt(steps(("say", "Hello"), ("leave", "")))) == "Hello"
+    await down(agent)
+    assert drafted(await agent.prompt(steps(("say", "Hello"), number=2))) == "Hello"
+    assert (tmp_path / "notes").read_text().count("session 1 in") == 2
 
 
 async def test_closing_ends_the_process_and_fails_what_is_in_flight(make: Make, tmp_path: Path) -> None:
@@ -410,6 +502,49 @@ async def test_whatever_else_it_asks_for_is_declined(make: Make, caplog: pytest.
     assert not caplog.records
 
 
+def chunk(text: str, **more: Any) -> tuple[str, dict[str, Any]]:
+    return "update", {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}, **more}
+
+
+async def test_remarks_of_its_program_are_not_its_message(make: Make) -> None:
+    """Where messages have names, what has none is not said by the agent, and must not be sent in its name."""
+    ended = ("result", {"stopReason": "end_turn"})
+    words = (chunk("Hel", messageId="m-1"), chunk("lo.", messageId="m-1"), chunk("And you?", messageId="m-2"))
+    agent = make("script")
+    assert drafted(await agent.prompt(steps(chunk("Warning: old"), *words, ended))) == "Hello.\n\nAnd you?"
+    assert drafted(await agent.prompt(steps(chunk("Hel"), chunk("lo."), ended))) == "Hello."
+
+
+async def test_an_error_that_is_told_as_a_message_is_not_sent(make: Make) -> None:
+    broken = {"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": {"type": "systemError"}}}}
+    turn = steps(("update", broken), chunk("quota exceeded"), ("result", {"stopReason": "end_turn"}))
+    assert failed(await make("script").prompt(turn), hard=False) == "the local agent says: quota exceeded"
+
+
+async def test_what_it_spent_may_be_told_along_the_way(make: Make) -> None:
+    spent = {"usage": {"totalTokens": 30}}
+    turn = steps(chunk("Hello", _meta=spent), chunk("", _meta=spent), ("result", {"stopReason": "end_turn"}))
+    assert said(await make("script").prompt(turn)).tokens == 60
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            {"code": -32_603, "message": "Internal error", "data": {"details": "401 no key"}},
+            "Internal error: 401 no key",
+        ),
+        ({"code": -32_603, "message": "Internal error", "data": "401 no key"}, "Internal error: 401 no key"),
+        ({"code": -32_603, "message": "It broke: why", "data": {"details": "why"}}, "It broke: why"),
+        ({"code": -32_603, "message": "It broke", "data": {"details": 3}}, "It broke"),
+    ],
+)
+async def test_the_cause_of_an_error_is_shown_wherever_it_stands(
+    make: Make, error: dict[str, Any], reason: str
+) -> None:
+    assert failed(await make("script").prompt(steps(("error", error))), hard=False) == f"the local agent says: {reason}"
+
+
 @pytest.mark.parametrize("how", ["flood", "endless line"])
 async def test_one_that_floods_its_output_is_ended(make: Make, how: str, caplog: pytest.LogCaptureFixture) -> None:
     reason = failed(await make(how).prompt(request()), hard=True)
@@ -422,7 +557,12 @@ async def test_one_that_floods_its_output_is_ended(make: Make, how: str, caplog:
     [
         ("no reason", False, "the local agent says: it failed and did not say how"),
         ("wrong result", True, "the local agent's answer is not what ACP asks for"),
-        ("locked", True, "the local agent wants you to log in first, with its own program (Log in with Google)"),
+        (
+            "locked",
+            True,
+            "the local agent is not logged in: log in with its own program, in a terminal, or give it a key by `env` "
+            "of its profile; it says: No key is set; it offers: Log in with Google (Run `x login`)",
+        ),
         ("newer", True, "the local agent speaks version 2 of ACP, and not version 1"),
         ("misgreets", True, "the local agent's greeting is not what ACP asks for"),
         ("declines", True, "the local agent does not want to begin: not today"),
@@ -434,8 +574,17 @@ async def test_whatever_it_does_wrong_is_told_in_a_sentence(make: Make, how: str
 
 
 async def test_one_that_does_not_greet_is_given_up(make: Make) -> None:
-    reason = failed(await make("mute", start_s=0.3).prompt(request()), hard=True)
-    assert reason == "the local agent had not greeted after 0.3 s"
+    reason = failed(await make("mute", start_s=1).prompt(request()), hard=True)
+    assert reason == "the local agent had not greeted after 1 s; it said last: fetching a lot"
+
+
+async def test_one_that_is_fetched_first_is_better_installed(tmp_path: Path) -> None:
+    (tmp_path / "npx").symlink_to(sys.executable)
+    program = Program(command=str(tmp_path / "npx"), args=(str(TESTS / "acp_rogue.py"), "mute"))
+    agent = AcpAgent("p-1", program, start_s=0.3)
+    reason = failed(await agent.prompt(request()), hard=True)
+    assert reason.endswith("; it may still be fetched: install it first, and name its own program")
+    await agent.close()
 
 
 async def test_one_that_makes_no_session_runs_out_of_time(make: Make) -> None:

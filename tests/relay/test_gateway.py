@@ -17,6 +17,7 @@ from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to,
 from remit.protocol.errors import Code, RemitError
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.pace import Pace
+from remit.relay.gateway.queue import ROW_BYTES
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.gateway.serving import Serving, serve_gateway
 from remit.relay.greeting import greet
@@ -84,7 +85,7 @@ async def refused(client: Client, code: str) -> Refused:
 
 async def test_a_device_shows_who_it_is_by_signing_a_fresh_challenge(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as client:
-        assert client.answer == Welcome(device=A, one_time_left=0)
+        assert client.answer == Welcome(device=A, one_time_left=0, is_new=True)
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as other:
             first = read_from_gateway(await other.receive_str())
             assert isinstance(first, Challenge)
@@ -275,12 +276,13 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         await b.say(Ack(delivery.place))
         await answer(b, Publish(request=1))
     clock.turn(2 * 86_400)
-    # The first thing that a gateway does is to forget what is too old.
-    async with gateway_at(tmp_path, Limits(repeat_days=1), clock=clock) as at, client_at(at.url, "a") as a:
+    gateway = Gateway(tmp_path, name=NAME, limits=Limits(repeat_days=1), clock=clock)
+    async with Serving(gateway) as at, client_at(at.url, "a") as a:
+        await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7)]
-    clock.turn(2 * 86_400)
-    async with gateway_at(tmp_path, Limits(repeat_days=1), clock=clock) as at, client_at(at.url, "a") as a:
+        clock.turn(2 * 86_400)
+        await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7, True)]
 
@@ -292,7 +294,7 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         (Limits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
         (Limits(receiver_messages=2, full_retry_ms=77), "has not fetched what others sent it"),
         (Limits(receiver_bytes=2, full_retry_ms=77), "has not fetched what others sent it"),
-        (Limits(total_bytes=2, full_retry_ms=77), "the gateway holds as much as it may"),
+        (Limits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway holds as much as it may"),
     ],
 )
 async def test_what_does_not_fit_is_refused_with_when_to_come_back(tmp_path: Path, limits: Limits, reason: str) -> None:

@@ -71,7 +71,7 @@ class Device:
         link = Link(
             self.network.url,
             gateway=NAME,
-            pair=pair_of(self._name),
+            key=pair_of(self._name),
             kept=self.kept.kept,
             pauses=QUICK,
             ping_s=0.05,
@@ -165,7 +165,7 @@ async def world_in(folder: Path, seed: int) -> AsyncGenerator[World]:
             network = await stack.enter_async_context(Proxy(url))
             gateway.networks.append(network)
             # A device is known to a gateway once it has connected.
-            async with Link(network.url, gateway=NAME, pair=pair_of(name), pauses=QUICK) as link:
+            async with Link(network.url, gateway=NAME, key=pair_of(name), pauses=QUICK) as link:
                 await link.publish()
             world.devices.append(Device(name, network, rng, world.moved))
         for device in world.devices:
@@ -262,7 +262,7 @@ async def test_a_device_without_a_gateway_waits_and_says_so(tmp_path: Path) -> N
     def tell(state: str, why: str) -> None:
         states.put_nowait((state, why))
 
-    link = Link(url, gateway=NAME, pair=pair_of("a"), pauses=QUICK, changed=tell)
+    link = Link(url, gateway=NAME, key=pair_of("a"), pauses=QUICK, changed=tell)
     async with link, asyncio.timeout(10):
         while (news := await states.get())[0] != "waiting":
             pass

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pairs import BOUND_S, together
+from remit import Brief
 from remit.protocol.errors import Code, RemitError
 from remit.relay import letters, moves
 from remit.relay.bridge.ports import Draft
@@ -14,6 +15,7 @@ from remit.relay.frames import PromptRequest
 from remit.relay.letters import Answers, Declines
 from remit.relay.moves import State
 from remit.relay.profile import Limits
+from two_sides import two_sides
 
 
 async def test_start_an_orchestrated_session_and_loop(tmp_path: Path) -> None:
@@ -145,3 +147,27 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
             while await asyncio.to_thread(pair.anna.inbox):
                 await asyncio.sleep(0.01)
         assert next(each for each in pair.host.runs) == before
+
+
+async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: Path) -> None:
+    """S8: what nobody waits for any more is withdrawn, and cancelled where it is worked on."""
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Brief) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.set()
+            raise
+        return "never"
+
+    async with two_sides(tmp_path, mode="full_auto", answer=slow) as sides, asyncio.timeout(BOUND_S):
+        run = await sides.start()
+        await began.wait()
+        run = await sides.host.act(run.id, moves.Stop())
+        assert run.state is State.STOPPED
+        await stopped.wait()
+        while await sides.ours.do(sides.anna.inbox) or await sides.theirs.do(sides.bob.inbox):
+            await asyncio.sleep(0.01)
+        assert sides.now(run) == run, "what comes back of it changes nothing"

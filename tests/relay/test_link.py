@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import WSServerHandshakeError, web
+from multidict import CIMultiDict
 
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.arrivals import Arrivals
 from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.server import Gateway
+from remit.relay.gateway.serving import Serving
 from remit.relay.lanes import Lanes, Outcome
-from remit.relay.link import Link, Pauses
+from remit.relay.link import Link, Pauses, unreached
 from remit.relay.wire import (
     MAX_BODY,
     PATH,
@@ -25,13 +28,21 @@ from remit.relay.wire import (
     Delivery,
     Denied,
     Done,
+    Expired,
     Put,
     Receipt,
     Refused,
     encode_text,
 )
+from remit.testing import TurnedClock
 
 A, B = id_of("a"), id_of("b")
+
+
+def handshake(status: int, retry_after: str | None) -> WSServerHandshakeError:
+    info: Any = None
+    headers = CIMultiDict({} if retry_after is None else {"Retry-After": retry_after})
+    return WSServerHandshakeError(info, (), status=status, headers=headers)
 
 
 async def is_there(link: Link) -> Link:
@@ -214,7 +225,7 @@ async def test_whoever_waits_hears_that_the_link_has_ended(tmp_path: Path) -> No
 
 async def test_a_server_of_another_name_gets_no_signature(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at:
-        link = Link(at.url, gateway="other.example", pair=pair_of("a"), pauses=QUICK)
+        link = Link(at.url, gateway="other.example", key=pair_of("a"), pauses=QUICK)
         async with link, asyncio.timeout(10):
             with pytest.raises(RemitError, match=r"calls itself 'relay.example', not 'other.example'") as told:
                 await link.receive()
@@ -332,6 +343,59 @@ def test_pauses_double_up_to_a_bound() -> None:
     assert [pauses.bound_s(attempt) for attempt in (0, 1, 2, 7, 1_000_000)] == [0.5, 1, 2, 60, 60]
 
 
+async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_device(tmp_path: Path) -> None:
+    """Else whoever knows its id could send to it from then on."""
+    async with (
+        asyncio.timeout(20),
+        gateway_at(tmp_path / "one") as one,
+        gateway_at(tmp_path / "two") as two,
+        Proxy(one.url) as network,
+        link_to(network.url, "b") as b,
+        link_to(two.url, "a") as a,
+    ):
+        await b.allow(())
+        network.target = two.url
+        network.cut()
+        await b.publish()
+        outcome = await a.put(B, 1, b"x")
+        assert isinstance(outcome, Refused)
+        assert outcome.code == "unreachable"
+
+
+async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
+    clock, heard = TurnedClock(), asyncio.Queue[Expired]()
+    gateway = Gateway(tmp_path, name=NAME, clock=clock)
+    async with Serving(gateway) as at, asyncio.timeout(20):
+        async with link_to(at.url, "b") as b:
+            await b.publish()
+        async with link_to(at.url, "a") as a:
+            a.expired = heard.put_nowait
+            await a.put(B, 1, b"x")
+            clock.turn(31 * 86_400)
+            await gateway.tidy()
+            assert await heard.get() == Expired(to=B, number=1, reason="it was not fetched for 30 days")
+            await a.put(B, 2, b"y")
+            assert a.state == "connected"
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "after_ms"),
+    [
+        (handshake(429, "7"), "the gateway takes no further connection from this network address for now", 7_000),
+        (handshake(503, "5"), "the gateway takes no further connection from anyone for now", 5_000),
+        (handshake(503, "99999999999999999999"), "the gateway takes no further connection", 600_000),
+        (handshake(503, "Tue, 1 Jan"), "the gateway takes no further connection", 0),
+        (handshake(404, None), "the gateway cannot be reached: who answers there is no gateway (status 404)", 0),
+        (TimeoutError(), "the gateway cannot be reached: it does not answer", 0),
+    ],
+)
+def test_why_there_is_no_connection_is_said_in_words(error: Exception, says: str, after_ms: int) -> None:
+    bye = unreached(error)
+    assert says in bye.reason
+    assert bye.retry_after_ms == after_ms
+    assert bye.code in ("full", "trouble")
+
+
 # ── the lanes, without a connection ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -402,4 +466,17 @@ async def test_a_place_is_acknowledged_once_all_before_it_are_kept() -> None:
     await asyncio.wait_for(due.wait(), 10)
     assert arrivals.ack() == Ack(12)
     assert arrivals.ack() is None
+    arrivals.end(RemitError(fault(Code.CANCELLED, "over")))
+
+
+async def test_what_is_at_hand_is_taken_in_order_up_to_a_number_and_a_size() -> None:
+    arrivals = Arrivals({}, lambda: None)
+    deliveries = [Delivery(place, A, place, bytes(100)) for place in range(1, 8)]
+    for delivery in deliveries:
+        arrivals.take(delivery)
+    assert arrivals.at_hand(2, 1_000) == deliveries[:2]
+    assert arrivals.at_hand(9, 350) == deliveries[2:5]
+    assert arrivals.at_hand(9, 99) == []
+    assert await arrivals.next() == deliveries[5]
+    assert (arrivals.at_hand(9, 100), arrivals.at_hand(9, 100)) == (deliveries[6:], [])
     arrivals.end(RemitError(fault(Code.CANCELLED, "over")))

@@ -9,6 +9,7 @@ import pytest
 
 from devices import gateway, introduce, linked, sealer
 from remit.relay import post as post_module
+from remit.relay import seal as seal_module
 from remit.relay.post import Post
 from remit.relay.seal import Sealer
 
@@ -58,6 +59,7 @@ async def test_nothing_is_lost_repeated_or_reordered_whoever_dies(
 ) -> None:
     monkeypatch.setattr(post_module, "TELL_S", 0.02)
     monkeypatch.setattr(post_module, "AGAIN_S", 0.1)
+    monkeypatch.setattr(seal_module, "ASKED_MS", 0)
     chance = random.Random(7)
     sides = [Side(tmp_path, "anna", "bob"), Side(tmp_path, "bob", "anna")]
     introduce(sides[0].sealer, sides[1].sealer)

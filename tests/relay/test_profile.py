@@ -121,8 +121,14 @@ def test_only_devices_that_are_named_may_be_called_and_may_call() -> None:
     assert denied is not None
     assert denied.code is Code.PERMISSION_DENIED
     assert denied.message == "the device device-other is not one that the profile p may deal with"
-    assert denied.suggestion == "Add the device to `allowed_shared_device_ids` of the profile, if it may."
-    assert code(incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER))) is Code.PERMISSION_DENIED
+    assert denied.suggestion == "Add the device's name to `devices` in [profiles.p] of the team file, if it may."
+    refused = incoming(sender=OTHER, control=a_control(origin_agent_device_id=OTHER))
+    assert refused is not None
+    assert refused.code is Code.PERMISSION_DENIED
+    assert refused.message == "no agent `p` is shared with the device device-other"
+    assert refused.suggestion == "Ask the owner of the device that was asked to share it with yours.", (
+        "who asks reads it"
+    )
 
 
 @given(st.sets(st.sampled_from([THEIRS, OTHER, "x"])), st.sampled_from([THEIRS, OTHER, "x"]), st.booleans())

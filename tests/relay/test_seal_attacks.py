@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from remit.relay.box import pack
 from remit.relay.identity import choose_prekey
 from remit.relay.seal import Loss, Reason, Refused, Sealer
 from remit.relay.streams import (
@@ -19,6 +21,7 @@ from remit.relay.streams import (
     START,
     Part,
     Piece,
+    chained,
     cut,
     decode_piece,
     encode_piece,
@@ -233,16 +236,21 @@ def test_nothing_that_leaves_or_is_kept_shows_what_is_said(four: Four, tmp_path:
 # ── a hostile device ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def forge(four: Four, piece: Piece | bytes) -> bytes:
+def forge(four: Four, piece: Piece | bytes, *, boxed: bool = True) -> bytes:
     """Seal anything at all, in ada's true session with bob."""
+    plain = piece if isinstance(piece, bytes) else encode_piece(piece)
     state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
     with state.writing():
         row, _ = four.ada.peers.row(four.bob.device.id)
         live = sessions.load(four.ada._sender.line(row).session)  # pyright: ignore[reportPrivateUsage]
         assert live is not None
-        kind, sealed = live.session.encrypt(piece if isinstance(piece, bytes) else encode_piece(piece)).to_parts()
+        if boxed:
+            sealed = pack(live.session, plain, 0)
+        else:
+            kind, message = live.session.encrypt(plain).to_parts()
+            sealed = bytes([kind]) + message
         sessions.keep(row, live)
-    return bytes([kind]) + sealed
+    return sealed
 
 
 def honest(four: Four) -> Piece:
@@ -274,10 +282,50 @@ def chain_of(four: Four) -> bytes:
     return part.before
 
 
-def test_what_the_forger_makes_is_opened_if_it_is_honest(four: Four):
-    """Else the refusals below would prove nothing."""
-    (opened,) = four.bob.open(four.ada.device.id, forge(four, honest(four)))
+@pytest.mark.parametrize("boxed", [True, False])
+def test_what_the_forger_makes_is_opened_if_it_is_honest(four: Four, boxed: bool):
+    """Else the refusals below would prove nothing. What was sealed before there were boxes is opened, too."""
+    (opened,) = four.bob.open(four.ada.device.id, forge(four, honest(four), boxed=boxed))
     assert opened.body == b"body"
+
+
+def test_what_was_on_its_way_before_there_were_boxes_goes_on_with_what_is_boxed(four: Four):
+    first = honest(four)
+    assert first.part is not None
+    chain = chained(first.part.before, first.part.message)
+    second = structs.replace(first, seq=first.seq + 1, part=cut(b"n" * 16, chain, "message", "", b"more")[0])
+    bodies = [
+        opened.body
+        for piece, boxed in ((first, False), (second, True))
+        for opened in four.bob.open(four.ada.device.id, forge(four, piece, boxed=boxed))
+    ]
+    assert bodies == [b"body", b"more"]
+
+
+@pytest.mark.parametrize("noise", [b"", b"k" * 31, b"k" * 33, b"k" * 32])
+def test_a_key_that_opens_no_box_is_refused(four: Four, noise: bytes):
+    real = forge(four, honest(four))
+    bare = forge(four, noise, boxed=False)
+    box = real[3 + int.from_bytes(real[1:3]) :]
+    swapped = bytes([bare[0] + 2]) + (len(bare) - 1).to_bytes(2) + bare[1:] + box
+    assert refusal(four.bob, four.ada.device.id, swapped) == Reason.UNREADABLE
+    four.bob.open(four.ada.device.id, real)
+
+
+def test_a_box_that_promises_more_than_it_holds_is_refused(four: Four):
+    piece = honest(four)
+    state, sessions = four.ada.device.state, four.ada._sessions  # pyright: ignore[reportPrivateUsage]
+    with state.writing():
+        row, _ = four.ada.peers.row(four.bob.device.id)
+        live = sessions.load(four.ada._sender.line(row).session)  # pyright: ignore[reportPrivateUsage]
+        assert live is not None
+        key = b"k" * 32
+        kind, message = live.session.encrypt(key).to_parts()
+        sessions.keep(row, live)
+    head = bytes([kind + 2]) + len(message).to_bytes(2) + message
+    for padded in (b"", b"\0\0\0", (2**32 - 1).to_bytes(4) + encode_piece(piece)):
+        box = ChaCha20Poly1305(key).encrypt(bytes(12), padded, head)
+        assert refusal(four.bob, four.ada.device.id, head + box) in (Reason.UNREADABLE, Reason.GARBAGE)
 
 
 @pytest.mark.parametrize(
@@ -337,6 +385,42 @@ def test_pieces_of_two_messages_are_not_put_together(four: Four):
         assert refusal(four.bob, four.ada.device.id, forge(four, spliced)) == Reason.SPLICED
     (opened,) = four.bob.open(four.ada.device.id, forge(four, structs.replace(first, seq=first.seq + 1, part=mine[1])))
     assert opened.body == body
+
+
+def test_no_box_can_be_exchanged_cut_or_left_out(four: Four):
+    """Neither between two messages nor between the pieces of one."""
+    four.ada.seal(four.bob.device.id, b"first")
+    four.ada.seal(four.bob.device.id, b"x" * (2 * PIECE_BYTES))
+    rows = waiting(four.ada)
+    ends = [3 + int.from_bytes(each.sealed[1:3]) for each in rows]
+    heads = [each.sealed[:end] for each, end in zip(rows, ends, strict=True)]
+    boxes = [each.sealed[end:] for each, end in zip(rows, ends, strict=True)]
+    for place, head in enumerate(heads):
+        for other, box in enumerate(boxes):
+            if other != place:
+                assert refusal(four.bob, four.ada.device.id, head + box) == Reason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, head) == Reason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, head + boxes[place][:-1]) == Reason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, head + boxes[place] + b"\0") == Reason.UNREADABLE
+        # As if it were of the kind that had no box: what the ratchet says is then no piece.
+        assert refusal(four.bob, four.ada.device.id, bytes([head[0] - 2]) + head[3:]) == Reason.GARBAGE
+    assert carry(four.ada, four.bob) == []
+    assert take(four.bob) == [b"first", b"x" * (2 * PIECE_BYTES)]
+
+
+def test_a_device_that_was_put_back_shows_nothing_when_its_ratchet_uses_a_key_again(four: Four):
+    """The ratchet encrypts the same way twice; what it encrypts is a key that nobody draws twice."""
+    kept = four.copy("ada")
+    sealed: list[bytes] = []
+    for _ in range(2):
+        four.ada.seal(four.bob.device.id, b"the same words")
+        sealed += [each.sealed for each in waiting(four.ada)]
+        four.put_back("ada", kept)
+    one, other = sealed
+    assert len(one) == len(other)
+    end = 3 + int.from_bytes(one[1:3])
+    same = sum(a == b for a, b in zip(one[end:], other[end:], strict=True))
+    assert same < len(one[end:]) / 20
 
 
 def test_a_message_cannot_begin_in_its_middle_or_promise_more_than_it_may(four: Four):
@@ -425,6 +509,36 @@ def test_what_a_sender_still_holds_comes_again_to_a_receiver_that_was_put_back(f
     settle(four.ada, four.bob)
     assert (take(four.bob), four.bob.stuck()) == ([b"1", b"2", b"3", b"4"], [])
     assert both_say(four) == ([], [])
+
+
+@pytest.mark.parametrize("spoke", [False, True])
+def test_a_receiver_that_was_put_back_asks_and_its_sender_need_not_speak(four: Four, spoke: bool):
+    """What the sender still holds comes again, be the receiver's own ratchet put back or not."""
+    kept = four.copy("bob")
+    if spoke:  # so that the state that is put back seals what was sealed before
+        four.say(four.bob, four.ada, b"I am here")
+    four.say(four.ada, four.bob, b"1", b"2", b"3")
+    take(four.bob)
+    four.put_back("bob", kept)
+    assert four.bob.ask()
+    settle(four.ada, four.bob)
+    assert take(four.bob) == [b"1", b"2", b"3"]
+    four.say(four.ada, four.bob, b"4")
+    assert take(four.bob) == [b"4"]
+    assert [each.count for each in both_say(four)[0] if each.direction == "out"] == []
+
+
+def test_a_receiver_that_was_put_back_and_asks_learns_what_is_lost_though_its_sender_is_silent(four: Four):
+    kept = four.copy("bob")
+    four.say(four.ada, four.bob, b"1", b"2")
+    four.bob.acknowledge(four.ada.device.id)
+    settle(four.ada, four.bob)
+    four.put_back("bob", kept)
+    four.bob.ask()
+    settle(four.ada, four.bob)
+    assert take(four.bob) == []
+    _, bob = both_say(four)
+    assert Loss(peer=four.ada.device.id, forgot="here", direction="in", count=2) in bob
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 3, 8])
@@ -519,7 +633,8 @@ def test_whatever_happens_before_and_after_what_is_said_by_a_device_that_was_put
             deeds: list[tuple[Any, ...]] = [("seal", side, size), ("connect", side)]
             deeds.append(("deliver", index, chance.random() < 0.7))
             deeds += [("lose", index), ("reopen", side), ("take", side), ("acknowledge", side), ("renew", side)]
-            (deed,) = chance.choices(deeds, [4, 4, 8, 2, 1, 1, 1, 0.3])
+            deeds.append(("ask", side))
+            (deed,) = chance.choices(deeds, [4, 4, 8, 2, 1, 1, 1, 0.3, 0.5])
             world.act(*deed)
 
     for name in ("ada", "bob"):

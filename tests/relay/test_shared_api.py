@@ -13,6 +13,7 @@ import pytest
 from aiohttp import ClientResponse, ClientSession
 from msgspec.structs import replace
 
+from recorded import recorded, steps
 from remit import Brief
 from remit.faces.api import shared
 from remit.faces.api.changes import Changes
@@ -21,8 +22,11 @@ from remit.faces.api.public_runs import ACTS, View, view
 from remit.faces.api.shared import MOST_BODY, serve_shared
 from remit.faces.api.streams import KEEP_ALIVE
 from remit.protocol.errors import Code, RemitError
+from remit.relay.letters import Offer, Offers
 from remit.relay.moves import State
+from remit.relay.offers import hear
 from remit.relay.run import Overlay
+from remit.relay.seal import Opened
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
 
@@ -148,6 +152,25 @@ async def test_a_face_follows_a_run_from_its_start_to_its_end(tmp_path: Path) ->
         assert listed["runs"][0]["waits"] is False
 
 
+async def test_who_a_face_says_it_speaks_for_is_on_record(tmp_path: Path) -> None:
+    """S13."""
+    async with faced(tmp_path, "talk", "1") as face:
+        run = (await face.start(by="ann"))["id"]
+        (begun,) = face.sides.host.runs
+        draft = (await face.sides.until(begun, State.READY_TO_SEND)).pending
+        assert draft is not None
+        await face.act(run, "approve", draft=draft.id, text="in other words", by="bea")
+        await face.act(run, "stop")
+        status, shown = await face.post(f"/v1/shared/runs/{run}/stop", {"by": "x" * 257})
+        assert (status, shown["fault"]["code"]) == (400, "MALFORMED_ENVELOPE")
+        found = steps(await recorded(face.sides.anna, tmp_path / "hub.db"))
+    assert [(each.event, each.label, each.by, each.via) for each in found if each.via] == [
+        ("Start", "", "ann", "api"),
+        ("Approve", "edited", "bea", "api"),
+        ("Stop", "", "api", "api"),
+    ]
+
+
 async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path) -> None:
     async with faced(tmp_path) as face:
         bob = face.sides.bob.device
@@ -164,12 +187,37 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
                         "name": "bob",
                         "verified": False,
                         "shared": False,
+                        "offers": None,
                         "allowed": True,
                         "revoked": False,
                     }
                 ]
             },
         )
+
+
+async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(tmp_path: Path) -> None:
+    async with faced(tmp_path) as face:
+        offer = (Offer(name="expert", description="Knows the API."), Offer(name="helper"))
+        letter = Offers(agents=offer)
+        said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
+        await face.sides.ours.do(hear, face.sides.anna, said, letter)
+        _, listed = await face.get("/v1/shared/devices")
+        (bob,) = listed["devices"]
+        assert (bob["shared"], bob["offers"]) == (
+            True,
+            [{"name": "expert", "description": "Knows the API."}, {"name": "helper", "description": ""}],
+        )
+        asked = {"profile": "mine", "device": bob["id"], "objective": "x"}
+        status, shown = await face.post("/v1/shared/runs", asked)
+        assert (status, shown["fault"]["code"]) == (400, "INPUT_VALIDATION_FAILED")
+        assert "expert, helper" in shown["fault"]["message"]
+        status, shown = await face.post("/v1/shared/runs", asked | {"agent": "nobody"})
+        assert (status, shown["fault"]["code"]) == (404, "AGENT_NOT_FOUND")
+        run = await face.start(agent="helper")
+        assert run["agent"] == "helper"
+        _, runs = await face.get("/v1/shared/runs")
+        assert [each["agent"] for each in runs["runs"]] == ["helper"]
 
 
 async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
@@ -414,7 +462,7 @@ def _secrets(sides: Sides) -> set[str]:
     found: set[str] = set()
     for each in (sides.anna, sides.bob):
         state = each.device.state
-        found |= {each.device.pair.seed.hex(), state.fact("account", str) or ""}
+        found |= {each.device._pair.seed.hex(), state.fact("account", str) or ""}  # pyright: ignore[reportPrivateUsage]
         found |= {state.keys.digest(b"x").hex()}
         for (blob,) in state.rows("SELECT content FROM sessions WHERE content IS NOT NULL"):
             found.add(bytes(blob).hex())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from recorded import recorded, steps
 from remit import Brief
 from remit.agents.mcp.settings import Program
 from remit.protocol.card import Rate
@@ -216,7 +217,7 @@ MAIL, KEY = "ada.weber@example.org", "sk-live-4eC39HqLyjWDarjtT1zdp7dc4eC39HqL"
 async def test_audit_log_entries_are_profile_scoped_and_redacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S14, verification 8; S13: entries of the side that asks, the record of the side that is asked, and all logs."""
+    """S14, verification 8; S13: the records of the side that asks and of the one that is asked, and all logs."""
     caplog.set_level(logging.DEBUG)
     async with two_sides(tmp_path, "talk", "2", mode=AUTO) as sides:
         await sides.until(await sides.start(f"write to {MAIL} with api_key={KEY}"), State.COMPLETED)
@@ -228,10 +229,16 @@ async def test_audit_log_entries_are_profile_scoped_and_redacted(
             (2, State.WAITING_REMOTE),
         ]
         assert all(each.active_ms >= 0 for each in sides.noted)
-        entries = encode(sides.noted).decode()
+        asking = await recorded(sides.anna, tmp_path / "annas-hub.db")
+        assert steps(asking) == sides.noted
+        sharing = await recorded(sides.bob, tmp_path / "bobs-hub.db")
+        assert {(each.profile, each.device, each.requester) for each in steps(sharing)} == {
+            ("helper", sides.anna.device.id, REQUESTER)
+        }
+        entries = encode([*asking, *sharing]).decode()
         record = b"".join(map(encode, await sides.hub.store.records())).decode()
         assert sides.anna.device.id in record
-        for private in (MAIL, KEY, sides.anna.device.pair.seed.hex()):
+        for private in (MAIL, KEY, sides.anna.device._pair.seed.hex()):  # pyright: ignore[reportPrivateUsage]
             assert private not in entries
             assert private not in record
             assert private not in caplog.text
@@ -374,7 +381,7 @@ async def test_all_that_a_gateway_stores_and_sends_holds_no_plaintext(tmp_path: 
             if run.pending is not None:
                 await sides.host.act(run.id, moves.Approve(run.pending.id))
         run = await sides.until(run, State.COMPLETED)
-        seeds = [each.device.pair.seed for each in (sides.anna, sides.bob)]
+        seeds = [each.device._pair.seed for each in (sides.anna, sides.bob)]  # pyright: ignore[reportPrivateUsage]
     texts = " ".join(entry.text for entry in run.timeline)
     assert all(canary in texts for canary in (objective, draft, reply))
     everything = b"\n".join((*tap.seen, stored, contents(files)))

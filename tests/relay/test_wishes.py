@@ -77,10 +77,17 @@ async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: 
         wish = Wish(run="none", event=moves.Stop())
         if where == "in another draft":
             wish = Wish(run=run.id, event=moves.Approve(f"{draft}0"))
-        wishes.leave(file, wish)
+        name = wishes.leave(file, wish)
+        assert wishes.is_left(file, name)
+        assert wishes.refusal(file, name) is None
         await until_forgotten(file)
         assert pair.host.runs == (run,)
-        file.close()
+        assert not wishes.is_left(file, name)
+        why = wishes.refusal(file, name)
+        assert why == "that run is not on this device" if where == "in no run" else draft in (why or "")
+    async with together(tmp_path):
+        assert wishes.refusal(file, name) is None, "whoever waited to hear it is gone"
+    file.close()
 
 
 async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_there(tmp_path: Path) -> None:

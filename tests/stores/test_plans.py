@@ -1,6 +1,7 @@
 """However large the file has grown, what a hub does all the time reads only the rows that it is about."""
 
 from collections.abc import Generator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import pytest
 
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, Sealed, Whose
+from remit.runtime.ports import Decision, Numbered, Sealed, Whose
 from remit.stores.connection import connect_reader
+from remit.stores.export import before_newest, linked_rows
 from remit.stores.messages import UNSPELT
+from remit.stores.reader import records, shared_runs
 from remit.stores.sqlite import SqliteStore
-from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
+from remit.testing.conformance import LONG_MS, a_question, a_request, a_response, a_step
 
 # These keep a row for everything that ever was, or may wait for long.
 GROWING = ("record", "request", "journal", "sealed", "question", "control", "conversation", "message", "note")
@@ -75,6 +78,13 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.seen("session-one", [1, 2])
     store.note("session-one", [Note("fact", "likes tea")])
     await store.notes("session-one")
+    await store.transfer("device/here", [Numbered(1, Kind.SHARED, 1, "run", "session", a_step())])
+    with closing(connect_reader(store.path, 1)) as reading:
+        assert len(records(None, None, 0, 9, "reviewer")(reading)) == 1
+        assert [each.row.run for each in linked_rows(reading, profile="reviewer")] == ["run"]
+        (newest,) = records(None, None, before_newest(reading, 1, profile="reviewer"), 9)(reading)
+        assert newest.body == a_step()
+        assert shared_runs("ru", 9)(reading) == ["run"]
     seen = {sql: bindings for sql, bindings in statements.items() if sql not in (HEAD, "COMMIT", "BEGIN IMMEDIATE")}
     await store.close()
     assert len(seen) > 30

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted, Decision, Expired, Known, Owner, Sealed, StoreError
+from remit.runtime.ports import Accepted, Decision, Expired, Known, Numbered, Owner, Sealed, StoreError
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.schema import KINDS, MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, NEVER_MS, a_question, a_request, a_response, texts
+from remit.testing.conformance import LONG_MS, NEVER_MS, a_question, a_request, a_response, a_step, texts
 
 
 def a_file(path: Path, version: int) -> Path:
@@ -135,6 +135,26 @@ async def test_an_upgraded_file_has_the_same_tables_as_a_new_one(tmp_path: Path,
     assert tables(path) == tables(new)
 
 
+async def test_what_was_done_with_other_devices_goes_on_the_chain_of_a_file_that_knew_no_such_record(
+    path_2: Path,
+) -> None:
+    connection = connect_writer(path_2, "process", 1)
+    for number, step in enumerate(MIGRATIONS[2:4], start=3):
+        connection.execute(step)
+        connection.pragma("user_version", number)
+    connection.close()
+    with pytest.raises(StoreError, match="has version 4"):
+        verify_file(path_2)
+    store = SqliteStore(path_2, wall_ms=lambda: 6_000)
+    await store.open()
+    before = await store.records()
+    assert await store.transfer("device/here", [Numbered(1, Kind.SHARED, 6_000, "run", "session", a_step())]) == 1
+    *same, last = await store.records()
+    assert (same, last.seq, last.body) == (before, len(before) + 1, a_step())
+    await store.close()
+    assert verify_file(path_2).ok
+
+
 def test_a_step_that_was_released_is_never_changed() -> None:
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in MIGRATIONS]
     assert digests[:2] == ["8ee14827d5ced59f", "f87471ac42a78835"]
@@ -150,4 +170,5 @@ def test_the_number_of_a_kind_is_never_changed() -> None:
         Kind.RESULT: 6,
         Kind.REFUSED: 7,
         Kind.APPROVAL: 8,
+        Kind.SHARED: 9,
     }

@@ -4,17 +4,18 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.model import ModelAgent
-from remit.detectors.pipeline import DEFAULT_REGIONS, pipeline
 from remit.faces.embedded import Hub
 from remit.faces.team.checks import key_of, secret_of
-from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
+from remit.faces.team.code import agent_at, found, tool_at
+from remit.faces.team.detecting import detector_of
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
 from remit.faces.team.models import model_agent, orchestrator_model, summarizer_of
@@ -27,15 +28,16 @@ from remit.faces.team.telemetry import headers_of
 from remit.faces.team.values import duration_ms
 from remit.faces.tokens import token_counter
 from remit.policy.rules import guard_of
-from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import CONCURRENCY
+from remit.policy.verdict import Guard
+from remit.protocol.card import CONCURRENCY, AgentCard
 from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 
-log = logging.getLogger("remit")
+if TYPE_CHECKING:  # most hubs ask nobody on other devices
+    from remit.relay.elsewhere import Outpost
 
-Found = TypeVar("Found")
+log = logging.getLogger("remit")
 
 # ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -70,14 +72,18 @@ def hub_of(
     )
     for name, tool in team.tools.items():
         add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat)
-        add(_found(tool_at, tool.run, team))
+        add(found(tool_at, tool.run, team.folder))
     for name in team.mcp:
         hub.add_mcp(settings_of(team, name, environ))
+    outpost: Outpost | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
             _connect(hub, team, name, agent, agent.peer, environ, held)
         elif agent.card is not None:
             _connect_a2a(hub, team, name, agent, agent.card, environ)
+        elif agent.device is not None:
+            outpost = outpost or _outpost(hub, team, environ)
+            _connect_device(hub, team, name, agent, agent.device, outpost)
         else:
             _add_agent(hub, team, name, agent, environ)
     model = orchestrator_model(team, environ)
@@ -114,7 +120,7 @@ def hub_of(
 def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Mapping[str, str]) -> None:
     hub.add(
         name,
-        model_agent(agent, environ) if agent.run is None else _found(agent_at, agent.run, team),
+        model_agent(agent, environ) if agent.run is None else found(agent_at, agent.run, team.folder),
         description=agent.description,
         version=agent.version,
         capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
@@ -159,6 +165,33 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
     hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
 
 
+def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "Outpost":
+    """Return how a hub finds its own device: where this process has it at work, else by having it at work itself."""
+    from remit.relay.elsewhere import Outpost  # most hubs ask nobody on other devices
+
+    def at_work() -> AbstractAsyncContextManager[object]:
+        from remit.faces.relaying import relaying
+
+        return relaying(team, hub=hub, host=False, share=False, environ=environ)
+
+    return Outpost(at_work)
+
+
+def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "Outpost") -> None:
+    from remit.relay.elsewhere import DeviceAgent
+    from remit.relay.errands import Errand
+
+    said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
+    if agent.concurrency is not None:
+        said["max_concurrent_shared_calls"] = agent.concurrency
+    errand = Errand(agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said)
+    about = _elsewhere(team, agent)
+    about["capabilities"] = tuple(about["capabilities"])
+    about["concurrency"] = errand.max_concurrent_shared_calls
+    # Asked once more after a restart, the other side answers what it has done already.
+    hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(errand, outpost), outpost.close)
+
+
 def _elsewhere(team: Team, agent: AgentSection) -> Any:
     """Return what this team says of an agent that lives elsewhere."""
     return {
@@ -200,13 +233,6 @@ def _changeable(agent: AgentSection) -> Any:
     }
 
 
-def _found(find: Callable[[str, Path], Found], run: str, team: Team) -> Found:
-    try:
-        return find(run, team.folder)
-    except CodeError as error:
-        raise team_invalid(str(error)) from error
-
-
 def guards_of(team: Team) -> list[Guard]:
     """Return the guards that a team adds to those that every hub has."""
     return [guard_of(team.rules)] if team.rules else []
@@ -224,19 +250,6 @@ def _approver(team: Team, terminal: Approver | None, store: Callable[[], Store])
         case "inbox":
             last = inbox
     return first_of([AllowList(team.approvals.allow), last])
-
-
-def detector_of(team: Team) -> Detector | bool:
-    """Return what finds the data that a team's agents do not see; False if nothing does."""
-    said = team.redaction
-    if not said.enabled:
-        return False
-    return pipeline(
-        kinds=said.kinds,
-        extra=[_found(code_at, run, team) for run in said.detectors],
-        patterns=said.patterns,
-        regions=DEFAULT_REGIONS if said.regions is None else said.regions,
-    )
 
 
 def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes | None:

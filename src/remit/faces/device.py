@@ -174,12 +174,17 @@ def doubts(team: Team, peers: Iterable[Peer], shared: Mapping[str, SharedSection
             says = "it may have nothing to do with shared agents"
             yield Doubt(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
             continue
-        yield from _doubts_about(f"{about}.devices", profile.devices, known, "be asked from here", " --share")
+        yield from _doubts_about(f"{about}.devices", profile.devices, known, "be asked from here")
+    for name, agent in team.agents.items():
+        if agent.device is not None:
+            yield from _doubts_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
     for name, section in (team.shared if shared is None else shared).items():
-        yield from _doubts_about(f"shared.{name}.devices", section.devices, known, "reach this device", "")
+        yield from _doubts_about(f"shared.{name}.devices", section.devices, known, "reach this device", asks=True)
 
 
-def _doubts_about(about: str, named: Iterable[str], known: list[Peer], may: str, flag: str) -> Iterator[Doubt]:
+def _doubts_about(
+    about: str, named: Iterable[str], known: list[Peer], may: str, *, asks: bool = False
+) -> Iterator[Doubt]:
     for each in sorted(named):
         found = [peer for peer in known if each in (peer.device, peer.card.name)]
         standing = [peer for peer in found if not peer.revoked]
@@ -188,8 +193,8 @@ def _doubts_about(about: str, named: Iterable[str], known: list[Peer], may: str,
         elif not standing:
             near = did_you_mean(each, [peer.card.name for peer in known])
             yield Doubt(about, f"no device {each} is known here{near}", "Ask for its link: remit devices pair LINK")
-        elif not (standing[0].allowed or (flag and standing[0].shared)):
-            todo = f"Allow it, if it may: remit devices allow {quote(each)}{flag}"
+        elif not (standing[0].allowed if asks else standing[0].may_talk):
+            todo = f"Allow it, if it may: remit devices allow {quote(each)}"
             yield Doubt(about, f"the device {each} is known, and may not {may}", todo)
         elif not standing[0].verified:
             todo = "Compare codes with its owner: remit devices pair LINK"

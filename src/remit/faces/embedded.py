@@ -286,9 +286,10 @@ class Hub(hub.Hub):
         there asks for anyone. With *a2a* the agents speak A2A, too, below `/a2a/NAME`.
         """
         from remit.faces.api.app import Api  # most hubs are not served
-        from remit.faces.api.server import Server, listening
+        from remit.faces.api.server import Server
         from remit.runtime.clock import LoopClock
         from remit.transports.credentials.incoming import Door, Known
+        from remit.transports.listening import listening
 
         named = [(name, token, False) for name, token in (clients or {}).items()]
         named += [(name, token, True) for name, token in (hubs or {}).items()]

@@ -12,35 +12,45 @@ from pathlib import Path
 from msgspec import Struct
 
 from remit.detectors.pipeline import pipeline
-from remit.faces.composition import detector_of
 from remit.faces.device import create_device, device_path, find_device, open_device, program_of, using_device
-from remit.faces.notebook import NOTES_FILE, Notebook
+from remit.faces.team.detecting import detector_of
 from remit.faces.team.sections.relay import ProfileSection, RelaySection, SharedSection
 from remit.faces.team.sharing import gateway_name
 from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
 from remit.policy.verdict import Detector
+from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import SharedStep
 from remit.relay import link, review
 from remit.relay.bridge.permissions import AskUser, deny
 from remit.relay.bridge.ports import Failed, LocalAgent
 from remit.relay.device import Device
+from remit.relay.elsewhere import outposts_of
+from remit.relay.errands import Errands
 from remit.relay.frames import Constraints, PromptRequest
-from remit.relay.host import Host, Noted
+from remit.relay.host import Host
+from remit.relay.keyfile import LOCK_FILE
 from remit.relay.link import Link
+from remit.relay.notes import Recording
+from remit.relay.offers import Teller
 from remit.relay.peers import Peer, Peers
 from remit.relay.post import Post, Trouble
 from remit.relay.profile import Limits, Profile
 from remit.relay.reading import read
 from remit.relay.run import Overlay
 from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing, Told
+from remit.relay.sharing import Shared, Sharing, Told, offered
 from remit.relay.wire import MAX_ALLOWED
+from remit.relay.wishes import Wish
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
+from remit.runtime.ports import Recorder
+from remit.stores.sqlite import SqliteStore
 
 __all__ = [
     "Relaying",
+    "authority_of",
     "create_device",
     "device_path",
     "find_device",
@@ -50,8 +60,6 @@ __all__ = [
     "shared_of",
     "using_device",
 ]
-
-LOCK_FILE = "device.lock"
 
 # How soon a device that was allowed, or revoked, by another process is known here.
 LOOK_S = 1.0
@@ -91,19 +99,21 @@ async def relaying(
     shared: Mapping[str, SharedSection] | None = None,
     ask_user: AskUser = deny,
     changed: Callable[[Overlay], None] = lambda _: None,
-    noted: Callable[[Noted], None] = lambda _: None,
+    noted: Callable[[SharedStep], None] = lambda _: None,
     told: Callable[[Told], None] = lambda _: None,
+    unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
     trouble: Trouble | None = None,
     linked: Callable[[link.State, str], None] = lambda _state, _why: None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[Relaying]:
     """Have the team's device at work: as a *host* of runs, or to *share* what the team (or *shared*) says, or both.
 
-    It needs no gateway that answers: that is waited for, and *linked* hears how the connection stands. *hub* is open;
-    without one no agent of the team can be shared or used by a profile. *changed* and *noted* hear of runs, whose steps
-    are also written down beside the device (`Notebook`); *told* of what others ask, *trouble* of devices with which
-    something is wrong, and *ask_user* is asked what an ACP agent asks leave for. Only one process at a time can have a
-    device at work; a `RemitError` says so.
+    It needs no gateway that answers: that is waited for, and *linked* hears how the connection stands. *hub* is
+    open; without one no agent of the team can be shared or used by a profile. Its agents that live on other devices
+    are asked by way of this one. *changed* and *noted* hear of runs, *unable* of what other processes want of them
+    in vain, *told* of what others ask, *trouble* of devices with which something is wrong, and *ask_user* is asked
+    what an ACP agent asks leave for. All steps are on record in the team's store. Only one process at a time can
+    have a device at work; a `RemitError` says so.
     """
     if share and hub is None:
         raise ValueError("what is shared are agents of a hub, so there has to be one")
@@ -112,27 +122,38 @@ async def relaying(
         device = open_device(team, environ=environ)
         stack.callback(device.state.close)
         stack.enter_context(_alone(device_path(team).with_name(LOCK_FILE)))
+        record = await stack.enter_async_context(_record(team)) if hub is None else hub.store
+        recording = await stack.enter_async_context(Recording(device.state, record, device=device.id))
+
+        def note(step: SharedStep) -> None:
+            recording.wake()
+            noted(step)
+
+        def tell(what: Told) -> None:
+            recording.wake()
+            told(what)
+
         sealer = Sealer(device)
         gateway = Link(
-            section.gateway, gateway=gateway_name(team), pair=device.pair, ssl=_authority(team, section), changed=linked
+            section.gateway, gateway=gateway_name(team), key=device, ssl=authority_of(team, section), changed=linked
         )
         post = await stack.enter_async_context(Post(sealer, gateway, trouble=trouble))
-        known = _Known(team, sealer.peers, team.shared if shared is None else shared)
+        sections = team.shared if shared is None else shared
+        # What a team shares in another process is neither offered nor taken back by one that shares nothing.
+        teller = Teller(sealer) if share or not sections else None
+        known = _Known(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
         await post.do(known.look)
         now_ms = LoopClock().wall_ms
         sharer = None
         if share and hub is not None:
-            sharer = Sharing(hub, sealer, post, known.shared, now_ms=now_ms, told=told)
+            sharer = Sharing(hub, sealer, post, known.shared, now_ms=now_ms, told=tell)
             stack.push_async_callback(sharer.close)
+        errands = Errands(sealer, post, now_ms=now_ms, control_of=sharer and sharer.control)
+        for outpost in outposts_of(hub) if hub is not None else ():
+            stack.enter_context(outpost.lent(errands))
         runs = None
         if host:
             detect = _detector(team)
-            notebook = Notebook(device_path(team).with_name(NOTES_FILE), detect=detect, now_ms=now_ms)
-
-            def note(each: Noted) -> None:
-                notebook.write(each)
-                noted(each)
-
             agents = _Agents(team, hub, user=section.user or device.card.name, ask_user=ask_user, environ=environ)
             runs = Host(
                 sealer,
@@ -144,10 +165,13 @@ async def relaying(
                 requester=section.user,
                 changed=changed,
                 noted=note,
+                unable=unable,
             )
             await stack.enter_async_context(runs)
         watch = _Watch(known, post, gateway)
-        works = (watch.look, watch.tell, partial(read, post, runs, sharer))
+        watch.ended.add_done_callback(lambda ended: errands.end(ended.result()) if not ended.cancelled() else None)
+        reading = partial(read, post, runs, sharer, sealer=sealer, shares_nothing=not sections, errands=errands)
+        works = (watch.look, watch.tell, reading)
         stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])
 
         async def refresh() -> None:
@@ -200,8 +224,9 @@ def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
     )
 
 
-def shared_of(name: str, said: SharedSection, peers: Iterable[Peer]) -> Shared:
+def shared_of(name: str, said: SharedSection, peers: Iterable[Peer], cards: Mapping[str, AgentCard] = {}) -> Shared:
     """Return what a section shares, with the devices that it names as far as they are known."""
+    agent = said.agent or name
     profile = Profile(
         id=name,
         # To share an agent is to switch it on; with whom, its devices say, as far as those may come here at all.
@@ -211,7 +236,8 @@ def shared_of(name: str, said: SharedSection, peers: Iterable[Peer]) -> Shared:
         max_hop_count=said.max_hop_count,
         rate=said.rate,
     )
-    return Shared(agent=said.agent or name, profile=profile)
+    described = cards[agent].description if said.description is None and agent in cards else said.description
+    return Shared(agent=agent, profile=profile, description=described or "")
 
 
 def _ids(named: Iterable[str], peers: Iterable[Peer]) -> frozenset[str]:
@@ -221,12 +247,21 @@ def _ids(named: Iterable[str], peers: Iterable[Peer]) -> frozenset[str]:
 
 
 class _Known:
-    """What follows from the devices that are known now: the team's profiles, what it shares, who may send."""
+    """What follows from the devices that are known now: profiles, what is shared and offered, who may send."""
 
-    def __init__(self, team: Team, peers: Peers, sections: Mapping[str, SharedSection]) -> None:
+    def __init__(
+        self,
+        team: Team,
+        peers: Peers,
+        sections: Mapping[str, SharedSection],
+        cards: Mapping[str, AgentCard],
+        teller: Teller | None,
+    ) -> None:
         self._team = team
         self._peers = peers
         self._sections = sections
+        self._cards = cards
+        self._teller = teller
         self.profiles: dict[str, Profile] = {}
         self.shared: dict[str, Shared] = {}
         self.senders: tuple[str, ...] = ()
@@ -234,8 +269,10 @@ class _Known:
     def look(self) -> None:
         peers = self._peers.list()
         self.profiles.update({name: profile_of(self._team, name, peers) for name in self._team.profiles})
-        self.shared.update({name: shared_of(name, said, peers) for name, said in self._sections.items()})
+        self.shared.update({name: shared_of(name, said, peers, self._cards) for name, said in self._sections.items()})
         self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
+        if self._teller is not None:
+            self._teller.tell(peers, partial(offered, self.shared))
 
 
 class _Watch:
@@ -322,7 +359,7 @@ class _Agents:
             return NdjsonAgent(name, program)
         from remit.relay.bridge.acp import AcpAgent
 
-        return AcpAgent(name, program, ask_user=self._ask_user)
+        return AcpAgent(name, program, ask_user=self._ask_user, reads_files=said.files == "read")
 
 
 class _Unavailable:
@@ -338,6 +375,17 @@ class _Unavailable:
 
 
 # ── what it needs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@asynccontextmanager
+async def _record(team: Team) -> AsyncGenerator[Recorder]:
+    """Open the team's store, beside whoever else has it open."""
+    store = SqliteStore(team.store_path, durability=team.store.durability)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 def _relay_of(team: Team) -> RelaySection:
@@ -358,7 +406,8 @@ def _detector(team: Team) -> Detector:
     return pipeline() if isinstance(found, bool) else found
 
 
-def _authority(team: Team, section: RelaySection) -> tls.SSLContext | None:
+def authority_of(team: Team, section: RelaySection) -> tls.SSLContext | None:
+    """Return what says whose certificates count, or None: those that this machine trusts."""
     if section.authority is None:
         return None
     path = team.folder / section.authority
@@ -387,7 +436,8 @@ def _alone(path: Path) -> Generator[None]:
                 fault(
                     Code.STATE_CONFLICT,
                     f"this device is at work already, in process {who or 'unknown'}",
-                    suggestion="End that one first: one process at a time speaks for a device.",
+                    suggestion="One process at a time speaks for a device: end that one first. "
+                    "Drafts that wait in it are answered from here, too: remit pending list",
                 )
             ) from error
         file.truncate(0)

@@ -1,13 +1,14 @@
 """A team as a server: its hub, its door, and how it is told to end."""
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from remit.faces.api.app import Api
-from remit.faces.api.server import Server, listening
+from remit.faces.api.server import Server
 from remit.faces.composition import hub_of
 from remit.faces.team.lines import dotted
 from remit.faces.team.others import ANYONE, door_of, key_of, unservable
@@ -20,9 +21,12 @@ from remit.runtime.hub import Hub
 from remit.runtime.registry import team_invalid
 from remit.transports.credentials.incoming import Held, Known
 from remit.transports.credentials.spending import Spending
+from remit.transports.listening import listening
 
 if TYPE_CHECKING:  # most teams speak no A2A
     from remit.faces.api.a2a.routes import Exposure
+
+log = logging.getLogger("remit")
 
 # What an identity provider publishes is some kilobytes.
 MOST_KEYS = 1_000_000
@@ -57,7 +61,7 @@ async def serving(
     wall_ms = LoopClock().wall_ms
     held = Held(wall_ms)
     with listening(host, port) as bound:
-        async with hub_of(team, environ=environ, held=held) as hub:
+        async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
             door = door_of(team, held=held, spending=spending, wall_ms=wall_ms, fetch=fetch, environ=environ, more=own)
             api = Api(
@@ -75,6 +79,27 @@ async def serving(
                 key=section.private_key and str(team.folder / section.private_key),
             )
             yield Serving(server, hub, token, is_local=host in LOCAL)
+
+
+@asynccontextmanager
+async def _device_of(team: Team, hub: Hub, environ: Mapping[str, str]) -> AsyncGenerator[None]:
+    """Have the device at work of a team with agents on others: what it shares is shared too, for none else can then.
+
+    Without it the rest is served all the same: whoever asks such an agent is told why it cannot be asked.
+    """
+    if all(agent.device is None for agent in team.agents.values()):
+        yield
+        return
+    from remit.faces.relaying import relaying  # most teams have none
+
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(
+                relaying(team, hub=hub, host=False, share=bool(team.shared), environ=environ)
+            )
+        except RemitError as error:
+            log.warning("agents on other devices cannot be asked: %s", error.fault.message)
+        yield
 
 
 def _exposure(team: Team, hub: Hub) -> "Exposure | None":

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import cast
+from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +27,7 @@ class Kind(StrEnum):
     RESULT = "result"
     REFUSED = "refused"
     APPROVAL = "approval"
+    SHARED = "shared"
     DELTA = "delta"
     """Only heard, never kept: a record of this kind has the number 0."""
 
@@ -97,7 +98,43 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the person changed before agreeing."""
 
 
-Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | Delta
+class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step of what two devices' agents have to do with each other, without a word of what was said."""
+
+    side: Literal["asks", "shares"]
+    """Whether the agent of this device asks, or is the one that is shared."""
+    profile: str
+    """The profile that asks; on the side that shares, what the agent is shared as, empty if that is not clear."""
+    device: str
+    """The other device."""
+    requester: str = ""
+    """In whose name is asked; on the side that shares, as the other device says."""
+    event: str
+    """What happened: an event of a run; or `asked`, `answered`, `declined`."""
+    turn: int = 0
+    mode: str = ""
+    state: str = ""
+    """Where the run is after it."""
+    active_ms: int = 0
+    """The time at work until then."""
+    label: str = ""
+    """How a message that goes by this step was let go: `auto_sent`, `approved`, `edited`, `yours`."""
+    rules: tuple[str, ...] = ()
+    """The rules because of which a person is asked about a draft."""
+    by: str = ""
+    """Who did it, where it was a person."""
+    via: str = ""
+    """By what they did it: `chat`, `pending`, `api`."""
+    origin: str = ""
+    """On the side that shares: the device where the task began."""
+    hops: int = 0
+    task: str = ""
+    """On the side that shares: the run of the hub that it became."""
+    code: str = ""
+    failure: str = ""
+
+
+Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | Delta
 
 BODIES: dict[Kind, type[Body]] = {
     Kind.STARTED: Request,
@@ -108,6 +145,7 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.RESULT: Response,
     Kind.REFUSED: Refusal,
     Kind.APPROVAL: Approval,
+    Kind.SHARED: SharedStep,
     Kind.DELTA: Delta,
 }
 
@@ -137,7 +175,7 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
             value = versions.upgrade(value, value["version"])
         case Kind.REFUSED:
             value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
-        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.DELTA:
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.SHARED | Kind.DELTA:
             pass
     return msgspec.convert(value, BODIES[kind])
 

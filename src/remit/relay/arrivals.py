@@ -63,6 +63,16 @@ class Arrivals:
         self._unread_bytes -= len(delivery.body)
         return delivery
 
+    def at_hand(self, messages: int, size: int) -> list[Delivery]:
+        """Return messages that came already, up to so many and so much; perhaps none."""
+        found: list[Delivery] = []
+        while self._unread and len(found) < messages and size >= len(self._unread[0].body):
+            delivery = self._unread.popleft()
+            self._unread_bytes -= len(delivery.body)
+            size -= len(delivery.body)
+            found.append(delivery)
+        return found
+
     def keep(self, delivery: Delivery) -> None:
         """The effects of a message are kept; the gateway is told soon."""
         self._kept[delivery.sender] = max(delivery.number, self._kept.get(delivery.sender, 0))

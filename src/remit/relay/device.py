@@ -64,14 +64,9 @@ class Device:
         return self.card.device
 
     @property
-    def pair(self) -> Pair:
-        """The device's key, with which its link proves to a gateway that it is this device."""
-        return self._pair
-
-    @property
-    def public(self) -> bytes:
-        """The 32 bytes of the device's Ed25519 key."""
-        return bytes.fromhex(self._pair.public.removeprefix("ed25519/"))
+    def public(self) -> str:
+        """The half of the device's key that others know."""
+        return self._pair.public
 
     def sign(self, message: bytes) -> bytes:
         """Return the device's signature. A message begins with what it is for, so that it counts for nothing else."""

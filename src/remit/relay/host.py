@@ -8,19 +8,24 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import NoReturn
 
 import msgspec
-from msgspec import Struct
+from msgspec.structs import replace
 
 from remit.policy.rate import Window
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.relay import letters, moves, wishes
+from remit.protocol.records import SharedStep
+from remit.relay import letters, moves, notes, wishes
 from remit.relay.bridge.ports import Draft, LocalAgent
 from remit.relay.frames import Mode
 from remit.relay.history import request
-from remit.relay.letters import Answers, Asks, Declines
+from remit.relay.keeping import Runs
+from remit.relay.letters import Answers, Asks, Declines, Offer, Withdraws
 from remit.relay.moves import ENDED, Event, State
+from remit.relay.notes import Note, Person
+from remit.relay.offers import choose, heard
 from remit.relay.overlay import step
 from remit.relay.peers import Peer
 from remit.relay.post import Post
@@ -28,27 +33,15 @@ from remit.relay.profile import Control, Profile, Standing, counted, judge_outgo
 from remit.relay.review import Facts, Review, reviews
 from remit.relay.run import Overlay, Refused, Step
 from remit.relay.seal import Opened, Sealer
+from remit.relay.wishes import Wish
 from remit.runtime.ports import StoreError
 
 # The time limit of a run is kept as exactly as this, and so soon is heard what another process wants of one.
 TICK_S = 0.25
+# By so long after a start, what others have told meanwhile has come.
+NEWS_S = 2.0
 
 _log = logging.getLogger("remit.relay")
-
-
-class Noted(Struct, frozen=True, kw_only=True):
-    """An entry for the audit: what happened in a run, without a word of what was said (S13)."""
-
-    profile: str
-    device: str
-    requester: str
-    run: str
-    turn: int
-    mode: Mode
-    event: str
-    state: str
-    active_ms: int
-    failure: str = ""
 
 
 class Host:
@@ -65,7 +58,8 @@ class Host:
         now_ms: Callable[[], int],
         requester: str = "",
         changed: Callable[[Overlay], None] = lambda _: None,
-        noted: Callable[[Noted], None] = lambda _: None,
+        noted: Callable[[SharedStep], None] = lambda _: None,
+        unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
     ) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
@@ -77,6 +71,8 @@ class Host:
         self._requester = requester
         self._changed = changed
         self._noted = noted
+        self._unable = unable
+        self._kept = Runs(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._agents: dict[str, LocalAgent] = {}
@@ -86,13 +82,15 @@ class Host:
         self._windows: dict[tuple[str, str], Window] = {}
 
     async def __aenter__(self) -> "Host":
-        for run in await self._post.do(wishes.kept_runs, self._state):
+        await self._post.do(wishes.forget_refusals, self._state)
+        for run in await self._post.do(self._kept.all):
             self._runs[run.id] = run
         for run in [each for each in self._runs.values() if each.state not in ENDED]:
             await self._do(run.id, moves.Restarted())
             if run.sending is not None:
                 await self._do(run.id, moves.Sent(run.sending))
         self._ticking = asyncio.create_task(self._tick())
+        self._settled_at = asyncio.get_running_loop().time() + NEWS_S
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -119,8 +117,24 @@ class Host:
         """Return the devices that are known here, by name."""
         return await self._post.do(self._sealer.peers.list)
 
-    async def start(self, profile: str, device: str, objective: str, *, mode: Mode | None = None) -> Overlay:
-        """Begin a run; raise a `RemitError` if its profile may not call that device, or there is none such."""
+    async def offers(self, device: str) -> tuple[Offer, ...] | None:
+        """Return what a known device says that it shares with this one; None if it has said nothing yet."""
+        return await self._post.do(heard, self._state, device)
+
+    async def start(
+        self,
+        profile: str,
+        device: str,
+        objective: str,
+        *,
+        mode: Mode | None = None,
+        agent: str = "",
+        by: Person | None = None,
+    ) -> Overlay:
+        """Begin a run with the *agent* that a device shares, which need not be named if it is the only one.
+
+        Raises a `RemitError` if the profile may not call that device, there is none such, or it is not clear whom.
+        """
         own = self._profile(profile)
         run = Overlay(
             id=f"{self._now_ms():012x}{secrets.token_hex(10)}",
@@ -128,39 +142,65 @@ class Host:
             device=device,
             session=secrets.token_hex(16),
             objective=objective,
+            agent=agent,
             mode=mode or own.mode,
             limits=own.limits,
         )
         if (why := self._refusal(run)) is not None:
-            self._note(run, "Start", why.message)
-            raise RemitError(why)
-        peer = await self._post.do(self._sealer.peers.row, device)
-        if not peer[1].may_talk:
-            raise RemitError(
-                fault(Code.PERMISSION_DENIED, f"the device {device} is known, but nothing is shared with it")
+            await self._refuse(run, why, by)
+        _, peer = await self._post.do(self._sealer.peers.row, device)
+        if not peer.may_talk:
+            why = fault(
+                Code.PERMISSION_DENIED,
+                f"the device {device} is known, but not allowed",
+                suggestion=f"Allow it, if it may answer: remit devices allow {device}",
             )
+            await self._refuse(run, why, by)
+        run = replace(run, agent=await self._chosen(peer, agent))
         self._runs[run.id] = run
         try:
-            return await self.act(run.id, moves.Start())
+            return await self.act(run.id, moves.Start(), by=by)
         except RemitError:
             del self._runs[run.id]
             raise
 
-    async def act(self, run: str, event: Event) -> Overlay:
+    async def _chosen(self, peer: Peer, agent: str) -> str:
+        """Return which agent of a device is meant; soon after the start what it has told may still be on its way."""
+        while True:
+            try:
+                return choose(await self.offers(peer.device), agent, peer.card.name)
+            except RemitError as error:
+                if error.fault.code is not Code.AGENT_NOT_FOUND or asyncio.get_running_loop().time() > self._settled_at:
+                    raise
+            await asyncio.sleep(TICK_S)
+
+    async def act(self, run: str, event: Event, *, by: Person | None = None) -> Overlay:
         """Do what a person wants with a run; raise a `RemitError` that says why it cannot be now."""
         if run not in self._runs:
             raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` on this device"))
-        refused = await self._do(run, event)
+        if isinstance(event, moves.Resume):
+            event = await self._resuming(self._runs[run], event)
+        refused = await self._do(run, event, by=by)
         if refused is not None:
             raise RemitError(fault(Code.STATE_CONFLICT, refused.why))
         return self._runs[run]
+
+    async def _resuming(self, run: Overlay, event: moves.Resume) -> moves.Resume:
+        """Return the event with the agent, for a run that was started before it was known what the device shares."""
+        if run.agent and event.agent not in ("", run.agent):
+            why = f"the run is with `{run.agent}`, and stays with it"
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start another run for another agent."))
+        _, peer = await self._post.do(self._sealer.peers.row, run.device)
+        if run.agent or not await self.offers(run.device):
+            return event
+        return moves.Resume(agent=await self._chosen(peer, event.agent))
 
     # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def take(self, opened: Opened, letter: Answers | Declines) -> None:
         """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
-        run = next((each for each in self._runs.values() if each.session == letter.session), None)
-        if run is None or run.device != opened.sender or letter.to != _awaited(run):
+        run = next((each for each in self._runs.values() if awaits(each, opened, letter)), None)
+        if run is None:
             _log.warning("the device %s answered what it was not asked, or has answered already", opened.sender)
         else:
             event = (
@@ -177,11 +217,16 @@ class Host:
     # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _do(
-        self, run_id: str, event: Event, opened: Opened | None = None, wish: str | None = None
+        self,
+        run_id: str,
+        event: Event,
+        opened: Opened | None = None,
+        wish: str | None = None,
+        by: Person | None = None,
     ) -> Refused | None:
         """Take a step, keep it, then do what follows; return why there was none.
 
-        The message or the wish that it comes of is forgotten in the same commit.
+        The message or the wish that it comes of is forgotten in the same commit, in which it is also noted (S13).
         """
         async with self._locks.setdefault(run_id, asyncio.Lock()):
             taken = step(self._runs[run_id], event, self._now_ms())
@@ -189,10 +234,11 @@ class Host:
                 return taken
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
-                why = await self._keep(taken, send, opened, wish)
+                note = self._note(taken, type(event).__name__, by)
+                why = await self._keep(taken, note, send, opened, wish)
                 run = self._runs[run_id] = taken.overlay
-                opened = wish = None
-                self._note(run, type(event).__name__)
+                opened = wish = by = None
+                self._noted(note.step)
                 self._changed(run)
                 self._follow(run, taken)
                 if send is None:
@@ -204,16 +250,17 @@ class Host:
                 taken = following
 
     async def _keep(
-        self, taken: Step, send: moves.Send | None, opened: Opened | None, wish: str | None
+        self, taken: Step, note: Note, send: moves.Send | None, opened: Opened | None, wish: str | None
     ) -> Fault | None:
         """Keep a run together with what is sent by it, or without that: then say why it may not go."""
         run, why = taken.overlay, None
-        if send is not None:
-            why = self._refusal(run)
+        if send is not None and (why := self._refusal(run)) is not None:
+            why = await self._post.do(self._revoked, run) or why
         if send is not None and why is None:
             key = (run.profile, run.device)
+            letter = Asks(id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent)
             try:
-                await self._post.do(self._commit, run, send, opened, wish)
+                await self._post.do(self._commit, run, note, letter, opened, wish)
             except StoreError:
                 raise
             except RemitError as error:
@@ -223,15 +270,22 @@ class Host:
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
                 return None
-        await self._post.do(self._commit, run, None, opened, wish)
+        asked = _asked(run) if run.state in ENDED else None
+        if asked is not None:
+            with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
+                await self._post.do(self._commit, run, note, Withdraws(to=asked, session=run.session), opened, wish)
+                return why
+        await self._post.do(self._commit, run, note, None, opened, wish)
         return why
 
-    def _commit(self, run: Overlay, send: moves.Send | None, opened: Opened | None, wish: str | None) -> None:
+    def _commit(
+        self, run: Overlay, note: Note, letter: Asks | Withdraws | None, opened: Opened | None, wish: str | None
+    ) -> None:
         with self._state.writing():
-            if send is not None:
-                letter = Asks(id=send.id, session=run.session, text=send.text, control=self._control(run))
+            notes.keep(self._state, note)
+            if letter is not None:
                 self._sealer.seal(run.device, letters.write(letter), requester=self._requester)
-            self._state.keep(f"run/{run.id}", run)
+            self._kept.keep(run)
             if opened is not None:
                 self._sealer.taken(opened.id)
             if wish is not None:
@@ -253,6 +307,11 @@ class Host:
             standing=standing,
             now_ms=self._now_ms(),
         )
+
+    def _revoked(self, run: Overlay) -> Fault | None:
+        """Return what to say of a device that was revoked: it is no longer allowed, but that is not the reason."""
+        _, peer = self._sealer.peers.row(run.device)
+        return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked here") if peer.revoked else None
 
     def _control(self, run: Overlay) -> Control:
         return origin(self._profile(run.profile), device=self._sealer.device.id, trace_id=run.id)
@@ -337,32 +396,55 @@ class Host:
             run = self._runs.get(wish.run)
             if run is not None and wishes.is_early(wish, run):
                 continue
-            refused = None if run is None else await self._do(wish.run, wish.event, wish=name)
+            by = Person(wish.by, "pending")
+            refused = None if run is None else await self._do(wish.run, wish.event, wish=name, by=by)
             if run is None or refused is not None:
-                _log.info("what was wanted of run %s cannot be: %s", wish.run, refused and refused.why)
-                await self._post.do(wishes.forget, self._state, name)
+                why = "that run is not on this device" if refused is None else refused.why
+                _log.info("what was wanted of run %s cannot be: %s", wish.run, why)
+                await self._post.do(wishes.refuse, self._state, name, why)
+                self._unable(wish, why)
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _note(self, run: Overlay, event: str, failure: str = "") -> None:
-        self._noted(
-            Noted(
-                profile=run.profile,
-                device=run.device,
-                requester=self._requester,
-                run=run.id,
-                turn=run.turn,
-                mode=run.mode,
-                event=event,
-                state=run.state,
-                active_ms=run.active_ms,
-                failure=failure or run.failure,
-            )
+    def _note(self, taken: Step, event: str, by: Person | None, why: Fault | None = None) -> Note:
+        """Return what is recorded of a step: not a word of what was said, and of a reason nothing that is secret."""
+        run = taken.overlay
+        label = next((each.label for each in taken.effects if isinstance(each, moves.Send)), "")
+        asked = next((each.reviews for each in taken.effects if isinstance(each, moves.Ask)), ())
+        step = SharedStep(
+            side="asks",
+            profile=run.profile,
+            device=run.device,
+            requester=self._requester,
+            turn=run.turn,
+            mode=run.mode,
+            event=event,
+            state=run.state,
+            active_ms=run.active_ms,
+            label=label,
+            rules=tuple(each.rule for each in asked),
+            by="" if by is None else notes.plain(by.name),
+            via="" if by is None else by.via,
+            code="" if why is None else why.code,
+            failure=notes.struck(run.failure if why is None else why.message, self._detect),
         )
+        return Note(at_ms=self._now_ms(), run=run.id, session=run.session, step=step)
+
+    async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
+        """Note that a run may not be, and say why."""
+        note = self._note(Step(run), "Start", by, why)
+        await self._post.do(notes.keep, self._state, note)
+        self._noted(note.step)
+        raise RemitError(why)
 
 
-def _awaited(run: Overlay) -> str | None:
-    """Return the message of a run that has no answer yet; each gets one, so there is at most one such."""
+def awaits(run: Overlay, opened: Opened, letter: Answers | Declines) -> bool:
+    """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
+    return run.session == letter.session and run.device == opened.sender and letter.to == _asked(run)
+
+
+def _asked(run: Overlay) -> str | None:
+    """Return the last message of a run, if it has no answer yet and was not lost."""
     last = next(
         (entry for entry in reversed((*run.timeline, *run.kept)) if entry.role == "remote_agent" or entry.id), None
     )

@@ -16,6 +16,8 @@ from remit.transports.credentials.keys import write_private
 
 # Both lie beside the store of the team whose device it is.
 DEVICE_FILE = "device.db"
+LOCK_FILE = "device.lock"
+"""Locked by the process that speaks for the device."""
 KEY_FILE = "device.key"
 
 SECRET_BYTES = 32

@@ -21,13 +21,23 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Literal
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, ClientWebSocketResponse, WSMsgType
+from aiohttp import (
+    ClientConnectorCertificateError,
+    ClientConnectorError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ClientWebSocketResponse,
+    ConnectionTimeoutError,
+    WSMsgType,
+    WSServerHandshakeError,
+)
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.arrivals import Arrivals
 from remit.relay.asking import Asking
-from remit.relay.greeting import greet
+from remit.relay.greeting import Key, greet
 from remit.relay.identity import device_id
 from remit.relay.lanes import Lane, Lanes, Outcome
 from remit.relay.wire import (
@@ -43,12 +53,14 @@ from remit.relay.wire import (
     Delivery,
     Denied,
     Done,
+    Expired,
     Fetch,
     FromGateway,
     KeysLeft,
     Malformed,
     Publish,
     Refused,
+    Standing,
     Stored,
     Welcome,
     encode_binary,
@@ -56,16 +68,18 @@ from remit.relay.wire import (
     read_delivery,
     read_from_gateway,
 )
-from remit.transports.credentials.keys import Pair
+from remit.transports.http import CONNECT_S, in_words
 
 # Under way to the gateway and not answered: enough that one commit takes many.
 UNDERWAY_MESSAGES = 256
 UNDERWAY_BYTES = 16 * MAX_BODY
 # How long a gateway has to close a connection that this side closes.
 CLOSING_S = 0.25
+# A gateway that asks for more patience than this gets as much.
+MOST_AFTER_S = 600
 
 _log = logging.getLogger("remit.relay")
-_ENDED: dict[ByeCode, tuple[Code, str]] = {
+ENDED: dict[ByeCode, tuple[Code, str]] = {
     "replaced": (Code.STATE_CONFLICT, "End the other process that uses this device's identity, or this one."),
     "unauthenticated": (
         Code.UNAUTHENTICATED,
@@ -89,6 +103,26 @@ class Pauses(Struct, frozen=True, kw_only=True):
         return min(self.most_s, self.first_s * 2 ** min(attempt, 30))
 
 
+def unreached(error: Exception) -> Bye:
+    """Say why a gateway cannot be connected to, and when to try again."""
+    match error:
+        case WSServerHandshakeError(status=429 | 503 as status):
+            who = "this network address" if status == 429 else "anyone"
+            after = error.headers.get("Retry-After", "") if error.headers else ""
+            after_ms = min(int(after), MOST_AFTER_S) * 1_000 if after.isdecimal() else 0
+            reason = f"the gateway takes no further connection from {who} for now (status {status})"
+            return Bye(code="full", reason=reason, retry_after_ms=after_ms)
+        case WSServerHandshakeError():
+            why = f"who answers there is no gateway (status {error.status})"
+        case ClientConnectorCertificateError():
+            why = f"{in_words(error)}; `authority` in `[relay]` names whose certificates count"
+        case ClientConnectorError() | ConnectionTimeoutError():
+            why = in_words(error)
+        case _:
+            why = str(error) or "it does not answer"
+    return Bye(code="trouble", reason=f"the gateway cannot be reached: {why}")
+
+
 class Link:
     """The connection of one device to one gateway; `async with` opens it, and it lasts until the block ends.
 
@@ -102,7 +136,7 @@ class Link:
         url: str,
         *,
         gateway: str,
-        pair: Pair,
+        key: Key,
         kept: Mapping[str, int] | None = None,
         pauses: Pauses | None = None,
         ping_s: float = 25.0,
@@ -113,8 +147,8 @@ class Link:
     ) -> None:
         self._url = url.rstrip("/") + PATH
         self._gateway = gateway
-        self._pair = pair
-        self.device = device_id(pair.public)
+        self._key = key
+        self.device = device_id(key.public)
         self._pauses = pauses or Pauses()
         self._ping_s = ping_s
         self._silence_s = silence_s
@@ -125,10 +159,13 @@ class Link:
         self.why = ""
         self.one_time_left: int | None = None
         """How many of this device's one-time keys the gateway has left to hand out, once it has said so."""
+        self.expired: Callable[[Expired], None] = lambda _: None
+        """Hears what was put and nobody fetched for so long that the gateway has deleted it; perhaps more than once."""
         self._lanes = Lanes(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
         self._wake = asyncio.Event()
         self._arrivals = Arrivals(kept or {}, self._wake.set)
         self._asking = Asking(self._wake.set)
+        self._allowed: Allow | None = None
         self._eased = asyncio.Event()
         self._end: RemitError | None = None
         self._attempt = 0
@@ -136,7 +173,7 @@ class Link:
 
     async def __aenter__(self) -> "Link":
         self._loop = asyncio.get_running_loop()
-        self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=10.0))
+        self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S))
         self._running = asyncio.create_task(self._run())
         return self
 
@@ -186,6 +223,10 @@ class Link:
         """
         return await self._arrivals.next()
 
+    def received(self, messages: int, size: int) -> list[Delivery]:
+        """Return what has come by now, after what `receive` returned: up to so many messages, up to so many bytes."""
+        return self._arrivals.at_hand(messages, size)
+
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         while True:
             yield await self.receive()
@@ -210,7 +251,12 @@ class Link:
 
     async def allow(self, senders: tuple[str, ...] | None) -> None:
         """Say which devices may send to this one and fetch its keys; None: whoever knows its id, as at the start."""
-        await self._asking.ask(lambda request: Allow(request=request, senders=senders))
+
+        def make(request: int) -> Allow:
+            self._allowed = Allow(request=request, senders=senders)
+            return self._allowed
+
+        await self._asking.ask(make)
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -219,12 +265,11 @@ class Link:
             try:
                 bye = await self._connect_once()
             except (ClientError, OSError, TimeoutError) as error:
-                why = str(error) or "it does not answer"
-                bye = Bye(code="trouble", reason=f"the gateway cannot be reached: {why}")
+                bye = unreached(error)
             except Malformed as error:
                 bye = Bye(code="trouble", reason=f"this is no gateway: {error}")
             if bye.code in FINAL:
-                code, suggestion = _ENDED[bye.code]
+                code, suggestion = ENDED[bye.code]
                 self._finish(bye.reason, RemitError(fault(code, bye.reason, suggestion=suggestion)))
                 return
             # Full jitter: devices that lost the same gateway do not come back together.
@@ -247,12 +292,15 @@ class Link:
         try:
             self._begin_again()
             async with asyncio.timeout(self._silence_s):
-                answer = await greet(socket, self._pair, gateway=self._gateway)
+                answer = await greet(socket, self._key, gateway=self._gateway)
             if isinstance(answer, Bye):
                 return answer
             self.one_time_left = answer.one_time_left
             self._heard = self._loop.time()
             self._become("connected", f"connected to {self._gateway}")
+            if answer.is_new and self._allowed:
+                # A gateway that has lost its file, or forgot this device, would let anyone reach it.
+                await socket.send_str(encode_text(self._allowed).decode())
             return await self._stay(socket)
         finally:
             with suppress(TimeoutError, ClientError, OSError):
@@ -324,7 +372,9 @@ class Link:
                     self.one_time_left = frame.one_time_left
             case KeysLeft(one_time_left=left):
                 self.one_time_left = left
-            case Bye() | Challenge() | Welcome():
+            case Expired():
+                self.expired(frame)
+            case Bye() | Challenge() | Welcome() | Standing():
                 raise Malformed(f"an unexpected {type(frame).__name__.lower()}")
 
     def _go_on(self, lane: Lane) -> None:

@@ -120,6 +120,9 @@ class Pause(Struct, frozen=True, tag=True):
 class Resume(Struct, frozen=True, tag=True):
     """A person lets the run go on, or try again after an error."""
 
+    agent: str = ""
+    """Which agent it is with, if that was not known when it was started; else this changes nothing."""
+
 
 class Stop(Struct, frozen=True, tag=True):
     """A person ends the run."""

@@ -109,8 +109,8 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Step | Refused:
             return turns.remote_failed(run, reason, lost=lost)
         case Pause():
             return _pause(run)
-        case Resume():
-            return _resume(run)
+        case Resume(agent=agent):
+            return _resume(run if run.agent else replace(run, agent=agent))
         case Stop():
             return turns.end(run, State.STOPPED, "user")
         case TakeOver():

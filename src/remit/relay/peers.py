@@ -4,7 +4,7 @@ from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.identity import Card
-from remit.relay.state import State
+from remit.relay.state import Recall, State
 
 
 class Peer(Struct, frozen=True, kw_only=True):
@@ -47,11 +47,19 @@ class KeyChanged(RemitError):
         self.shown = shown
 
 
+# What was revoked stays so: whoever has its key could be anyone.
+_ANEW = (
+    "Pair with a new identity of it: its owner moves device.db and device.key away, types `remit devices init`, "
+    "and sends the new link."
+)
+
+
 class Peers:
     """The known devices, kept in the device's state."""
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._known = Recall(state, Peer)
 
     def pair(self, card: Card) -> Peer:
         """Know the device of *card*, which was checked; return it with whatever it was allowed before.
@@ -65,9 +73,7 @@ class Peers:
             for known in everyone.values():
                 same = known.device == card.device
                 if same and known.revoked:
-                    raise _refused(
-                        f"{known.card.name!r} ({card.device}) was revoked", "Pair with a new identity of it."
-                    )
+                    raise _refused(f"{known.card.name!r} ({card.device}) was revoked", _ANEW)
                 if (same and known.card.olm != card.olm) or (
                     not same and not known.revoked and known.card.name == card.name
                 ):
@@ -97,12 +103,19 @@ class Peers:
             row, _ = self.row(device)
             for table in ("sessions", "held", "outbox", "pieces", "lines"):
                 self._state.execute(f"DELETE FROM {table} WHERE peer = ?", row)
+            for fact in ("heard", "told", "rates"):
+                self._state.execute("DELETE FROM facts WHERE name = ?", f"{fact}/{row}")
             return peer
 
     def get(self, device: str) -> Peer | None:
         """Return a known device."""
+        found = self.find(device)
+        return None if found is None else found[1]
+
+    def find(self, device: str) -> tuple[int, Peer] | None:
+        """Return the number under which a device's rows are kept, and the device, if it is known."""
         found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
-        return None if found is None else self._state.unlock(found[1], f"peers/{found[0]}", Peer)
+        return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
 
     def list(self, *, shared: bool | None = None) -> list[Peer]:
         """Return the known devices by name; with *shared*, those that do (`True`: "shared with me") or do not share."""
@@ -113,8 +126,8 @@ class Peers:
         )
 
     def row(self, device: str) -> tuple[int, Peer]:
-        """Return the number under which a device's rows are kept, and the device; raise a `RemitError` if unknown."""
-        found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
+        """Return what `find` does; raise a `RemitError` if the device is unknown."""
+        found = self.find(device)
         if found is None:
             raise RemitError(
                 fault(
@@ -123,28 +136,30 @@ class Peers:
                     suggestion="Pair with it first; `remit devices list` shows those that are known.",
                 )
             )
-        return found[0], self._state.unlock(found[1], f"peers/{found[0]}", Peer)
+        return found
 
     def named(self, row: int) -> str:
         """Return the id of the device whose rows are kept under this number."""
+        return self.at(row).device
+
+    def at(self, row: int) -> Peer:
+        """Return the device whose rows are kept under this number."""
         (content,) = self._state.rows("SELECT content FROM peers WHERE id = ?", row)[0]
-        return self._state.unlock(content, f"peers/{row}", Peer).device
+        return self._known.unlock(content, f"peers/{row}")
 
     def _everyone(self) -> dict[int, Peer]:
         rows = self._state.rows("SELECT id, content FROM peers")
-        return {row: self._state.unlock(content, f"peers/{row}", Peer) for row, content in rows}
+        return {row: self._known.unlock(content, f"peers/{row}") for row, content in rows}
 
     def _change(self, device: str, **changes: bool) -> Peer:
         with self._state.writing():
             row, peer = self.row(device)
             if peer.revoked:
-                raise _refused(
-                    f"{peer.card.name!r} ({device}) was revoked, for good", "Pair with a new identity of it."
-                )
+                raise _refused(f"{peer.card.name!r} ({device}) was revoked, for good", _ANEW)
             return self._keep(row, structs.replace(peer, **changes))
 
     def _keep(self, row: int, peer: Peer) -> Peer:
-        content = self._state.lock(peer, f"peers/{row}")
+        content = self._known.lock(peer, f"peers/{row}")
         self._state.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?)", row, self._state.tag(peer.device), content)
         return peer
 

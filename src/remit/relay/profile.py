@@ -96,7 +96,7 @@ def judge_outgoing(
     if target in (control.origin_agent_device_id, device):
         return fault(Code.LOOP_DETECTED, f"the message would come back to the device {target}, where it comes from")
     return (
-        _denied(profile, target)
+        _kept_in(profile, target)
         or _too_far(profile, control)
         or _too_often(profile, target, standing, now_ms)
         or _too_many(profile, standing, Code.FAN_OUT_EXCEEDED)
@@ -112,8 +112,13 @@ def judge_incoming(
     answer to what was asked from here needs no judge but its session.
     """
     begun_at, hops = control.origin_agent_device_id, control.hop_count
-    if (denied := _denied(profile, sender)) is not None:
-        return denied
+    if not profile.allow_shared_agent_calls or sender not in profile.allowed_shared_device_ids:
+        # Read by whoever asked: nothing is said of how it is set here.
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"no agent `{profile.id}` is shared with the device {sender}",
+            suggestion="Ask the owner of the device that was asked to share it with yours.",
+        )
     if hops == 1 and begun_at != sender:
         return fault(
             Code.PERMISSION_DENIED,
@@ -129,18 +134,18 @@ def judge_incoming(
     )
 
 
-def _denied(profile: Profile, device: str) -> Fault | None:
+def _kept_in(profile: Profile, device: str) -> Fault | None:
     if not profile.allow_shared_agent_calls:
         return fault(
             Code.PERMISSION_DENIED,
             f"the profile {profile.id} has no dealings with shared agents",
-            suggestion="Set `allow_shared_agent_calls` of the profile to true, if it may.",
+            suggestion=f"Set `allow_shared_agent_calls = true` in [profiles.{profile.id}] of the team file, if it may.",
         )
     if device not in profile.allowed_shared_device_ids:
         return fault(
             Code.PERMISSION_DENIED,
             f"the device {device} is not one that the profile {profile.id} may deal with",
-            suggestion="Add the device to `allowed_shared_device_ids` of the profile, if it may.",
+            suggestion=f"Add the device's name to `devices` in [profiles.{profile.id}] of the team file, if it may.",
         )
     return None
 

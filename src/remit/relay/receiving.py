@@ -22,6 +22,8 @@ from remit.relay.streams import (
     enter,
     fits,
     forgotten,
+    is_numbered,
+    last_of,
 )
 
 # A receiver that says nothing of its own says how far it is after so many pieces (7 MB at most).
@@ -104,15 +106,16 @@ class Receiver:
 
         line = self._use(row, line, read, renewed=entered.fresh and piece.renew)
         self._sessions.mark(row, "sealed", digest_of(sealed))
-        line = structs.replace(line, inc=entered.incoming, owed=line.owed + (piece.kind != "note"))
+        line = structs.replace(line, inc=entered.incoming, owed=line.owed + is_numbered(piece))
         if entered.fresh:
             self._state.execute("DELETE FROM pieces WHERE peer = ?", row)
-        if piece.kind != "note":
-            self._lay(row, piece, device)
-        opened, line = self._draw(row, peer, line, lost=entered.lost)
+        opened, line = self._draw(row, peer, line, piece, lost=entered.lost)
+        gen = line.out.gen
         line = self._sender.heard(row, peer, line, piece.ack)
         if entered.fresh and piece.renew:
             line = self._sender.restart(row, peer, line)
+        elif piece.kind == "ask" and line.out.gen == gen:
+            line = self._sender.asked(row, peer, line, piece.ack)
         else:
             line = self._sender.catch_up(row, peer, line)
         if line.owed >= ACK_EVERY:
@@ -132,24 +135,24 @@ class Receiver:
             return structs.replace(line, session=came_by)
         return line
 
-    def _lay(self, row: int, piece: Piece, device: str) -> None:
-        """Put a piece where the others wait."""
-        if self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, piece.seq):
-            raise Refused(Reason.ROLLED_BACK, device)
+    def _lay(self, row: int, piece: Piece) -> None:
+        """Put a piece where others wait."""
         content = self._state.lock(_Laid(piece.part), f"pieces/{row}/{piece.gen}/{piece.seq}")
         self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
 
-    def _draw(self, row: int, peer: Peer, line: Line, *, lost: int) -> tuple[list[Opened], Line]:
+    def _draw(self, row: int, peer: Peer, line: Line, came: Piece, *, lost: int) -> tuple[list[Opened], Line]:
         """Go on as far as there are pieces in a row, and deliver the messages that are whole by that."""
-        inc, opened = line.inc, list[Opened]()
+        inc, opened, drawn = line.inc, list[Opened](), None
         losses = [_Loss(forgot="here", direction="in", count=lost)] if lost else []
         inc, missing = forgotten(inc)
         losses += [_Loss(forgot="there", direction="in", count=missing)] if missing else []
         if lost:
             self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
-        while self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, inc.next):
-            before, part = self._part(row, inc, inc.next - 1), self._part(row, inc, inc.next)
-            inc = structs.replace(inc, next=inc.next + 1)
+        if is_numbered(came) and self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, came.seq):
+            raise Refused(Reason.ROLLED_BACK, peer.device)
+        while (laid := self._laid(row, came, inc.next)) is not None:
+            part, before = laid.part, drawn or self._part(row, came, inc.next - 1)
+            inc, drawn = structs.replace(inc, next=inc.next + 1), part
             if part is None:
                 self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
                 continue
@@ -159,7 +162,7 @@ class Receiver:
                 raise Refused(Reason.ROLLED_BACK, peer.device)
             if part.index < part.count - 1:
                 continue
-            body = self._whole(row, inc, part)
+            body = self._whole(row, came, inc, part)
             self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
             tag = self._state.tag(part.message.hex())
             known = self._sessions.is_marked(row, "message", tag)
@@ -173,23 +176,30 @@ class Receiver:
                     opened.append(self._deliver(row, peer, part, body))
                 case "loss":
                     self._told(row, body)
+        if is_numbered(came) and last_of(came) >= inc.next:
+            self._lay(row, came)
         line = structs.replace(line, inc=inc)
         for loss in losses:
             line = self._tell(row, peer, line, loss)
         return opened, line
 
-    def _part(self, row: int, inc: Incoming, seq: int) -> Part | None:
+    def _laid(self, row: int, came: Piece, seq: int) -> _Laid | None:
+        """Return a piece that is here: the one that just *came*, or one that was laid among those that wait."""
+        if is_numbered(came) and came.seq == seq:
+            return _Laid(came.part)
         found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
-        if found is None:
-            return None
-        return self._state.unlock(found[0], f"pieces/{row}/{inc.gen}/{seq}", _Laid).part
+        return None if found is None else self._state.unlock(found[0], f"pieces/{row}/{came.gen}/{seq}", _Laid)
 
-    def _whole(self, row: int, inc: Incoming, last: Part) -> bytes:
+    def _part(self, row: int, came: Piece, seq: int) -> Part | None:
+        laid = self._laid(row, came, seq)
+        return None if laid is None else laid.part
+
+    def _whole(self, row: int, came: Piece, inc: Incoming, last: Part) -> bytes:
         if last.count == 1:
             return last.body
         body = bytearray()
         for seq in range(inc.next - last.count, inc.next - 1):
-            part = self._part(row, inc, seq)
+            part = self._part(row, came, seq)
             assert part is not None, "each piece was seen to go on where the one before it stopped"
             body += part.body
         body += last.body

@@ -50,6 +50,8 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     device: str
     session: str
     objective: str
+    agent: str = ""
+    """What the device shares the other agent as; empty: the only one that it shares."""
     mode: Mode = "manual"
     limits: Limits = Limits()
     state: State = State.IDLE

@@ -12,7 +12,7 @@ acknowledge it. So the same bytes may be sent again at any time, and come again 
 
 What its caller does, besides: for each device that is `wanting`, fetch a key and `begin`. Of what `open` refuses, do
 what the refusal's `remedy` says. When nothing more is on its way, `acknowledge` who sent something, and `renew` with
-whom it is `stuck`. If messages stay `unsettled` although the other device was there, `resend`.
+whom it is `stuck`. After a start, when what waited has come, `ask`: this device may not be as it was.
 
 All of it is synchronous: call it through one thread or `asyncio.to_thread`.
 """
@@ -38,6 +38,8 @@ __all__ = ["Loss", "Opened", "Outbound", "Reason", "Refused", "Remedy", "Sealer"
 # A device that asked to begin anew waits so long for an answer before it asks again: else a gateway that sends what
 # nobody can read could have both of them do nothing else.
 RENEWAL_MS = 30_000
+# What is asked waits at the gateway for whoever is away: a device that is started often does not ask each time.
+ASKED_MS = 600_000
 _MESSAGE = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -93,8 +95,8 @@ class Sealer:
 
     def wanting(self) -> list[str]:
         """Return the devices for which messages are held that no session exists for: fetch a key, then `begin`."""
-        rows = self._state.rows("SELECT DISTINCT peer FROM held WHERE last IS NULL ORDER BY peer")
-        return [self.peers.named(row) for (row,) in rows]
+        rows = self._state.rows("SELECT DISTINCT peer FROM held INDEXED BY held_unsealed WHERE last IS NULL")
+        return [self.peers.named(row) for (row,) in sorted(rows)]
 
     def begin(self, to: str, prekey: PreKey) -> None:
         """Open a session with a device, if there is none; what is held for it goes into the outbox."""
@@ -120,11 +122,23 @@ class Sealer:
             self._sender.keep(row, self._sender.begin(row, peer, line, _owned(prekey, peer), renew=True))
             return True
 
-    def resend(self, to: str) -> None:
-        """Seal everything that is held for a device once more: for when a gateway has lost what it had taken."""
+    def ask(self) -> bool:
+        """Ask each device with which there is a session to send again what is missing here, and say if all were asked.
+
+        A device that was put back to an earlier state does not know it, and whoever sent to it believes that it has
+        everything; the same goes for what a gateway has lost. Nobody is asked twice within ten minutes.
+        """
+        all_asked = True
         with self._state.writing():
-            row, peer = self._talking(to)
-            self._sender.keep(row, self._sender.restart(row, peer, self._sender.line(row)))
+            for (row,) in self._state.rows("SELECT peer FROM lines ORDER BY peer"):
+                peer, line = self.peers.at(row), self._sender.line(row)
+                if not (peer.may_talk and line.session):
+                    continue
+                if 0 <= self._now_us() // 1_000 - line.asked_ms < ASKED_MS:
+                    all_asked = False
+                else:
+                    self._sender.keep(row, self._sender.ask(row, peer, line))
+        return all_asked
 
     def acknowledge(self, to: str, *, always: bool = False) -> bool:
         """Tell a device how far this one is, if anything came since it last did (or *always*).
@@ -164,11 +178,11 @@ class Sealer:
         All is durable when this returns, and the sealed bytes may be acknowledged to the gateway. Raises `Refused`,
         with nothing changed, if they are not taken; its `remedy` says what to do with them.
         """
-        if self.peers.get(sender) is None:
-            raise Refused(Reason.UNKNOWN_DEVICE, sender)
         with self._state.writing():
-            row, peer = self.peers.row(sender)
-            return self._receiver.open(row, peer, sealed)
+            found = self.peers.find(sender)
+            if found is None:
+                raise Refused(Reason.UNKNOWN_DEVICE, sender)
+            return self._receiver.open(*found, sealed)
 
     def inbox(self, after: int = 0, limit: int = 100) -> list[Opened]:
         """Return the messages that were not taken yet, in order, beginning after that id."""

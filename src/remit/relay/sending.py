@@ -6,10 +6,11 @@ from collections.abc import Callable
 from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.box import pack
 from remit.relay.identity import PreKey
 from remit.relay.peers import Peer
 from remit.relay.sessions import Live, Sessions
-from remit.relay.state import State
+from remit.relay.state import Recall, State
 from remit.relay.streams import (
     FORMER,
     Ack,
@@ -24,12 +25,17 @@ from remit.relay.streams import (
     cut,
     encode_piece,
     hear,
+    is_numbered,
+    misses,
+    seen_size,
 )
 
 # What one device may have waiting for another that does not answer. Half of what a receiver remembers of messages, so
 # that it knows all of them again when they are sent anew.
 MAX_HELD = 2_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
+# All of that is sealed once more if the other side asks for what it misses, and not sooner again than after so long.
+REPEATED_MS = 30_000
 
 
 class Held(Struct, frozen=True):
@@ -49,15 +55,16 @@ class Sender:
         self._sessions = sessions
         self._me = me
         self._now_us = now_us
+        self._lines = Recall(state, Line)
 
     def line(self, peer: int) -> Line:
         """Return where both directions with a device are."""
         found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
-        return Line() if found is None else self._state.unlock(found[0], f"lines/{peer}", Line)
+        return Line() if found is None else self._lines.unlock(found[0], f"lines/{peer}")
 
     def keep(self, peer: int, line: Line) -> None:
         """Keep where both directions are."""
-        content = self._state.lock(line, f"lines/{peer}")
+        content = self._lines.lock(line, f"lines/{peer}")
         self._state.execute("INSERT OR REPLACE INTO lines VALUES (?, ?)", peer, content)
 
     def add(self, row: int, peer: Peer, line: Line, held: Held) -> Line:
@@ -122,6 +129,21 @@ class Sender:
         live = self._sessions.load(line.session)
         return line if live is None else self._put(row, peer, self._started(line), live, "note")
 
+    def ask(self, row: int, peer: Peer, line: Line) -> Line:
+        """Ask for what is missing here; nothing if there is no session to do it in."""
+        live = self._sessions.load(line.session)
+        if live is None:
+            return line
+        asked = structs.replace(line, asked_ms=self._now_us() // 1_000)
+        return self._put(row, peer, self._started(asked), live, "ask")
+
+    def asked(self, row: int, peer: Peer, line: Line, ack: Ack) -> Line:
+        """Begin anew if the other side misses something, else tell it that there is nothing more."""
+        now_ms = self._now_us() // 1_000
+        if not misses(line.out, ack) or 0 <= now_ms - line.repeated_ms < REPEATED_MS:
+            return self.note(row, peer, self.catch_up(row, peer, line))
+        return self.restart(row, peer, structs.replace(line, repeated_ms=now_ms))
+
     def heard(self, row: int, peer: Peer, line: Line, ack: Ack) -> Line:
         """Let go of what the other side has, or begin anew if it is ahead of what this device remembers."""
         found = self._state.one(
@@ -182,18 +204,18 @@ class Sender:
             ack=line.inc.ack(),
             part=part,
         )
-        kind_byte, ciphertext = live.session.encrypt(encode_piece(piece)).to_parts()
-        seq = None if kind == "note" else out.next
+        sealed = pack(live.session, encode_piece(piece), seen_size(piece))
+        seq = out.next if is_numbered(piece) else None
         self._state.execute(
             "INSERT INTO outbox (id, peer, seq, sealed) VALUES (?, ?, ?, ?)",
             self._next_id(),
             row,
             seq,
-            bytes((kind_byte,)) + ciphertext,
+            sealed,
         )
         if keep:
             self._sessions.keep(row, live)
-        after = out if kind == "note" else structs.replace(out, next=out.next + 1)
+        after = structs.replace(out, next=out.next + 1) if is_numbered(piece) else out
         return structs.replace(line, out=after, owed=0)
 
     def _next_id(self) -> int:

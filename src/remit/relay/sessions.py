@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from remit.relay.box import parcel
 from remit.relay.device import keep_account, load_account
 from remit.relay.identity import Card
 from remit.relay.olm import Account, Message, Session, olm
@@ -53,6 +54,8 @@ class Sessions:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._warm: dict[int, tuple[bytes, Live]] = {}
+        """Sessions as they were last kept, and what then stood in the file: if it still does, they need not be read."""
 
     def load(self, row: int) -> Live | None:
         """Return a session, if it is still there."""
@@ -62,16 +65,21 @@ class Sessions:
     def keep(self, peer: int, live: Live) -> int:
         """Keep a session as it now is, and return its row; the oldest goes if there are too many."""
         name = live.session.session_id
-        tag = self._state.tag(name)
         kept = _Kept(name=name, pickle=live.session.pickle(_PICKLE), mine=live.mine, answered=live.answered)
         content = self._state.lock(kept, f"sessions/{peer}")
         if live.row:
             self._state.execute("UPDATE sessions SET content = ? WHERE id = ?", content, live.row)
+            self._warm[live.row] = content, live
             return live.row
         added = self._state.execute(
-            "INSERT INTO sessions (peer, tag, content) VALUES (?, ?, ?) RETURNING id", peer, tag, content
+            "INSERT INTO sessions (peer, tag, content) VALUES (?, ?, ?) RETURNING id",
+            peer,
+            self._state.tag(name),
+            content,
         ).fetchall()
         row: int = added[0][0]
+        # None is remembered longer than it is kept.
+        self._warm = {row: (content, structs.replace(live, row=row))}
         self._state.execute(
             "UPDATE sessions SET content = NULL WHERE content IS NOT NULL AND id IN "
             "(SELECT id FROM sessions WHERE peer = ? ORDER BY id DESC LIMIT -1 OFFSET ?)",
@@ -97,12 +105,19 @@ class Sessions:
 
     def read(self, row: int, peer: Peer, sealed: bytes, current: int) -> Read | Reason:
         """Return what *peer*, whose rows are under *row*, has sealed, or why nobody can read it. Changes nothing."""
-        if not 1 < len(sealed) <= MAX_SEALED:
+        if not 1 < len(sealed) <= MAX_SEALED or (came := parcel(sealed)) is None:
             return Reason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
             return Reason.REPLAY
+        found = self._read(row, peer, came.kind, came.ratchet, current)
+        if isinstance(found, Reason):
+            return found
+        plain = came.unpacked(found.plain)
+        return Reason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
+
+    def _read(self, row: int, peer: Peer, kind: int, ratchet: bytes, current: int) -> Read | Reason:
         try:
-            message = olm().AnyOlmMessage.from_parts(sealed[0], sealed[1:])
+            message = olm().AnyOlmMessage.from_parts(kind, ratchet)
             pre_key = message.to_pre_key()
         except ValueError:
             return Reason.GARBAGE
@@ -147,6 +162,10 @@ class Sessions:
         return Read(plain=plain, live=structs.replace(live, answered=True))
 
     def _live(self, row: int, peer: int, content: bytes) -> Live:
+        # Taken out: whoever has it changes it, and what then is not kept is not what the file says.
+        was, live = self._warm.pop(row, (b"", None))
+        if live is not None and was == content:
+            return live
         kept = self._state.unlock(content, f"sessions/{peer}", _Kept)
         session = olm().Session.from_pickle(kept.pickle, _PICKLE)
         return Live(row=row, session=session, mine=kept.mine, answered=kept.answered)

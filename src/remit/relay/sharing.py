@@ -2,25 +2,45 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from itertools import takewhile
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from remit.policy.rate import Window
 from remit.policy.reception import Sender
-from remit.protocol.codec import text_of
-from remit.protocol.envelope import Response
+from remit.protocol.codec import checked, text_of
+from remit.protocol.envelope import Answer, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.records import SharedStep
 from remit.protocol.submission import Submission
 from remit.protocol.trace import Place, span_id, trace_id
-from remit.relay import letters
-from remit.relay.letters import Answers, Asks, Declines
+from remit.relay import letters, notes
+from remit.relay.letters import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Withdraws
+from remit.relay.notes import Note
+from remit.relay.offers import listed
 from remit.relay.post import Post
-from remit.relay.profile import Profile, Standing, counted, judge_incoming
+from remit.relay.profile import Control, Profile, Standing, counted, judge_incoming
 from remit.relay.seal import Opened, Sealer
+from remit.relay.streams import MAX_MESSAGE
+from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
+from remit.runtime.ports import StoreError, Whose
+from remit.runtime.runs import Going
 
+# What a name and an objective of the envelope may be (`protocol/remit.py`, `protocol/envelope.py`); of a text that is
+# longer, this much is shown as what it is about.
+MOST_NAME = 200
+MOST_OBJECTIVE = 100_000
+SHORTENED = 1_000
+
+NOTHING_SHARED = fault(Code.AGENT_NOT_FOUND, "the device that was asked shares no agent")
+
+_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_NOW_MS = LoopClock().wall_ms
 _log = logging.getLogger("remit.relay")
 
 
@@ -29,6 +49,20 @@ class Shared(Struct, frozen=True, kw_only=True):
 
     agent: str
     profile: Profile
+    description: str = ""
+    """What those who may ask it are told of it."""
+
+    def is_for(self, device: str) -> bool:
+        """Say whether a device may ask it, as far as it is known and allowed here."""
+        return self.profile.allow_shared_agent_calls and device in self.profile.allowed_shared_device_ids
+
+
+def offered(shared: Mapping[str, Shared], device: str) -> tuple[Offer, ...]:
+    """Return what a device is told that it may ask."""
+    theirs = sorted(name for name, each in shared.items() if each.is_for(device))
+    return tuple(
+        Offer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
+    )
 
 
 class Told(Struct, frozen=True, kw_only=True):
@@ -67,9 +101,11 @@ class Sharing:
         self._shared = shared
         self._now_ms = now_ms
         self._told = told
-        self._windows: dict[tuple[str, str], Window] = {}
-        self._under_way: dict[asyncio.Task[None], tuple[str, str]] = {}
-        """Who is at work on what: the profile and the trace."""
+        self._windows: dict[str, dict[str, Window]] = {}
+        """What each device has lately asked of each agent."""
+        self._answered: dict[str, dict[str, Window]] = {}
+        """What of that was answered: kept with each answer, for after a restart. What was not is then judged anew."""
+        self._under_way: dict[asyncio.Task[None], _Question] = {}
 
     async def close(self) -> None:
         """Let go of what is under way: it is not forgotten, and is answered when this device is back."""
@@ -81,11 +117,47 @@ class Sharing:
 
     def take(self, opened: Opened, asks: Asks) -> None:
         """Begin to answer a question; it is worked on beside others."""
-        name = self._name(opened, asks)
-        task = asyncio.create_task(self._answer(opened, asks, name))
-        self._under_way[task] = (name, asks.control.trace_id)
+        if (same := self._question(opened.sender, asks.id)) is not None:
+            same.letters.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
+            return
+        question = _Question(opened, asks, self._name(opened, asks))
+        task = asyncio.create_task(self._work_on(question))
+        self._under_way[task] = question
         task.add_done_callback(self._ended)
-        self._told(Told(device=opened.sender, requester=opened.requester, shared=name, event="asked"))
+
+    async def withdraw(self, opened: Opened, letter: Withdraws) -> None:
+        """Stop what is done for a question that nobody waits for any more; it is answered as cancelled, once.
+
+        This letter is forgotten together with the question, so that after a restart neither is there without the other.
+        """
+        question = self._question(opened.sender, letter.to)
+        if question is None or question.asks.session != letter.session:
+            await self._post.taken(opened)  # it has been answered
+            return
+        question.letters.append(opened.id)
+        question.withdrawn = True
+        if question.going is not None:
+            try:
+                await self._call_off(question, question.going)
+            except StoreError as error:  # it goes on, and is answered
+                _log.warning("what was withdrawn could not be stopped everywhere: %s", error.fault.message)
+
+    def control(self, device: str, request: str) -> Control | None:
+        """Return under which control the hub carries out a request that came from a device, if it is under way here."""
+        found = (each for each in self._under_way.values() if each.opened.sender == device)
+        return next((each.asks.control for each in found if request_id(each.asks.id) == request), None)
+
+    def _question(self, device: str, name: str) -> "_Question | None":
+        found = (each for each in self._under_way.values() if (each.opened.sender, each.asks.id) == (device, name))
+        return next(found, None)
+
+    async def _call_off(self, question: "_Question", going: Going) -> None:
+        """Stop what is done for a question; and what was done for it before a restart, if that is taken up again."""
+        device, store = question.opened.sender, self._hub.store
+        self._hub.cancel(going.run, reason := f"the device {device} withdrew it")
+        for run in await store.named(request_id(question.asks.id), Whose(via=device)):
+            if run != going.run and not self._hub.cancel(run, reason):
+                await store.control(run, "cancel", device, "withdrawn")
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._under_way[task]
@@ -94,43 +166,73 @@ class Sharing:
 
     def _name(self, opened: Opened, asks: Asks) -> str:
         """Return which of the shared agents is meant; the only one that its sender may ask need not be named."""
-        if asks.agent:
-            return asks.agent
-        theirs = [
-            name for name, each in self._shared.items() if opened.sender in each.profile.allowed_shared_device_ids
-        ]
-        found = theirs or list(self._shared)
-        return found[0] if len(found) == 1 else ""
+        theirs = self._theirs(opened)
+        return asks.agent or (theirs[0] if len(theirs) == 1 else "")
 
-    async def _answer(self, opened: Opened, asks: Asks, name: str) -> None:
-        found = self._judged(opened, asks, name)
+    def _theirs(self, opened: Opened) -> list[str]:
+        return sorted(name for name, each in self._shared.items() if each.is_for(opened.sender))
+
+    async def _work_on(self, question: "_Question") -> None:
+        opened, asks, asked = question.opened, question.asks, None
+        await self._post.do(self._hear, question)
+        self._told(Told(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
+        if opened.sender not in self._windows:
+            kept = await self._post.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
+            self._answered.setdefault(opened.sender, kept)
+            self._windows.setdefault(opened.sender, dict(kept))
+        found = self._judged(question)
         if isinstance(found, Fault):
-            await self._say(opened, name, _declined(asks, found))
-            return
-        try:
-            request = self._hub.receive(self._submission(opened, asks, found), self._sender(opened, found))
-            going = await self._hub.begin(request)
-            response = going if isinstance(going, Response) else await asyncio.shield(going.task)
-        except RemitError as error:
-            await self._say(opened, name, _declined(asks, error.fault))
-            return
-        if response.result is None and response.fault is not None:
-            await self._say(opened, name, _declined(asks, response.fault))
+            letter = _declined(asks, found)
         else:
-            text = text_of(response.result) or response.summary
-            said = Answers(to=asks.id, session=asks.session, text=text, tokens=response.usage.total)
-            await self._say(opened, name, said)
+            asked = found
+            try:
+                letter = await self._answer(question, asked)
+            except RemitError as error:
+                letter = _declined(asks, error.fault)
+        try:
+            await self._say(question, letter, asked)
+        except StoreError:
+            raise
+        except RemitError as error:
+            await self._cannot_say(question, asked, error.fault)
+        # What came about it while that was being said.
+        if question.letters:
+            await self._post.do(self._sealer.taken, *question.letters)
 
-    def _judged(self, opened: Opened, asks: Asks, name: str) -> Shared | Fault:
-        shared = self._shared.get(name)
-        if shared is None:
-            which = f"`{name}`" if name else "one that is named"
-            return fault(Code.AGENT_NOT_FOUND, f"this device shares no agent {which}")
-        profile, key, now_ms = shared.profile, (shared.profile.id, opened.sender), self._now_ms()
-        # This task counts itself.
-        others = [trace for name_, trace in self._under_way.values() if name_ == name]
-        others.remove(asks.control.trace_id)
-        standing = Standing(in_flight=len(others), window=self._windows.get(key, Window()), traces=frozenset(others))
+    async def _answer(self, question: "_Question", shared: Shared) -> Answers | Declines:
+        asks = question.asks
+        # What a device writes there goes into the record, and has to be read from it again.
+        submission = checked(self._submission(question.opened, asks, shared), max_bytes=MAX_MESSAGE)
+        going = await self._hub.begin(self._hub.receive(submission, self._sender(question.opened, shared)))
+        if isinstance(going, Response):
+            response = going
+        else:
+            question.going = going
+            if question.withdrawn:
+                await self._call_off(question, going)
+            response = await asyncio.shield(going.task)
+        question.task = response.run
+        if response.result is None and response.fault is not None:
+            declined = _declined(asks, response.fault)
+            return structs.replace(declined, status=response.status.value, tokens=response.usage.total)
+        return _said(asks, response)
+
+    def _judged(self, question: "_Question") -> Shared | Fault:
+        opened, asks, name = question.opened, question.asks, question.name
+        theirs, windows = self._theirs(opened), self._windows[opened.sender]
+        if name not in theirs:
+            return _not_theirs(name, theirs)
+        shared = self._shared[name]
+        profile, now_ms = shared.profile, self._now_ms()
+        # Those that came before: of several that come at once the first are let in.
+        earlier = list(takewhile(lambda each: each is not question, self._under_way.values()))
+        standing = Standing(
+            in_flight=sum(each.name == name for each in earlier),
+            window=windows.get(name, Window()),
+            traces=frozenset(
+                each.asks.control.trace_id for each in earlier if not _beside(asks.control, each.asks.control)
+            ),
+        )
         why = judge_incoming(
             profile,
             asks.control,
@@ -141,39 +243,221 @@ class Sharing:
         )
         if why is not None:
             return why
-        self._windows[key] = counted(standing.window, profile, now_ms)
+        windows[name] = counted(standing.window, profile, now_ms)
         return shared
 
     def _submission(self, opened: Opened, asks: Asks, shared: Shared) -> Submission:
         trace = trace_id(asks.control.trace_id)
-        return Submission(
+        said = asks.request or _in_words(asks.text)
+        return structs.replace(
+            said,
             target=shared.agent,
-            id=opened.message,
+            id=request_id(asks.id),
             user=_user(opened),
-            objective=asks.text,
             # Whatever two devices call their conversations, they are their own.
-            session=f"{opened.sender}/{asks.session}"[:256],
-            depth=asks.control.hop_count - 1,
+            session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
+            depth=max(said.depth, asks.control.hop_count - 1),
             traceparent=str(Place(trace, span_id(asks.id), sampled=True)),
         )
 
     def _sender(self, opened: Opened, shared: Shared) -> Sender:
         return Sender(name=opened.sender, users=frozenset({_user(opened)}), targets=frozenset({shared.agent}))
 
-    async def _say(self, opened: Opened, name: str, letter: Answers | Declines) -> None:
+    async def _say(self, question: "_Question", letter: Answers | Declines, asked: Shared | None) -> None:
+        """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
+        opened, name, taken = question.opened, question.name, tuple(question.letters)
+        answered = self._answered[opened.sender]
+        if asked is not None:
+            answered[name] = counted(answered.get(name, Window()), asked.profile, self._now_ms())
+        kept = dict(answered)
+        event, code = ("answered", "") if isinstance(letter, Answers) else ("declined", letter.code)
+
         def commit() -> None:
             with self._sealer.device.state.writing():
-                self._sealer.seal(opened.sender, letters.write(letter))
-                self._sealer.taken(opened.id)
+                _seal(self._sealer, opened, letter)
+                self._sealer.taken(*taken)
+                self._close(question, event, code)
+                if asked is not None:
+                    row, _ = self._sealer.peers.row(opened.sender)
+                    self._sealer.device.state.keep(f"rates/{row}", kept)
 
         await self._post.do(commit)
-        event, code = ("answered", "") if isinstance(letter, Answers) else ("declined", letter.code)
+        del question.letters[: len(taken)]
         self._told(Told(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
+
+    async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
+        """Say less where an answer is too large; to a device that was revoked meanwhile nothing is said."""
+        if why.code is Code.TOO_LARGE:
+            await self._say(question, _declined(question.asks, why), asked)
+        elif why.code is Code.PERMISSION_DENIED:
+            _log.warning("an answer to the device %s is forgotten: %s", question.opened.sender, why.message)
+            taken = tuple(question.letters)
+
+            def commit() -> None:
+                with self._sealer.device.state.writing():
+                    self._sealer.taken(*taken)
+                    self._close(question, "forgotten", why.code.value)
+
+            await self._post.do(commit)
+            del question.letters[: len(taken)]
+        else:
+            raise RemitError(why)
+
+    # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _hear(self, question: "_Question") -> None:
+        """Note that a question came, unless it was before a restart (S13)."""
+        state, place = self._sealer.device.state, _place(question.opened)
+        with state.writing():
+            before_ms = state.fact(place, int)
+            question.since_ms = self._now_ms() if before_ms is None else before_ms
+            if before_ms is None:
+                state.keep(place, question.since_ms)
+                notes.keep(state, self._note(question, "asked"))
+
+    def _close(self, question: "_Question", event: str, code: str) -> None:
+        """Note what a question came to, in the transaction in which it is forgotten."""
+        state = self._sealer.device.state
+        state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
+        notes.keep(state, self._note(question, event, code))
+
+    def _note(self, question: "_Question", event: str, code: str = "") -> Note:
+        # A name that is not shared here is the other device's word.
+        name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
+        took_ms = max(0, now_ms - question.since_ms)
+        return _note(
+            question.opened, question.asks, event, code, now_ms, name=name, took_ms=took_ms, task=question.task
+        )
+
+
+class _Question:
+    """What another device asks, and what came about it since."""
+
+    def __init__(self, opened: Opened, asks: Asks, name: str) -> None:
+        self.opened = opened
+        self.asks = asks
+        self.name = name
+        self.letters = [opened.id]
+        """All that is forgotten with its answer."""
+        self.going: Going | None = None
+        self.task = ""
+        """The run of the hub that it became."""
+        self.since_ms = 0
+        self.withdrawn = False
+
+
+def request_id(name: str) -> str:
+    """Return the id under which the hub carries out what a device calls *name*: the same for the same."""
+    return blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def fitting(text: str, most: int) -> str:
+    """Return a name that is no longer than *most*, and another one for another text."""
+    return text if len(text) <= most else f"{text[: most - 33]}~{request_id(text)}"
+
+
+def _beside(control: Control, other: Control) -> bool:
+    """Say whether what comes under *control* did not come out of *other*: it is as near to where both began."""
+    is_near = control.hop_count <= other.hop_count
+    return is_near and control.origin_agent_device_id == other.origin_agent_device_id
+
+
+def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault) -> None:
+    """Say to a device why what it asks is not answered, and forget that it asked."""
+    with sealer.device.state.writing():
+        _seal(sealer, opened, _declined(asks, why))
+        notes.keep(sealer.device.state, _note(opened, asks, "declined", why.code.value, _NOW_MS()))
+
+
+def _note(
+    opened: Opened,
+    asks: Asks,
+    event: str,
+    code: str,
+    now_ms: int,
+    *,
+    name: str = "",
+    took_ms: int = 0,
+    task: str = "",
+) -> Note:
+    step = SharedStep(
+        side="shares",
+        profile=name,
+        device=opened.sender,
+        requester=notes.plain(opened.requester),
+        event=event,
+        active_ms=took_ms,
+        origin=_id(asks.control.origin_agent_device_id),
+        hops=asks.control.hop_count,
+        task=task,
+        code=code,
+    )
+    # No run of the hub is called so, whatever the other device calls its own.
+    run = f"{opened.sender}/{_id(asks.control.trace_id)}"
+    return Note(at_ms=now_ms, run=run, session=run, step=step)
+
+
+def _id(said: str) -> str:
+    """Return what another device says is an id, if it looks like one: the record is no place for its words."""
+    return said if _ID.fullmatch(said) else request_id(said)
+
+
+def _place(opened: Opened) -> str:
+    """Return where it is kept since when a question of the inbox is worked on."""
+    return f"asked/{opened.id}"
+
+
+def _seal(sealer: Sealer, opened: Opened, letter: Answers | Declines) -> None:
+    sealer.seal(opened.sender, letters.write(letter))
+    sealer.taken(opened.id)
+
+
+def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]:
+    row, _ = sealer.peers.row(device)
+    kept = sealer.device.state.fact(f"rates/{row}", dict[str, Window]) or {}
+    # After a clock was set back, a window of the future would let nothing through.
+    return {name: window for name, window in kept.items() if window.start <= now_ms / 1_000}
+
+
+def _not_theirs(name: str, theirs: list[str]) -> Fault:
+    """Say why a device gets no answer; of what is shared with others it learns nothing, not even that it is there."""
+    if not theirs:
+        return fault(Code.PERMISSION_DENIED, "no agent is shared with the device that asks")
+    which = f"no agent `{name[:100]}` is" if name else "several agents are"
+    return fault(Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {listed(theirs)}")
 
 
 def _user(opened: Opened) -> str:
     """Return in whose name a device asks: it is believed as far as it is known, so its own name stands first."""
-    return f"{opened.sender}/{opened.requester}"[:256] if opened.requester else opened.sender
+    return fitting(f"{opened.sender}/{opened.requester}", MOST_NAME) if opened.requester else opened.sender
+
+
+def _in_words(text: str) -> Submission:
+    """Return what a person's run asks: a text, of which one that is too long for an objective is the input."""
+    if len(text) <= MOST_OBJECTIVE:
+        return Submission(target="-", objective=text)
+    return Submission(target="-", objective=text[:SHORTENED], input=text)
+
+
+def _said(asks: Asks, response: Response) -> Answers:
+    tokens = response.usage.total
+    if asks.request is None:
+        text = text_of(response.result) or response.summary
+        return Answers(to=asks.id, session=asks.session, text=text, tokens=tokens)
+    answer = Answer(
+        response.result,
+        summary=response.summary,
+        confidence=response.confidence,
+        artifacts=response.artifacts,
+        new_facts=response.new_facts,
+        # Sources are those of users of this hub, whom the other does not know.
+        requires_followup=response.requires_followup,
+        warnings=response.warnings,
+        finished=response.finished,
+        unfinished=response.unfinished,
+        metadata=response.metadata,
+    )
+    return Answers(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
 
 
 def _declined(asks: Asks, why: Fault) -> Declines:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -37,10 +37,17 @@ CREATE INDEX outbox_by_peer ON outbox (peer, seq);
 CREATE TABLE pieces (peer INTEGER NOT NULL, seq INTEGER NOT NULL, content BLOB NOT NULL, UNIQUE (peer, seq));
 CREATE TABLE inbox (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, size INTEGER NOT NULL,
     content BLOB NOT NULL);
-CREATE INDEX inbox_by_peer ON inbox (peer);
 CREATE TABLE marks (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, kind TEXT NOT NULL,
     tag BLOB NOT NULL, UNIQUE (peer, kind, tag));
 CREATE TABLE losses (id INTEGER PRIMARY KEY AUTOINCREMENT, peer INTEGER NOT NULL, content BLOB NOT NULL);
+"""
+
+# Made at each start if they are not there: files of before have others.
+_INDEXES = """
+CREATE INDEX IF NOT EXISTS held_by_last ON held (peer, last, size);
+CREATE INDEX IF NOT EXISTS held_unsealed ON held (peer) WHERE last IS NULL;
+CREATE INDEX IF NOT EXISTS inbox_by_size ON inbox (peer, size);
+DROP INDEX IF EXISTS inbox_by_peer;
 """
 
 T = TypeVar("T")
@@ -87,6 +94,24 @@ class State:
             except TROUBLE as error:
                 raise translate(error, self.path) from error
 
+    @property
+    def is_writing(self) -> bool:
+        return self._connection.in_transaction
+
+    @contextmanager
+    def apart(self) -> Generator[None]:
+        """Do what follows as a part of a change: if anything is raised, this part alone is undone."""
+        self.execute("SAVEPOINT apart")
+        try:
+            yield
+        except BaseException:
+            # A disk in trouble may have ended the whole of it already.
+            if self.is_writing:
+                self.execute("ROLLBACK TO apart")
+                self.execute("RELEASE apart")
+            raise
+        self.execute("RELEASE apart")
+
     def execute(self, statement: str, *bindings: Any) -> Rows:
         return self._connection.execute(statement, bindings)
 
@@ -116,14 +141,18 @@ class State:
         """Return the value that was locked for *place*, or raise `StoreError` if somebody changed or moved it."""
         plain = self.keys.unlock(content, place)
         if plain is None:
-            raise StoreError(
-                fault(
-                    Code.STORE_UNAVAILABLE,
-                    f"{self.path} is damaged: what stands at {place} was not written there by this device",
-                    suggestion="Put the file back from a backup, or move it away with its key, begin anew, pair again.",
-                )
-            )
+            raise self.damage(f"what stands at {place} was not written there by this device")
         return msgspec.msgpack.decode(plain, type=kind)
+
+    def damage(self, what: str) -> StoreError:
+        """Return the error for when somebody or something else has changed the file."""
+        return StoreError(
+            fault(
+                Code.STORE_UNAVAILABLE,
+                f"{self.path} is damaged: {what}",
+                suggestion="Put the file back from a backup, or move it away with its key, begin anew, pair again.",
+            )
+        )
 
     # ── single facts ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -154,6 +183,7 @@ class State:
                         f"{self.path} is of version {version}, and this is made for version {VERSION}",
                         "Use the Remit that made it, or a newer one.",
                     )
+                self.execute(_INDEXES)
             found = self.one("SELECT value FROM facts WHERE name = 'check'")
         except TROUBLE as error:
             raise translate(error, self.path) from error
@@ -162,6 +192,34 @@ class State:
                 f"{self.path} does not open with this key",
                 "Use the key file or passphrase with which it was made; without it nothing in it can be read.",
             )
+
+
+class Recall(Generic[T]):
+    """Values that are read far more often than they change: none is unlocked again that stands in the file as it did.
+
+    They are shared by all who ask, and must not be changed.
+    """
+
+    def __init__(self, state: State, kind: type[T]) -> None:
+        self._state = state
+        self._kind = kind
+        self._last: dict[str, tuple[bytes, T]] = {}
+
+    def lock(self, value: T, place: str) -> bytes:
+        """See `State.lock`."""
+        content = self._state.lock(value, place)
+        self._last[place] = content, value
+        return content
+
+    def unlock(self, content: bytes, place: str) -> T:
+        """See `State.unlock`."""
+        known = self._last.get(place)
+        # What is locked is never the same bytes twice, so these were made of this very value.
+        if known is not None and known[0] == content:
+            return known[1]
+        value = self._state.unlock(content, place, self._kind)
+        self._last[place] = content, value
+        return value
 
 
 def _unusable(message: str, suggestion: str) -> RemitError:

@@ -16,14 +16,18 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.box import bucket
 from remit.relay.identity import DeviceId
 
-# A frame of the gateway has 256 KiB; the rest is for the header (under 1 KiB) and the encryption (under 300 bytes).
+# A frame of the gateway has 256 KiB; the rest is for what stands around the text (2 KiB at most) and the encryption
+# (under 300 bytes).
 PIECE_BYTES = 224 * 1024
 MAX_SEALED = 256 * 1024
 MAX_MESSAGE = 16 * 1024 * 1024
 MAX_PIECES = -(-MAX_MESSAGE // PIECE_BYTES)
 MAX_REQUESTER = 256
+# A piece without its text and without the name of who asks, at its longest, with the length that the box notes.
+AROUND = 416
 # The ratchet keeps the keys of 40 messages that were overtaken; some of those may be notes, which have no number.
 WINDOW = 32
 # Streams that ended are remembered so long that what is still on its way does not look like something new.
@@ -33,7 +37,7 @@ START = bytes(16)
 
 Count = Annotated[int, Meta(ge=0, le=2**53)]
 Token = Annotated[bytes, Meta(min_length=16, max_length=16)]
-Kind = Literal["open", "part", "note"]
+Kind = Literal["open", "part", "note", "ask"]
 Content = Literal["message", "loss"]
 
 
@@ -71,7 +75,8 @@ class Piece(Struct, frozen=True, array_like=True):
     sender: DeviceId
     receiver: DeviceId
     kind: Kind
-    """`open` begins a stream, `part` carries a message, `note` only acknowledges and has no place in the stream."""
+    """`open` begins a stream, `part` carries a message. The others have no place in the stream: `note` only
+    acknowledges, and `ask` wants all that is missing behind what it acknowledges."""
     gen: Count
     """Which of the sender's streams this is: later ones have larger numbers."""
     stream: Token
@@ -134,6 +139,10 @@ class Line(Struct, frozen=True):
     """How many pieces came since this device last said how far it is."""
     renewed_ms: int = 0
     """When this device last asked for the streams to begin anew."""
+    asked_ms: int = 0
+    """When it last asked for what is missing."""
+    repeated_ms: int = 0
+    """When it last began anew because it was asked for what is missing."""
 
 
 class Reason(StrEnum):
@@ -264,7 +273,7 @@ def enter(now: Incoming, piece: Piece) -> Entered | Reason:
         lost = max(0, piece.settled - now.got)
         now = structs.replace(now, next=max(now.next, piece.floor), got=max(now.got, piece.settled), repeats=0, left=0)
         now = structs.replace(now, chain=b"")
-    if piece.kind != "note":
+    if is_numbered(piece):
         if piece.seq < now.next:
             # The same bytes again are known before they are read, and a sender uses a number once. These are others:
             # it does not remember that it used this number.
@@ -301,6 +310,11 @@ class Told(StrEnum):
     """The other side had more from this device than it remembers to have sent."""
 
 
+def misses(now: Outgoing, ack: Ack) -> bool:
+    """Say whether who acknowledges so much has not got all that was sealed for it."""
+    return now.gen > 0 and (ack.gen < now.gen or (ack.gen == now.gen and ack.next < now.next))
+
+
 def hear(now: Outgoing, ack: Ack, chain: bytes | None) -> Told:
     """Return what an acknowledgement says about the direction that it is about.
 
@@ -313,6 +327,30 @@ def hear(now: Outgoing, ack: Ack, chain: bytes | None) -> Told:
     if chain is not None and ack.chain and ack.chain != chain:
         return Told.AHEAD
     return Told.SETTLES
+
+
+def is_numbered(piece: Piece) -> bool:
+    """Say whether a piece has a place in its stream."""
+    return piece.kind in ("open", "part")
+
+
+def last_of(piece: Piece) -> int:
+    """Return the number of the piece with which the message is whole that this one belongs to."""
+    return piece.seq if piece.part is None else piece.seq + piece.part.count - 1 - piece.part.index
+
+
+def seen_size(piece: Piece) -> int:
+    """Return how long a piece is made to look.
+
+    That depends on the text's bucket, on how many full pieces there are before, and on whether the name of who asks is
+    longer than usual; not on the numbers in the piece, nor on what kind of piece a short one is.
+    """
+    part = piece.part
+    if part is None:
+        return bucket(AROUND) + bucket(0)
+    before = PIECE_BYTES * part.index
+    whole = min(bucket(part.size), PIECE_BYTES * part.count)
+    return bucket(AROUND + len(part.requester.encode())) + min(whole - before, PIECE_BYTES)
 
 
 _piece = msgspec.msgpack.Decoder(Piece)

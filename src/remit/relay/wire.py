@@ -6,9 +6,10 @@ Control frames are JSON text; the two that carry sealed bytes, `Put` and `Delive
     gateway                        device
     Challenge        ──────────▶                        a fresh nonce, and the gateway's name
                      ◀──────────   Hello                the key, and its signature
-    Welcome          ──────────▶
+    Welcome          ──────────▶                        or Standing, to one that only looks
                      ◀──────────   Put                  a sealed message, numbered by its sender for its receiver
     Stored | Refused ──────────▶                        it is durable; or it was not taken, nor is what follows it
+    Expired          ──────────▶                        nobody has fetched it for too long, and it is deleted
     Delivery         ──────────▶
                      ◀──────────   Ack                  everything up to this place may be deleted
                      ◀──────────   Publish Fetch Allow  each with a number, which its Done, Bundle or Denied repeats
@@ -66,12 +67,14 @@ class Challenge(Struct, frozen=True, kw_only=True, tag_field="type", tag="challe
     version: int = VERSION
 
 
-class Welcome(Struct, frozen=True, kw_only=True, tag_field="type", tag="welcome"):
+class Welcome(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="welcome"):
     """You are connected; what was queued follows."""
 
     device: DeviceId
     one_time_left: int
     """How many of your one-time keys have not been handed out."""
+    is_new: bool = False
+    """Whether you were not known, so that what you once said of who may reach you is not known either."""
 
 
 class Receipt(Struct, frozen=True, array_like=True):
@@ -99,6 +102,17 @@ class Refused(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     retry_after_ms: int = 0
 
 
+class Expired(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="expired"):
+    """What you sent to a device, up to this number, is deleted as far as it had not fetched it.
+
+    It is said again on each connection until you put something new for the same device.
+    """
+
+    to: DeviceId
+    number: Number
+    reason: str = ""
+
+
 class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
     """A sealed message for you. It may come again until it is acknowledged, by its place on this connection."""
 
@@ -106,6 +120,17 @@ class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
     sender: DeviceId
     number: Number
     body: Body
+
+
+class Standing(Struct, frozen=True, kw_only=True, tag_field="type", tag="standing"):
+    """How you stand with the gateway, for who only looks."""
+
+    known: bool
+    """Whether you have ever connected, lately enough."""
+    connected: bool
+    waiting: int
+    """How many messages wait for you."""
+    one_time_left: int
 
 
 class Done(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="done"):
@@ -155,6 +180,8 @@ class Hello(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
     public: Annotated[bytes, Meta(min_length=32, max_length=32)]
     signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
     version: int = VERSION
+    looks: bool = False
+    """Whether it only asks how it stands; nothing changes by that, and a connection that it has goes on."""
 
 
 class Put(Struct, frozen=True, array_like=True, tag="put"):
@@ -198,7 +225,7 @@ class Allow(Struct, frozen=True, kw_only=True, tag_field="type", tag="allow"):
     senders: Annotated[tuple[DeviceId, ...], Meta(max_length=MAX_ALLOWED)] | None
 
 
-FromGateway = Challenge | Welcome | Stored | Refused | Done | Bundle | Denied | KeysLeft | Bye
+FromGateway = Challenge | Welcome | Standing | Stored | Refused | Expired | Done | Bundle | Denied | KeysLeft | Bye
 FromDevice = Hello | Ack | Publish | Fetch | Allow
 Asked = Publish | Fetch | Allow
 Answered = Done | Bundle | Denied
@@ -244,13 +271,14 @@ def read_delivery(data: bytes) -> Delivery:
         raise Malformed(f"delivery: {_named(error, Delivery)}") from error
 
 
-def signed_text(*, gateway: str, nonce: bytes, device: str) -> bytes:
-    """Return what a device signs to connect.
+def signed_text(*, gateway: str, nonce: bytes, device: str, looks: bool = False) -> bytes:
+    """Return what a device signs to connect, or to look.
 
     It holds the gateway's name, so that no other gateway can pass it on, and a nonce of this one connection, so that it
     is of no use twice.
     """
-    parts = (b"remit relay hello", b"%d" % VERSION, gateway.encode(), nonce, device.encode())
+    purpose = b"remit relay look" if looks else b"remit relay hello"
+    parts = (purpose, b"%d" % VERSION, gateway.encode(), nonce, device.encode())
     return b"".join(len(part).to_bytes(4) + part for part in parts)
 
 

@@ -1,7 +1,8 @@
 """What somebody wants of a run from another process: left in the device's file, done by the host that has the run.
 
-A wish is forgotten in the commit of the step that it leads to, so it is done once, whatever dies in between. It is left
-with `leave`, through the same file and key that the host uses; there is no other way in.
+A wish is forgotten in the commit of the step that it leads to, so it is done once, whatever dies in between. Why one
+can no longer be done is kept, for whoever left it. It is left with `leave`, through the same file and key that the host
+uses; there is no other way in.
 """
 
 import secrets
@@ -9,6 +10,7 @@ import secrets
 from msgspec import Struct
 
 from remit.relay import moves
+from remit.relay.keeping import Runs
 from remit.relay.moves import ENDED, State
 from remit.relay.run import Overlay
 from remit.relay.state import State as File
@@ -22,6 +24,8 @@ class Wish(Struct, frozen=True, kw_only=True):
 
     run: str
     event: Wanted
+    by: str = ""
+    """Who wants it."""
 
 
 def leave(file: File, wish: Wish) -> str:
@@ -48,6 +52,29 @@ def forget(file: File, name: str) -> None:
         file.execute("DELETE FROM facts WHERE name = ?", name)
 
 
+def refuse(file: File, name: str, why: str) -> None:
+    """Forget a wish that cannot be done any more, and keep why."""
+    with file.writing():
+        forget(file, name)
+        file.keep(f"undone/{name}", why)
+
+
+def is_left(file: File, name: str) -> bool:
+    """Say whether a wish is neither done nor refused yet."""
+    return file.one("SELECT 1 FROM facts WHERE name = ?", name) is not None
+
+
+def refusal(file: File, name: str) -> str | None:
+    """Return why a wish could not be done; None if it was, or may still be."""
+    return file.fact(f"undone/{name}", str)
+
+
+def forget_refusals(file: File) -> None:
+    """Forget why wishes could not be done: whoever waited for it has heard it, or is gone."""
+    with file.writing():
+        file.execute("DELETE FROM facts WHERE name >= 'undone/' AND name < 'undone0'")
+
+
 def is_early(wish: Wish, run: Overlay) -> bool:
     """Say whether a wish waits until the run is resumed: an answer to its draft does, for it ends no pause."""
     if not isinstance(wish.event, moves.Approve | moves.Reject) or run.pending is None:
@@ -65,8 +92,7 @@ def waits(run: Overlay) -> bool:
 
 def kept_runs(file: File) -> list[Overlay]:
     """Return the runs of a device as they were last kept, oldest first."""
-    rows = file.rows("SELECT name, value FROM facts WHERE name >= 'run/' AND name < 'run0' ORDER BY name")
-    return [file.unlock(value, f"facts/{name}", Overlay) for name, value in rows]
+    return Runs(file).all()
 
 
 def waiting(file: File) -> list[Overlay]:

@@ -152,6 +152,12 @@ class Hub:
         return entry is not None and isinstance(entry.agent, Remote)
 
     @property
+    def remotes(self) -> dict[str, Remote]:
+        """The agents that live elsewhere, by name: each as it was registered."""
+        agents = self._parts.registry.agents
+        return {name: entry.agent for name, entry in agents.items() if isinstance(entry.agent, Remote)}
+
+    @property
     def store(self) -> Store:
         """Where everything is recorded."""
         return self._parts.store

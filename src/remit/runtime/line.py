@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
-from remit.protocol.envelope import Answer, Response
+from remit.protocol.envelope import Answer, Request, Response
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
 from remit.runtime.carry import regain_slot
@@ -43,6 +43,14 @@ class LocalLine:
     @property
     def traceparent(self) -> str:
         return self._desk.traceparent()
+
+    @property
+    def root(self) -> Request:
+        return self._frame.run.request
+
+    @property
+    def handed_back(self) -> bool:
+        return self._frame.run.handed_back
 
     @property
     def passed_on(self) -> Mapping[str, str]:

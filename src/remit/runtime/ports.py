@@ -34,6 +34,16 @@ class Line(Protocol):
         ...
 
     @property
+    def root(self) -> Request:
+        """The request that began its run, redacted: who brought it here, and under which id."""
+        ...
+
+    @property
+    def handed_back(self) -> bool:
+        """Whether its run stops here only to be taken up again: what is done elsewhere may go on."""
+        ...
+
+    @property
     def passed_on(self) -> Mapping[str, str]:
         """What came beside the request of its run for others to read: headers that go along as they are."""
         ...
@@ -333,6 +343,17 @@ class Sealed(NamedTuple):
     of_user: bool
 
 
+class Numbered(NamedTuple):
+    """A record-to-be of a log that is kept elsewhere, with its number there."""
+
+    number: int
+    kind: Kind
+    at_ms: int
+    run: str
+    session: str
+    body: Body
+
+
 class Recorder(Protocol):
     """The record: append-only, hash-chained, one order for all processes that share the store."""
 
@@ -351,6 +372,13 @@ class Recorder(Protocol):
 
     async def flush(self) -> None:
         """Return once everything appended so far is durable, or raise `StoreError`."""
+        ...
+
+    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+        """Record what stands in another log, in one step, each number of a *source* once; durable on return.
+
+        Numbers grow. Those up to the highest that was recorded before are passed over; the highest by now is returned.
+        """
         ...
 
     def listen(self, listener: Callable[[list[Record]], None], *, patient: bool = False) -> Callable[[], None]:

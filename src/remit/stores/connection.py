@@ -49,6 +49,7 @@ def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> C
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(int(busy_seconds * 1_000))
+    _plan_once(connection)
     writer = cast(Connection, connection)
     writer.pragma("synchronous", _SYNCHRONOUS[durability])
     return writer
@@ -58,7 +59,14 @@ def connect_reader(path: Path, busy_seconds: float) -> Connection:
     """Return a connection that only reads."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(int(busy_seconds * 1_000))
+    _plan_once(connection)
     return cast(Connection, connection)
+
+
+def _plan_once(connection: apsw.Connection) -> None:
+    # Else a query with `>` or `IS NULL` is planned anew whenever other values are bound (8 µs each), in the light of
+    # statistics that these files do not have.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 @contextmanager

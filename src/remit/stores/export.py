@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from remit.runtime.audit import GENESIS, Row
 from remit.stores.connection import Connection
+from remit.stores.reader import within
 from remit.stores.schema import KINDS
 
 _NAMES = {number: kind.value for kind, number in KINDS.items()}
@@ -17,12 +18,13 @@ class Linked(NamedTuple):
     row: Row
 
 
-def linked_rows(connection: Connection, *, run: str | None = None, after: int = 0) -> Iterator[Linked]:
-    """Return the rows in order, those of one run if asked, as they are stored: tampered ones too."""
-    where = "seq > ?1" if run is None else "seq > ?1 AND run = ?2"
-    values = (after,) if run is None else (after, run)
-    sql = _ROWS.format(where=where)
-    for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, values):
+def linked_rows(
+    connection: Connection, *, run: str | None = None, profile: str | None = None, after: int = 0
+) -> Iterator[Linked]:
+    """Return the rows in order, those of one run or profile if asked, as they are stored: tampered ones too."""
+    where, values = within(run=run, profile=profile)
+    sql = _ROWS.format(where=f"seq > ? AND {where}")
+    for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, (after, *values)):
         kind = _NAMES.get(number, f"kind {number}")
         yield Linked(previous or GENESIS, Row(seq, kind, at_ms, _text(of_run), _text(session), body, digest))
 
@@ -39,9 +41,9 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def before_newest(connection: Connection, count: int, run: str | None = None) -> int:
-    """Return the number after which the newest *count* rows follow, of one run if asked."""
-    where, values = ("TRUE", (count,)) if run is None else ("run = ?2", (count, run))
-    newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?1"
+def before_newest(connection: Connection, count: int, run: str | None = None, profile: str | None = None) -> int:
+    """Return the number after which the newest *count* rows follow, of one run or profile if asked."""
+    where, values = within(run=run, profile=profile)
+    newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?"
     sql = f"SELECT coalesce(min(seq) - 1, (SELECT max(seq) FROM record), 0) FROM ({newest})"
-    return connection.execute(sql, values).fetchall()[0][0]
+    return connection.execute(sql, (*values, count)).fetchall()[0][0]

@@ -65,11 +65,31 @@ class Reader:
 # ── queries ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def records(run: str | None, session: str | None, after: int, limit: int) -> Query[list[Record]]:
+# What somebody made of a row that was tampered with need not be JSON.
+_OF_PROFILE = f"""kind = {KINDS[Kind.SHARED]} AND
+    CASE WHEN json_valid(CAST(body AS TEXT)) THEN CAST(body AS TEXT) ->> '$.profile' END = ?"""
+
+
+def within(*, run: str | None = None, session: str | None = None, profile: str | None = None) -> tuple[str, list[str]]:
+    """Return the condition under which a row is of a run, a session or a profile, as far as asked, and its values."""
+    wanted = {"run = ?": run, "session = ?": session, _OF_PROFILE: profile}
+    given = {condition: value for condition, value in wanted.items() if value is not None}
+    return " AND ".join(["TRUE", *given]), list(given.values())
+
+
+def shared_runs(begins_with: str, limit: int) -> Query[list[str]]:
+    """Return the query for the runs with other devices whose ids begin like that."""
+    sql = f"SELECT DISTINCT run FROM record WHERE kind = {KINDS[Kind.SHARED]} AND run >= ? AND run <= ? LIMIT ?"
+    bounds = (begins_with, begins_with + chr(sys.maxunicode))
+    return lambda connection: [run for (run,) in connection.execute(sql, (*bounds, limit))]
+
+
+def records(
+    run: str | None, session: str | None, after: int, limit: int, profile: str | None = None
+) -> Query[list[Record]]:
     """Return the query for committed records in order."""
-    wanted = {"run": run, "session": session}
-    where = " AND ".join(["seq > ?", *(f"{column} = ?" for column, value in wanted.items() if value is not None)])
-    values = [value for value in wanted.values() if value is not None]
+    where, values = within(run=run, session=session, profile=profile)
+    where = f"seq > ? AND {where}"
 
     def query(connection: Connection) -> list[Record]:
         found: list[Record] = []

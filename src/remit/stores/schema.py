@@ -23,6 +23,7 @@ KINDS: dict[Kind, int] = {
     Kind.RESULT: 6,
     Kind.REFUSED: 7,
     Kind.APPROVAL: 8,
+    Kind.SHARED: 9,
 }
 
 # The states of a request. A forgotten one is still listed, but its id may be used again.
@@ -141,6 +142,13 @@ MIGRATIONS: tuple[str, ...] = (
     -- What a run has done that did not succeed is known until its outcome is forgotten: one that tries it again need
     -- not do it again.
     DROP TRIGGER request_ended;
+    """,
+    """
+    -- Steps with other devices (kind 9) are few among all records, and looked at by themselves. A program that does not
+    -- know the kind would take them for tampered with: it is told by the version that the file is too new for it.
+    CREATE INDEX record_shared ON record (seq) WHERE kind = 9;
+    -- How far logs that are kept elsewhere were recorded here.
+    CREATE TABLE transferred (source TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
     """,
 )
 

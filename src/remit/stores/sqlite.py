@@ -24,6 +24,7 @@ from remit.runtime.ports import (
     Decision,
     Expired,
     Known,
+    Numbered,
     Owner,
     Question,
     RunState,
@@ -172,6 +173,11 @@ class SqliteStore:
     async def flush(self) -> None:
         """Return once everything appended so far is durable, or raise `StoreError`."""
         await self._do(Transaction.write)
+
+    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+        """Record what stands in another log, each number of a *source* once; return the highest that is recorded."""
+        taken = tuple(entries)
+        return await self._do(lambda transaction: transaction.transfer(source, taken))
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:
         """Call *listener* in the event loop with each group of records that this store committed, in order."""

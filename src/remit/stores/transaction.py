@@ -1,5 +1,6 @@
 """What one write transaction does: it extends the chain, and moves requests along."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
-from remit.runtime.ports import MOST_EPOCHS, Accepted, Expired, Known, Owner, StoreError, unknown_outcome
+from remit.runtime.ports import MOST_EPOCHS, Accepted, Expired, Known, Numbered, Owner, StoreError, unknown_outcome
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import Connection
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
@@ -79,6 +80,16 @@ class Transaction:
                 self.connection.execute(_insert(rows), values[start : start + width])
                 start += width
         values.clear()
+
+    def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+        found = self._row("SELECT number FROM transferred WHERE source = ?", (source,))
+        last: int = found[0] if found else 0
+        new = [entry for entry in entries if entry.number > last]
+        if new:
+            self.extend([entry[1:] for entry in new])
+            last = new[-1].number
+            self.connection.execute("INSERT OR REPLACE INTO transferred VALUES (?,?)", (source, last))
+        return last
 
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

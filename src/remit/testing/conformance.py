@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
-from remit.runtime.ports import Accepted, Expired, Known, Owner, RunState, RunSummary, Store, Whose
+from remit.runtime.ports import Accepted, Expired, Known, Numbered, Owner, RunState, RunSummary, Store, Whose
 from remit.testing.asking import AskingConformance
 from remit.testing.conversing import ConversingConformance
 from remit.testing.samples import (
@@ -25,6 +25,7 @@ from remit.testing.samples import (
     a_question,
     a_request,
     a_response,
+    a_step,
     code_of,
     progress,
     texts,
@@ -39,6 +40,7 @@ __all__ = [
     "a_question",
     "a_request",
     "a_response",
+    "a_step",
     "code_of",
     "progress",
     "texts",
@@ -79,6 +81,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
             Kind.RESULT: a_response(request, {"deep": [{"x": ""}], "ö": 0.1}),
             Kind.REFUSED: Refusal(request=request, response=a_response(request)),
             Kind.APPROVAL: Approval(delegation="d", agent="a", id="q", question="May it?", agreed=True, by="ann"),
+            Kind.SHARED: a_step(),
         }
         async with self.opened() as store:
             for kind, body in bodies.items():
@@ -86,6 +89,39 @@ class StoreConformance(AskingConformance, ConversingConformance):
             await store.flush()
             found = await store.records()
         assert {record.kind: record.body for record in found} == bodies
+
+    async def test_what_stands_in_another_log_is_recorded_once(self) -> None:
+        entries = [
+            Numbered(number, Kind.SHARED, number, "run", "session", a_step(turn=number)) for number in range(1, 8)
+        ]
+        async with self.opened() as store:
+            assert await store.transfer("one", ()) == 0
+            assert await store.transfer("one", entries[:3]) == 3
+            assert await store.transfer("one", entries[1:5]) == 5
+            assert await store.transfer("one", entries[:2]) == 5
+            assert await store.transfer("other", entries[6:]) == 7
+            assert await store.transfer("one", ()) == 5
+            assert [(record.seq, record.body) for record in await store.records(run="run")] == [
+                (seq, a_step(turn=turn)) for seq, turn in enumerate((1, 2, 3, 4, 5, 7), start=1)
+            ]
+
+    async def test_how_far_another_log_was_recorded_is_known_after_a_restart(self) -> None:
+        entries = [Numbered(number, Kind.SHARED, 4, "run", "session", a_step()) for number in (3, 8)]
+        async with self.opened() as store:
+            await store.transfer("one", entries)
+        async with self.opened(await self.reopen(store)) as store:
+            assert await store.transfer("one", entries) == 8
+            assert len(await store.records()) == 2
+
+    async def test_what_comes_of_another_log_is_heard_like_any_record(self) -> None:
+        heard: list[Record] = []
+        async with self.opened() as store:
+            leave = store.listen(heard.extend)
+            await store.transfer("one", [Numbered(1, Kind.SHARED, 4, "run", "session", a_step())])
+            await store.flush()
+            await asyncio.sleep(0)
+            leave()
+        assert heard == [Record(seq=1, kind=Kind.SHARED, at_ms=4, run="run", session="session", body=a_step())]
 
     async def test_records_of_one_run_or_session_are_found_page_by_page(self) -> None:
         async with self.opened() as store:

@@ -25,6 +25,7 @@ from remit.runtime.ports import (
     Decision,
     Expired,
     Known,
+    Numbered,
     Owner,
     Question,
     RunState,
@@ -121,6 +122,7 @@ class MemoryStore:
         self._cells: dict[str, tuple[int, bytes]] = {}
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
         self._listeners: dict[object, Listener] = {}
+        self._transferred: dict[str, int] = {}
 
     async def open(self) -> None:
         self._is_open = True
@@ -141,6 +143,14 @@ class MemoryStore:
 
     async def flush(self) -> None:
         self._check_open()
+
+    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+        self._check_open()
+        for entry in entries:
+            if entry.number > self._transferred.get(source, 0):
+                self._transferred[source] = entry.number
+                self.append(*entry[1:])
+        return self._transferred.get(source, 0)
 
     def listen(self, listener: Listener, *, patient: bool = False) -> Callable[[], None]:  # noqa: ARG002 - none waits here
         self._check_open()

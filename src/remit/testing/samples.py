@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Progress, Record
+from remit.protocol.records import Progress, Record, SharedStep
 from remit.protocol.remit import Remit
 from remit.runtime.ports import Question, Store, StoreError
 
@@ -66,6 +66,24 @@ def a_question(
 def progress(text: str) -> Progress:
     """Return the body of a progress record."""
     return Progress(delegation="id-one", agent="prime", text=text)
+
+
+def a_step(*, profile: str = "reviewer", turn: int = 1) -> SharedStep:
+    """Return the body of a record of a run with another device's agent."""
+    return SharedStep(
+        side="asks",
+        profile=profile,
+        device="device-two",
+        requester="ann@example.org",
+        event="Approve",
+        turn=turn,
+        mode="manual",
+        state="ready_to_send",
+        active_ms=5,
+        label="edited",
+        by="ann",
+        via="pending",
+    )
 
 
 def texts(records: list[Record]) -> list[str]:

@@ -11,7 +11,10 @@ from msgspec import Meta, Struct
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay import moves
 from remit.relay.frames import Mode, Role
+from remit.relay.letters import Offer
 from remit.relay.moves import ENDED, Label, Reason, State
+from remit.relay.notes import Person
+from remit.relay.offers import shares
 from remit.relay.peers import Peer
 from remit.relay.profile import Profile
 from remit.relay.review import RULES, Review
@@ -43,6 +46,14 @@ class ProfileView(Struct, frozen=True, kw_only=True):
     """Those that have a person see a draft first in `semi_auto`."""
 
 
+class OfferView(Struct, frozen=True, kw_only=True):
+    """An agent that another device says it shares with this one."""
+
+    name: str
+    """What it is shared as: the `agent` of a run."""
+    description: str
+
+
 class DeviceView(Struct, frozen=True, kw_only=True):
     """A known device."""
 
@@ -51,7 +62,9 @@ class DeviceView(Struct, frozen=True, kw_only=True):
     verified: bool
     """Whether its owner and this one compared codes."""
     shared: bool
-    """Whether it shares an agent with this device: "shared with me"."""
+    """Whether it shares an agent with this device, as far as is known here: "shared with me"."""
+    offers: tuple[OfferView, ...] | None
+    """What it says that it shares; None: it has said nothing yet."""
     allowed: bool
     """Whether it may reach this device of its own accord."""
     revoked: bool
@@ -86,13 +99,16 @@ def profile_view(profile: Profile) -> ProfileView:
     )
 
 
-def device_view(peer: Peer) -> DeviceView:
+def device_view(peer: Peer, offer: tuple[Offer, ...] | None) -> DeviceView:
     """Return what is shown of a device: of its card, the name alone."""
     return DeviceView(
         id=peer.device,
         name=peer.card.name,
         verified=peer.verified,
-        shared=peer.shared,
+        shared=shares(peer, offer),
+        offers=None
+        if offer is None
+        else tuple(OfferView(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
     )
@@ -145,6 +161,8 @@ class View(Struct, frozen=True, kw_only=True):
     id: str
     profile: str
     device: str
+    agent: str
+    """What the device shares the other agent as; empty: the only one that it shares."""
     objective: str
     mode: Mode
     state: State
@@ -179,6 +197,8 @@ class RunLine(Struct, frozen=True, kw_only=True):
     id: str
     profile: str
     device: str
+    agent: str
+    """What the device shares the other agent as; empty: the only one that it shares."""
     objective: str
     mode: Mode
     state: State
@@ -201,6 +221,7 @@ def view(run: Overlay, now_ms: int) -> View:
         id=run.id,
         profile=run.profile,
         device=run.device,
+        agent=run.agent,
         objective=run.objective,
         mode=run.mode,
         state=run.state,
@@ -231,6 +252,7 @@ def line(run: Overlay) -> RunLine:
         id=run.id,
         profile=run.profile,
         device=run.device,
+        agent=run.agent,
         objective=run.objective,
         mode=run.mode,
         state=run.state,
@@ -265,63 +287,73 @@ def _reviews(reviews: tuple[Review, ...]) -> tuple[ReviewView, ...]:
 # ── what can be done ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Begin(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    by: Annotated[str, Meta(max_length=256)] = ""
+    """Who does it, as the record is to name them; empty: this API."""
+
+
+class Begin(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run to be started."""
 
     profile: Name
     device: Name
     objective: Text
+    agent: Name | None = None
+    """What the device shares the other agent as; None: the only one that it shares."""
     mode: Mode | None = None
     """None: that of the profile."""
 
 
-class Pause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Pause(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send nothing until it is resumed."""
 
 
-class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Resume(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Go on, or try again after an error."""
 
+    agent: Name | None = None
+    """For a run that was started without naming the agent, while it was not known what the device shares."""
 
-class Stop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+
+class Stop(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """End it."""
 
 
-class TakeOver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TakeOver(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The person says what is said next."""
 
 
-class HandBack(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandBack(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent says what is said next."""
 
 
-class Say(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Say(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the person who has taken over says."""
 
     text: Text
 
 
-class Approve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Approve(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send a draft, perhaps with other words."""
 
     draft: Name
     text: Text | None = None
 
 
-class Reject(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Reject(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Do not send a draft; the agent is told why, and asked again."""
 
     draft: Name
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
-class SetObjective(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetObjective(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Redirect it."""
 
     objective: Text
 
 
-class SetMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetMode(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change who sees drafts first."""
 
     mode: Mode
@@ -330,13 +362,18 @@ class SetMode(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 Act = Pause | Resume | Stop | TakeOver | HandBack | Say | Approve | Reject | SetObjective | SetMode
 
 
+def person_of(deed: Begin | Act) -> Person:
+    """Return who does something, as far as the face says."""
+    return Person(deed.by or "api", "api")
+
+
 def event_of(act: Act) -> moves.Event:
     """Return what happens to a run by an act; a face can have nothing else happen to it."""
     match act:
         case Pause():
             return moves.Pause()
-        case Resume():
-            return moves.Resume()
+        case Resume(agent=agent):
+            return moves.Resume(agent or "")
         case Stop():
             return moves.Stop()
         case TakeOver():

@@ -1,7 +1,6 @@
 """The process that serves a hub: its sockets, its signals, and an end at which nothing is lost."""
 
 import asyncio
-import os
 import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import uvicorn
 from remit.faces.api.app import Api
 from remit.faces.api.bodies import Receive, Scope, Send
 from remit.faces.api.connections import MOST_CONNECTIONS, Connection, Doorstep
-from remit.protocol.errors import Code, RemitError, fault
+from remit.transports.listening import BACKLOG, listening
 
 # Who wants nothing more for so long makes room for others.
 IDLE_S = 75
@@ -78,7 +77,7 @@ class Server(uvicorn.Server):
                 proxy_headers=False,
                 timeout_keep_alive=IDLE_S,
                 limit_concurrency=connections,
-                backlog=1_024,
+                backlog=BACKLOG,
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
             )
@@ -156,22 +155,3 @@ class Server(uvicorn.Server):
         self.should_exit = True
         self._told.set()
         await self._serving
-
-
-def listening(host: str, port: int) -> socket.socket:
-    """Return the socket that is listened at, or raise a `RemitError` that says why it cannot be."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        bound = socket.create_server((host, port), family=family, backlog=1_024)
-        # Connections inherit it; asyncio sees to it only where it has made the socket. Without it, what follows the
-        # headers waits for the client to acknowledge those, which takes 40 ms.
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return bound
-    except (OSError, OverflowError) as error:
-        # What `create_server` says of it names the address once more.
-        number = error.errno if isinstance(error, OSError) else None
-        reason = os.strerror(number) if number and number > 0 else getattr(error, "strerror", None) or str(error)
-        why = f"{host} port {port} cannot be listened at: {reason}"
-        raise RemitError(
-            fault(Code.TEAM_INVALID, why, suggestion="Choose another with --port, or 0 for any that is free.")
-        ) from error

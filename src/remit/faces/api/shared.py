@@ -29,10 +29,11 @@ from remit.faces.api.public_runs import (
     event_of,
     kind_of,
     line,
+    person_of,
     profile_view,
     view,
 )
-from remit.faces.api.server import Server, listening
+from remit.faces.api.server import Server
 from remit.faces.api.streams import KEEP_ALIVE, KEEP_ALIVE_S
 from remit.faces.api.waiting import Leaving, Soon
 from remit.faces.token_file import token_in
@@ -42,6 +43,7 @@ from remit.relay.host import Host
 from remit.relay.moves import ENDED
 from remit.relay.run import Overlay
 from remit.runtime.clock import LoopClock
+from remit.transports.listening import listening
 
 TOKEN_FILE = "shared.token"
 HOST = "127.0.0.1"
@@ -135,8 +137,8 @@ class SharedApi:
 
     async def _devices(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/devices`."""
-        devices = tuple(map(device_view, await self._host.devices()))
-        await send_value(send, Devices(devices=devices), headers=_NO_STORE)
+        devices = [device_view(each, await self._host.offers(each.device)) for each in await self._host.devices()]
+        await send_value(send, Devices(devices=tuple(devices)), headers=_NO_STORE)
 
     async def _runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs`."""
@@ -152,14 +154,21 @@ class SharedApi:
     async def _start(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/shared/runs`."""
         begin = decode(await read_json(headers_of(scope), receive, MOST_BODY), Begin)
-        run = await self._host.start(begin.profile, begin.device, begin.objective, mode=begin.mode)
+        run = await self._host.start(
+            begin.profile,
+            begin.device,
+            begin.objective,
+            mode=begin.mode,
+            agent=begin.agent or "",
+            by=person_of(begin),
+        )
         await self._show(send, run, 201)
 
     async def _act(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/shared/runs/{run}/{act}`."""
         run, kind = scope["path_params"]["run"], kind_of(scope["path_params"]["act"])
         act = decode(await optional(headers_of(scope), receive, MOST_BODY) or b"{}", kind)
-        await self._show(send, await self._host.act(run, event_of(act)))
+        await self._show(send, await self._host.act(run, event_of(act), by=person_of(act)))
 
     async def _show(self, send: Send, run: Overlay, status: int = 200) -> None:
         await send_value(send, view(run, self._now_ms()), status, _NO_STORE)

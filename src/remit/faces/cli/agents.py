@@ -38,7 +38,7 @@ def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: boo
 
     team = team_of(team_file, overrides)
     steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
-    elsewhere = {name: each.peer or each.card or "" for name, each in team.agents.items()}
+    elsewhere = {name: each.peer or each.card or each.device or "" for name, each in team.agents.items()}
     lines = tuple(
         _line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards_of(team).values()
     )
@@ -121,6 +121,7 @@ def show(
         peer=section and section.peer,
         remote=section and section.remote,
         address=section and (team.peers[section.peer].url if section.peer else section.card),
+        device=section and section.device,
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
         time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
         tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
@@ -141,13 +142,14 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     yield "code", details.run or ""
     yield "model", details.model or ""
     yield "lives at", ", ".join(each for each in (details.peer, details.address) if each)
+    yield "shared by", details.device or ""
     yield "called there", details.remote or ""
     if details.workflow is not None:
         yield "steps", "\n".join(map(_step, details.workflow.steps))
         yield "result", details.workflow.result or "what all steps came to, as one text"
     yield "capabilities", "\n".join(map(_capability, card.capabilities))
     # What an agent elsewhere may do, its own hub says.
-    is_here = details.address is None
+    is_here = details.address is None and details.device is None
     yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
     yield "may call", _may_call(card) if is_here else ""
     yield "called by", ", ".join(details.called_by)

@@ -8,7 +8,7 @@ import click
 
 from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
 from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
-from remit.faces.cli.suggest import run_ids
+from remit.faces.cli.suggest import recorded_profiles, run_ids
 from remit.faces.outputs.audit import AuditCheckpoint, AuditRow, Verification
 from remit.faces.safe_text import json_for_terminal
 from remit.protocol.codec import encode
@@ -17,6 +17,13 @@ from remit.runtime.audit import Row
 
 # How soon a record that is written is shown to whoever follows.
 FOLLOW_S = 0.2
+
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="Only the steps of one profile with shared agents; on the side that shares, of what is shared by that name.",
+    shell_complete=recorded_profiles,
+)
 
 
 @click.group()
@@ -77,6 +84,7 @@ def verify(
 @click.option("--follow", "-f", is_flag=True, help="Go on, and show each record as it is written; end with Ctrl-C.")
 @click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
 @click.option("--run", help="Only those of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@profile_option
 @store_option
 @team_options
 @jsonl_option
@@ -84,6 +92,7 @@ def tail(
     follow: bool,
     count: int,
     run: str | None,
+    profile: str | None,
     store_path: Path | None,
     team_file: Path | None,
     overrides: tuple[str, ...],
@@ -94,18 +103,19 @@ def tail(
     \b
     Example:
       remit audit tail -n 5
+      remit audit tail --profile reviewer
       remit audit tail --follow --jsonl | jq .kind
     """
     from remit.faces.cli.places import reading, store_file
-    from remit.faces.cli.show.records_view import find_run
+    from remit.faces.cli.show.records_view import find_recorded
     from remit.stores.export import before_newest
     from remit.stores.reader import PAGE, records
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
-        run = run and find_run(connection, run)
-        shown = before_newest(connection, count, run)
+        run = run and find_recorded(connection, run)
+        shown = before_newest(connection, count, run, profile)
         while True:
-            page = records(run, None, shown, PAGE)(connection)
+            page = records(run, None, shown, PAGE, profile)(connection)
             for record in page:
                 _print(record, as_jsonl=as_jsonl)
                 shown = record.seq
@@ -144,17 +154,23 @@ def _print(record: Record, *, as_jsonl: bool) -> None:
     help="Where to; else stdout.",
 )
 @click.option("--run", help="Only the rows of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@profile_option
 @store_option
 @team_options
 def export(
-    out: Path | None, run: str | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...]
+    out: Path | None,
+    run: str | None,
+    profile: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
 ) -> None:
     """Write the record as JSON lines from which anyone can check it, without this program.
 
     Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the digest
     before (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body as it
     stands there, in UTF-8. `previous` of row 1 is 32 zeros. A checkpoint follows the row that it signs (Ed25519); see
-    docs/audit.md. With --run there are no checkpoints, and each row can be checked by itself.
+    docs/audit.md. With --run or --profile there are no checkpoints, and each row can be checked by itself.
 
     \b
     Example:
@@ -167,25 +183,25 @@ def export(
     path = store_file(store_path, team_file, overrides)
     out = None if str(out) == "-" else out
     with written_whole(out) as file:
-        rows, checkpoints = _export(path, run, file)
+        rows, checkpoints = _export(path, run, profile, file)
     if out is not None:
         click.echo(f"{many(rows, 'row')} and {many(checkpoints, 'checkpoint')} are in {out}.", err=True)
 
 
-def _export(path: Path, run: str | None, file: IO[str]) -> tuple[int, int]:
+def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
     """Write everything and return how many rows and checkpoints it was."""
     from msgspec.structs import asdict
 
     from remit.faces.cli.places import reading
-    from remit.faces.cli.show.records_view import find_run
+    from remit.faces.cli.show.records_view import find_recorded
     from remit.stores.checkpoints import read_checkpoints
     from remit.stores.export import linked_rows
 
     # Read before the rows: of each that is here now, the rows are there then.
-    seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is None]
+    seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is profile is None]
     rows = written = 0
     with reading(path) as connection:
-        for previous, row in linked_rows(connection, run=run and find_run(connection, run)):
+        for previous, row in linked_rows(connection, run=run and find_recorded(connection, run), profile=profile):
             rows += 1
             _write(file, _exported(previous, row))
             while written < len(seals) and seals[written].seq <= row.seq:

@@ -7,11 +7,12 @@ import click
 
 from remit.faces.cli.drive.order import Duration, Order
 from remit.faces.cli.options import json_option, jsonl_option, team_options
-from remit.faces.cli.suggest import agent_names, device_names, session_ids
+from remit.faces.cli.suggest import chat_names, device_names, offered_agents, session_ids, shared_run_ids
 
 # Which options belong to which chat: with a device, and without one.
 _ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}
 _SHARED = {
+    "shared_agent": "--agent",
     "objective": "--objective",
     "mode": "--mode",
     "continued": "--continue",
@@ -21,8 +22,15 @@ _SHARED = {
 
 
 @click.command()
-@click.argument("agent", shell_complete=agent_names)
+@click.argument("agent", shell_complete=chat_names)
 @click.argument("device", required=False, shell_complete=device_names)
+@click.option(
+    "--agent",
+    "shared_agent",
+    metavar="NAME",
+    shell_complete=offered_agents,
+    help="With DEVICE: which of the agents that it shares. Not needed if it shares one with you.",
+)
 @click.option("--objective", metavar="TEXT", help="With DEVICE: what the two agents shall work on.")
 @click.option(
     "--mode",
@@ -35,6 +43,7 @@ _SHARED = {
     is_flag=False,
     flag_value="newest",
     metavar="[RUN]",
+    shell_complete=shared_run_ids,
     help="With DEVICE: go on with a run that is paused, the newest if none is named.",
 )
 @click.option(
@@ -53,6 +62,7 @@ def chat(
     ctx: click.Context,
     agent: str,
     device: str | None,
+    shared_agent: str | None,
     objective: str | None,
     mode: Literal["manual", "semi_auto", "full_auto"] | None,
     continued: str | None,
@@ -112,6 +122,7 @@ def chat(
     order = SharedOrder(
         profile=agent,
         device=device,
+        agent=shared_agent or "",
         objective=objective,
         mode=mode,
         continued=continued,

@@ -12,6 +12,7 @@ from contextlib import suppress
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -36,6 +37,9 @@ from remit.stores.export import before_newest, linked_rows
 from remit.stores.faults import translate
 from remit.stores.reader import records, runs
 from remit.stores.schema import APPLICATION_ID, MIGRATIONS
+
+if TYPE_CHECKING:  # most teams have no device, and all that belongs to one takes a while to load
+    from remit.relay.device import Device
 
 PYTHON = (3, 11)
 # Below this a store can stop any moment; below ten times as much one should know.
@@ -223,6 +227,7 @@ def _device(team: Team | None) -> Iterator[Check]:
         yield warning("device", error.fault.message, error.fault.suggestion)
         return
     yield ok("device", says)
+    yield _gateway(team, device)
     for about, why, todo in doubts(team, known):
         yield warning(about, why, todo)
     for name, profile in team.profiles.items():
@@ -237,6 +242,24 @@ def _device(team: Team | None) -> Iterator[Check]:
             if not program.exists():
                 says = f"there is no program `{program.command}` that could be started"
                 yield warning(f"profiles.{name}.{key}", says, "Install it, or say where it is.")
+
+
+def _gateway(team: Team, device: "Device") -> Check:
+    """Return whether the team's gateway is there, is the one that is meant, and knows the device."""
+    from remit.faces.cli.standing import standing
+
+    assert team.relay is not None, "asked only where there is one"
+    about, at = "gateway", team.relay.gateway
+    try:
+        found = asyncio.run(standing(team, device))
+    except RemitError as error:
+        return warning(about, f"{at}: {error.fault.message}", error.fault.suggestion)
+    if not found.known:
+        says = f"{at} answers; the device was never connected there, so nobody can reach it"
+        return warning(about, says, "Connect once: remit share, or remit chat PROFILE DEVICE")
+    waiting = f"; {many(found.waiting, 'message')} waiting for it" if found.waiting else ""
+    connected = "is connected" if found.connected else "is known there"
+    return ok(about, f"{at} answers, and the device {connected}{waiting}")
 
 
 def _terminal() -> Check:

@@ -1,4 +1,4 @@
-"""`remit completion`: the script with which a shell completes commands, agents, runs and questions."""
+"""`remit completion`: the script with which a shell completes commands, agents, devices, runs and questions."""
 
 import click
 
@@ -6,7 +6,7 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script for your SHELL. Names of agents, ids of runs and of questions are completed too.
+    """Print the completion script for your SHELL. Names of agents and devices, ids of runs and questions are completed.
 
     \b
     bash: add this line to ~/.bashrc

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remit.faces.cli.options import json_option, team_options
+from remit.faces.cli.options import json_option, same_team, team_options
+from remit.faces.cli.suggest import known_devices
 
 if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
     from remit.faces.outputs.devices import DeviceShown, KnownDevice
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
     from remit.relay.device import Device
     from remit.relay.identity import Card
     from remit.relay.peers import Peer
+    from remit.relay.state import State
 
 
 class UnmatchedError(click.ClickException):
@@ -36,7 +38,7 @@ def devices() -> None:
     Example:
       remit devices init --name anna-laptop
       remit devices pair remit:pair#eyJraW5kIjoi…
-      remit devices allow bob-desktop --share
+      remit devices allow bob-desktop
     """
 
 
@@ -69,7 +71,8 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
     if team.relay is None:
         gateway = 'gateway = "wss://…"'
         click.echo(f"→ Say in {team.file.name} over which gateway it is reached: [relay], and {gateway}", err=True)
-    click.echo("→ Give the link to whom you work with, and pair with theirs: remit devices pair LINK", err=True)
+    pair = f"remit devices pair LINK{same_team(team_file)}"
+    click.echo(f"→ Give the link to whom you work with, and pair with theirs: {pair}", err=True)
 
 
 @devices.command()
@@ -102,9 +105,12 @@ def show(link_only: bool, team_file: Path | None, overrides: tuple[str, ...], as
 @devices.command()
 @click.argument("link")
 @click.option("--verified", is_flag=True, help="You compared the code with the device's owner already, and it matches.")
+@click.option("--allow", "allows", is_flag=True, help="If it is verified, allow it as well, as `devices allow` does.")
 @team_options
 @json_option
-def pair(link: str, verified: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+def pair(
+    link: str, verified: bool, allows: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
     """Know the device of LINK, and see the code that both owners compare.
 
     Compare it over a way that you trust: face to face, or on the telephone. Each owner sees it after pairing with the
@@ -114,7 +120,7 @@ def pair(link: str, verified: bool, team_file: Path | None, overrides: tuple[str
     \b
     Example:
       remit devices pair remit:pair#eyJraW5kIjoi…
-      remit devices pair remit:pair#eyJraW5kIjoi… --verified
+      remit devices pair remit:pair#eyJraW5kIjoi… --verified --allow
     """
     from remit.faces.cli.show.screen import print_json
     from remit.faces.device import using_device
@@ -129,6 +135,8 @@ def pair(link: str, verified: bool, team_file: Path | None, overrides: tuple[str
             raise click.BadParameter("this is the link of this device itself; you need the other's", param_hint="LINK")
         code = comparable_code(device.card, card)
         peers = Peers(device.state)
+        if any(each.revoked for each in peers.list() if each.device == card.device):
+            peers.pair(card)  # which says why it cannot be; there is no code to compare
         asks = not (verified or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
         if not as_json:
             click.echo(f"Code with {_called(card)}:", err=True)
@@ -138,25 +146,29 @@ def pair(link: str, verified: bool, team_file: Path | None, overrides: tuple[str
         peer = peers.pair(card)
         if verified:
             peer = peers.verify(peer.device)
-    known = _known(peer)
+        if allows and peer.verified:
+            peer = peers.allow(peer.device)
+        known = _known(peer, device.state)
     if as_json:
         print_json(DevicePaired(device=known, code=code))
         return
     state = "verified" if known.verified else "not verified: compare the code, then pair again with --verified"
     click.echo(f"{_called(card)} is known, and {state}.", err=True)
-    if not peer.may_talk:
-        click.echo(
-            f"→ It may do nothing yet. If it shares an agent with you: remit devices allow {_typed(card)} --share\n"
-            f"→ If it may ask agents here: remit devices allow {_typed(card)}",
-            err=True,
-        )
+    if peer.may_talk:
+        _say_what_is_missing(team, peer, share=not peer.allowed)
+    else:
+        todo = f"remit devices allow {_typed(card)}{same_team(team_file)}"
+        click.echo(f"→ It may do nothing yet; to ask it, or be asked: {todo}", err=True)
 
 
 @devices.command("list")
 @team_options
 @json_option
 def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the devices that are known, and what each may do.
+    """Show the devices that are known, what each may do, and what it shares with this one.
+
+    A device says what it shares, to those who may ask it; that comes while this one is at work, in `remit chat` or
+    `remit share`, and is kept until it says something else.
 
     \b
     Example:
@@ -169,28 +181,34 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
     from remit.relay.peers import Peers
 
     with using_device(_team(team_file, overrides)) as device:
-        found, own = tuple(_known(peer) for peer in Peers(device.state).list()), device.id
+        found, own = tuple(_known(peer, device.state) for peer in Peers(device.state).list()), device.id
     if as_json:
         print_json(Devices(device=own, devices=found))
     elif not found:
-        click.echo("No device is known yet.\n→ Ask for its link, and: remit devices pair LINK", err=True)
+        todo = f"remit devices pair LINK{same_team(team_file)}"
+        click.echo(f"No device is known yet.\n→ Ask for its link, and: {todo}", err=True)
     else:
         rows = [
-            (each.name, each.id, *map(_yes, (each.verified, each.shared, each.allowed, each.revoked))) for each in found
+            (each.name, each.id, _yes(each.verified), _offered(each), _yes(each.allowed), _yes(each.revoked))
+            for each in found
         ]
         print_table(("name", "id", "verified", "shared with me", "may reach me", "revoked"), rows)
+        offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
+        if any(description for *_, description in offers):
+            click.echo()
+            print_table(("shared with me", "by", "what it is"), offers)
 
 
 @devices.command()
-@click.argument("device")
-@click.option("--share", is_flag=True, help="It shares an agent with you: you may ask it, and it may answer.")
+@click.argument("device", shell_complete=known_devices)
+@click.option("--share", is_flag=True, help="Only let it share with you: you may ask it, and it may ask nothing here.")
 @click.option("--remove", is_flag=True, help="Take that back; what is on its way to it waits.")
 @team_options
 @json_option
 def allow(
     device: str, share: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
 ) -> None:
-    """Let DEVICE reach this one and ask what is shared with it; with --share, let it be asked from here instead.
+    """Let DEVICE reach this one: say what it shares, be asked and answer, and ask what is shared with it.
 
     DEVICE is a name or an id, or as much of the id as is not mistaken. Which profiles may call it, and which agents it
     may ask, the team file says besides: `devices` in `[profiles.NAME]` and `[shared.NAME]`. A process that is running
@@ -198,8 +216,8 @@ def allow(
 
     \b
     Example:
-      remit devices allow bob-desktop --share
-      remit devices allow anna-laptop
+      remit devices allow bob-desktop
+      remit devices allow bob-desktop --remove
     """
     from remit.faces.cli.show.screen import print_json
     from remit.faces.device import find_device, using_device
@@ -211,8 +229,9 @@ def allow(
         peers = Peers(own.state)
         found = find_device(peers.list(), device).device
         peer = peers.share(found, shared=not remove) if share else peers.allow(found, allowed=not remove)
+        known = _known(peer, own.state)
     if as_json:
-        print_json(DeviceChanged(device=_known(peer)))
+        print_json(DeviceChanged(device=known))
         return
     what = "be asked from here" if share else "reach this device"
     click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
@@ -223,7 +242,7 @@ def allow(
 
 
 @devices.command()
-@click.argument("device")
+@click.argument("device", shell_complete=known_devices)
 @team_options
 @json_option
 def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
@@ -243,8 +262,9 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
         peer = find_device(peers.list(), device)
         if not peer.revoked:
             peer = peers.revoke(peer.device)
+        known = _known(peer, own.state)
     if as_json:
-        print_json(DeviceChanged(device=_known(peer)))
+        print_json(DeviceChanged(device=known))
     else:
         click.echo(f"{_called(peer.card)} is revoked: nothing goes to it or comes from it any more.", err=True)
 
@@ -284,12 +304,15 @@ def _do_they_match(card: Card) -> bool:
 
 
 def _say_what_is_missing(team: Team, peer: Peer, share: bool) -> None:
-    section, named = ("profiles", team.profiles) if share else ("shared", team.shared)
-    if any({peer.device, peer.card.name} & each.devices for each in named.values()):
+    named = [each.devices for each in team.profiles.values()]
+    if not share:
+        named += [each.devices for each in team.shared.values()]
+    if any({peer.device, peer.card.name} & devices for devices in named):
         return
-    what = "no profile may call it" if share else "nothing is shared with it"
-    which = f'add `devices = ["{peer.card.name}"]` to a [{section}.NAME] of {team.file.name}'
-    click.echo(f"→ As yet {what}: {which}.", err=True)
+    what, where = "no profile may call it", "a [profiles.NAME]"
+    if not share:
+        what, where = f"{what}, and nothing is shared with it", f"{where} or [shared.NAME]"
+    click.echo(f'→ As yet {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)
 
 
 def _shown(team: Team, device: Device) -> DeviceShown:
@@ -318,16 +341,21 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
     print_fields((field, getattr(shown, field)) for field in fields)
 
 
-def _known(peer: Peer) -> KnownDevice:
-    from remit.faces.outputs.devices import KnownDevice
+def _known(peer: Peer, state: State) -> KnownDevice:
+    from remit.faces.outputs.devices import KnownDevice, OfferedAgent
+    from remit.relay.offers import heard, shares
     from remit.transports.credentials.keys import fingerprint
 
+    offer = heard(state, peer.device)
     return KnownDevice(
         id=peer.device,
         name=peer.card.name,
         fingerprint=fingerprint(peer.card.key),
         verified=peer.verified,
-        shared=peer.shared,
+        shared=shares(peer, offer),
+        offers=None
+        if offer is None
+        else tuple(OfferedAgent(name=each.name, description=each.description) for each in offer),
         allowed=peer.allowed,
         revoked=peer.revoked,
     )
@@ -344,6 +372,11 @@ def _typed(card: Card) -> str:
     import shlex
 
     return shlex.quote(card.name)
+
+
+def _offered(known: KnownDevice) -> str:
+    """Return what a device shares, as far as it has said."""
+    return _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
 
 
 def _yes(is_so: bool) -> str:

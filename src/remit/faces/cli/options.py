@@ -27,6 +27,13 @@ def team_options(command: F) -> F:
     )(command)
 
 
+def same_team(team_file: Path | None) -> str:
+    """Return how the team that was named is named in the next command; nothing if none was."""
+    from shlex import quote
+
+    return f" --team {quote(str(team_file))}" if team_file else ""
+
+
 def store_option(command: F) -> F:
     """Add `--store`: which record to look at."""
     return click.option(

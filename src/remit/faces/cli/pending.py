@@ -4,11 +4,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
 
-from remit.faces.cli.options import json_option, jsonl_option, store_option, team_options
+from remit.faces.cli.options import json_option, jsonl_option, same_team, store_option, team_options
 from remit.faces.cli.show.screen import (
     clock_time,
     cut,
@@ -24,7 +25,7 @@ from remit.faces.outputs.questions import Decided, DraftAnswered, Pending, Pendi
 from remit.faces.outputs.shared import SharedDraft
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Decision, Question
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,7 +103,7 @@ def list_pending(
             print_json(_document(each))
     elif found:
         print_table(["id", "asks", "question", "left"], [_row(each, found) for each in found])
-        click.echo("→ remit pending show ID, then remit pending approve ID or remit pending reject ID", err=True)
+        click.echo(f"→ {_todo('ID', team_file, store_path, show=True)}", err=True)
     else:
         click.echo("Nothing is pending.", err=True)
     if watch:
@@ -132,7 +133,17 @@ def show(
         print_json(_document(found))
         return
     print_fields(_fields(found) if isinstance(found, Question) else _draft_fields(found))
-    click.echo(f"→ remit pending approve {short_id(found)}, or remit pending reject {short_id(found)}", err=True)
+    click.echo(f"→ {_todo(short_id(found), team_file, store_path)}", err=True)
+
+
+def _todo(name: str, team_file: Path | None, store: Path | None, *, show: bool = False) -> str:
+    """Return what to type next, with the team and the store that were named."""
+    where = same_team(team_file) + (f" --store {quote(str(store))}" if store else "")
+    if show and where:
+        return f"remit pending show {name}{where}, then the same with approve or reject"
+    verbs = ("show", "approve", "reject") if show else ("approve", "reject")
+    first, *others = (f"remit pending {verb} {name}{where}" for verb in verbs)
+    return f"{first}, {'then' if show else 'or'} {' or '.join(others)}"
 
 
 def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
@@ -166,6 +177,12 @@ def _find(found: Sequence[Asked], name: str) -> Asked:
     fitting = [each for each in drafts if name and (each.draft.startswith(name) or each.draft.endswith(name))]
     if len(fitting) == 1 and not any(each.id == name for each in questions):
         return fitting[0]
+    if not fitting and not questions:
+        why = f"no question or draft `{name[:100]}` is pending"
+        if name == "last" and drafts:
+            why = f"{len(drafts)} drafts are pending, so `last` does not say which"
+        suggestion = "See what is pending with `remit pending list`."
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=suggestion))
     if not fitting:
         return find(questions if name != "last" or not drafts else [], name)
     which = ", ".join(each.draft for each in fitting)
@@ -367,11 +384,19 @@ def _decided(
         raise click.BadParameter("an empty text cannot be sent; reject the draft instead", param_hint="--edit")
     edited = None if text is None else str(text)
     event = Approve(meant.draft, edited) if decision.agreed else Reject(meant.draft, decision.reason)
-    drafts.answer(_device_file(path), team_file, overrides, meant, event)
-    _tell_draft(meant, decision, edited, as_json=as_json)
+    is_done = drafts.answer(_device_file(path), team_file, overrides, meant, event, by=decision.by)
+    _tell_draft(meant, decision, edited, team_file, is_done=is_done, as_json=as_json)
 
 
-def _tell_draft(draft: SharedDraft, decision: Decision, edited: str | None, *, as_json: bool) -> None:
+def _tell_draft(
+    draft: SharedDraft,
+    decision: Decision,
+    edited: str | None,
+    team_file: Path | None,
+    *,
+    is_done: bool,
+    as_json: bool,
+) -> None:
     if as_json:
         reason = "" if decision.agreed else decision.reason
         print_json(DraftAnswered(draft=draft, agreed=decision.agreed, text=edited, reason=reason))
@@ -380,7 +405,12 @@ def _tell_draft(draft: SharedDraft, decision: Decision, edited: str | None, *, a
     to = draft.device_name or draft.device
     print_text(f"{agreed} by {decision.by}: the draft of {draft.profile} for {to}, turn {draft.turn}")
     goes_on = "It is sent" if decision.agreed else "Its agent is told"
+    if is_done:
+        click.echo(f"{goes_on}.")
+        return
     click.echo(f"{goes_on} as soon as the chat that has run {draft.run} hears of it, or goes on with it.")
+    names = f"{quote(draft.profile)} {quote(to)} --continue {draft.run}"
+    click.echo(f"→ If none is open: remit chat {names}{same_team(team_file)}", err=True)
 
 
 def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None:

@@ -5,15 +5,17 @@ from pathlib import Path
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, team_options
+from remit.faces.cli.suggest import known_devices, shared_agents
 
 
 @click.command()
-@click.argument("agent", required=False)
+@click.argument("agent", required=False, shell_complete=shared_agents)
 @click.option(
     "--device",
     "devices",
     multiple=True,
     metavar="DEVICE",
+    shell_complete=known_devices,
     help="Share AGENT with this device, by name or id, whatever the team file says. May be given several times.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")

@@ -1,4 +1,4 @@
-"""What the shell may complete: names of agents, ids of runs and questions.
+"""What the shell may complete: names of agents, profiles and devices, ids of runs, questions and drafts.
 
 Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
 """
@@ -25,6 +25,28 @@ def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     return _agents(ctx, incomplete)
 
 
+def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return whom one can chat with or through: the agents and workflows of the team, and its profiles."""
+    profiles = _tables(ctx, "profiles")
+    return _agents(ctx, incomplete) + [
+        CompletionItem(name, help="a profile: its agent works with one that a device shares")
+        for name in profiles
+        if name.startswith(incomplete)
+    ]
+
+
+def shared_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return what the team shares; where that is nothing, its agents, which can be shared with --device."""
+    shared = [CompletionItem(name) for name in _tables(ctx, "shared") if name.startswith(incomplete)]
+    return shared or _agents(ctx, incomplete)
+
+
+def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return under which names dealings with other devices are on record: profiles, and what is shared."""
+    names = dict.fromkeys((*_tables(ctx, "profiles"), *_tables(ctx, "shared")))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the devices that the profile which was named before may call, as the team file has them."""
     profile = ctx.params.get("agent") or next(iter(ctx.args), None)
@@ -32,6 +54,53 @@ def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
         named = _team(ctx).get("profiles", {}).get(profile, {}).get("devices", [])
         return [CompletionItem(name) for name in named if name.startswith(incomplete)]
     return []
+
+
+def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the devices that are known and not revoked."""
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.peers import Peers
+
+        return Peers(state).list()
+
+    return [
+        CompletionItem(peer.card.name, help=peer.device)
+        for peer in _read_device(ctx, query)
+        if not peer.revoked and peer.card.name.startswith(incomplete)
+    ]
+
+
+def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return what the known devices say that they share with this one; of the device that was named, if one was."""
+    named = {ctx.params.get("device"), *ctx.args} - {None}
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.offers import heard
+        from remit.relay.peers import Peers
+
+        peers = [peer for peer in Peers(state).list() if not peer.revoked]
+        meant = [peer for peer in peers if named & {peer.card.name, peer.device}] or peers
+        return [offer for peer in meant for offer in heard(state, peer.device) or ()]
+
+    return [
+        CompletionItem(offer.name, help=_short(offer.description))
+        for offer in _read_device(ctx, query)
+        if offer.name.startswith(incomplete)
+    ]
+
+
+def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs with shared agents that can go on."""
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.moves import ENDED
+        from remit.relay.wishes import kept_runs
+
+        return [run for run in reversed(kept_runs(state)) if run.state not in ENDED]
+
+    found = [run for run in _read_device(ctx, query) if run.id.startswith(incomplete)]
+    return [CompletionItem(run.id, help=f"{run.profile}: {_short(run.objective)}") for run in found[:MOST]]
 
 
 def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -94,10 +163,18 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
 
 
 def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the questions that wait."""
+    """Return the questions that wait, and the drafts to shared agents."""
     from remit.stores.inbox import pending
 
-    found = _read(ctx, lambda connection: pending(connection, now_ms()))[:MOST]
+    def drafts(state: Any) -> list[Any]:
+        from remit.relay.wishes import waiting
+
+        return [run.pending for run in waiting(state)]
+
+    found = [
+        *_read(ctx, lambda connection: pending(connection, now_ms()))[:MOST],
+        *_read_device(ctx, drafts)[:MOST],
+    ]
     return [CompletionItem(each.id, help=_short(each.text)) for each in found if each.id.startswith(incomplete)]
 
 
@@ -116,17 +193,46 @@ def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
     """Return what a query finds in the store, nothing if there is none or it cannot be read at once."""
     with suppress(Exception):  # no store yet, a busy one, one of another version: there is nothing to complete
-        from remit.faces.team.values import STORE_PATH
         from remit.stores.connection import connect_reader
 
-        team = _team(ctx)
-        path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", STORE_PATH)
-        connection = connect_reader(ctx.params.get("store_path") or path, 0)
+        connection = connect_reader(_store(ctx), 0)
         try:
             return query(connection)
         finally:
             connection.close()
     return []
+
+
+def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return what a query finds in the file of the team's device; nothing if a passphrase is needed for it."""
+    with suppress(Exception):  # as above
+        from remit.relay.keyfile import DEVICE_FILE, KEY_FILE, open_keys
+        from remit.relay.state import State
+
+        path = _store(ctx).with_name(DEVICE_FILE)
+        # Both would be made if they were not there.
+        if path.exists() and path.with_name(KEY_FILE).exists():
+            state = State.open(path, open_keys(path.with_name(KEY_FILE), ""))
+            try:
+                return query(state)
+            finally:
+                state.close()
+    return []
+
+
+def _store(ctx: click.Context) -> Path:
+    from remit.faces.team.values import STORE_PATH
+
+    team = _team(ctx)
+    path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", STORE_PATH)
+    return ctx.params.get("store_path") or path
+
+
+def _tables(ctx: click.Context, section: str) -> dict[str, Any]:
+    """Return the tables of a section of the team file; none if it has none."""
+    with suppress(AttributeError, TypeError, ValueError):  # what stands there need not be tables yet
+        return dict(_team(ctx).get(section, {}))
+    return {}
 
 
 def _team(ctx: click.Context) -> dict[str, Any]:

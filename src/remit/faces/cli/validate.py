@@ -36,8 +36,11 @@ def validate(no_import: bool, team_file: Path | None, overrides: tuple[str, ...]
     if as_json:
         print_json(found)
     elif found.ok:
-        kinds = ("agent", "workflow", "tool", "capability", "rule")
-        counts = (found.agents, found.workflows, found.tools, found.capabilities, found.rules)
+        kinds = ("agent", "workflow", "tool", "capability", "rule", "profile", "shared agent")
+        counts = (
+            *(found.agents, found.workflows, found.tools, found.capabilities, found.rules),
+            *(found.profiles, found.shared),
+        )
         there = ", ".join(many(count, what) for count, what in zip(counts, kinds, strict=True) if count)
         print_text(
             f"ok: {there or 'no agents yet'} in {file}{'' if found.imported else '; their code was not imported'}"
@@ -80,6 +83,8 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         tools=len(team.tools) + sum(len(server.allow) for server in team.mcp.values()),
         capabilities=len(team.capabilities),
         rules=len(team.rules),
+        profiles=len(team.profiles),
+        shared=len(team.shared),
         imported=code,
     )
 

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from remit.faces.cli.places import cards_of
 from remit.faces.cli.placing import placed
-from remit.faces.composition import detector_of, guards_of
+from remit.faces.composition import guards_of
 from remit.faces.outputs.policy import Explanation, GuardVerdict, Struck
+from remit.faces.team.detecting import detector_of
 from remit.faces.team.team import Team
 from remit.policy.redaction import TOKEN, Held, kind_of, reveal
 from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict

@@ -26,6 +26,13 @@ class DeviceShown(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     link: Annotated[str, Meta(description="Its card as a link, for those who are to know it. It holds no secret.")]
 
 
+class OfferedAgent(Struct, frozen=True, kw_only=True):
+    """An agent that another device says it shares with this one."""
+
+    name: Annotated[str, Meta(description="What it is shared as: `remit chat … --agent NAME`.")]
+    description: Annotated[str, Meta(description="What its owner says of it.")] = ""
+
+
 class KnownDevice(Struct, frozen=True, kw_only=True):
     """A device that this one knows."""
 
@@ -34,6 +41,10 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
     fingerprint: Annotated[str, Meta(description="What two people read to each other to compare its key.")]
     verified: Annotated[bool, Meta(description="Whether the two owners compared their codes.")]
     shared: Annotated[bool, Meta(description="Whether it shares an agent with this one, which may be asked from here.")]
+    offers: Annotated[
+        tuple[OfferedAgent, ...] | None,
+        Meta(description="What it says that it shares with this one; null: it has said nothing yet."),
+    ] = None
     allowed: Annotated[bool, Meta(description="Whether it may reach this one of its own accord.")]
     revoked: Annotated[bool, Meta(description="Whether all of that is over, for good.")]
 

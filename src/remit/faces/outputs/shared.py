@@ -59,6 +59,7 @@ class _Shared(Struct, frozen=True, kw_only=True):
     run: SharedRunId
     profile: Annotated[str, Meta(description="The profile whose agent speaks here.")]
     device: Annotated[str, Meta(description="The id of the device that shares the other agent.")]
+    agent: Annotated[str, Meta(description="What it shares that agent as; empty: the only one that it shares.")] = ""
     objective: Annotated[str, Meta(description="What the two work on.")]
     mode: Annotated[
         Literal["manual", "semi_auto", "full_auto"],

@@ -38,6 +38,8 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     tools: Annotated[int, Meta(description="How many tools.")] = 0
     capabilities: Annotated[int, Meta(description="How many capabilities.")] = 0
     rules: Annotated[int, Meta(description="How many rules.")] = 0
+    profiles: Annotated[int, Meta(description="How many profiles, which work with shared agents.")] = 0
+    shared: Annotated[int, Meta(description="How many agents it shares with other devices.")] = 0
     imported: Annotated[bool, Meta(description="Whether the agents' code was imported too.")] = True
     problems: Annotated[tuple[TeamProblem, ...], Meta(description="Everything that is wrong.")] = ()
 
@@ -70,7 +72,10 @@ class AgentLine(Struct, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="Of a workflow, the names of its steps; of any other agent, none.")
     ] = ()
     lives_at: Annotated[
-        str, Meta(description="The hub at which it lives, or the address of its A2A card; empty: it lives here.")
+        str,
+        Meta(
+            description="The hub or the device that it lives on, or the address of its A2A card; empty: it lives here."
+        ),
     ] = ""
 
 
@@ -91,7 +96,10 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     workflow: Annotated[Workflow | None, Meta(description="The workflow that it is, with its steps.")] = None
     peer: Annotated[str | None, Meta(description="The hub at which it lives; null: at none that is a peer.")] = None
     remote: Annotated[str | None, Meta(description="What it is called there; null: the same.")] = None
-    address: Annotated[str | None, Meta(description="Where that hub, or its A2A card, is; null: it lives here.")] = None
+    address: Annotated[
+        str | None, Meta(description="Where that hub, or its A2A card, is; null: it lives here, or on a `device`.")
+    ] = None
+    device: Annotated[str | None, Meta(description="The device that shares it; null: none does.")] = None
     called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
     time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]

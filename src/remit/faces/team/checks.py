@@ -146,10 +146,11 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
     """Say which agents are not one of code, a model and somebody elsewhere, and which have what only others can use."""
     for name, agent in team.agents.items():
         place, keys = ("agents", name), said["agents"][name]
-        kinds = [kind for kind in ("run", "model", "peer", "card") if kind in keys]
+        kinds = [kind for kind in ("run", "model", "peer", "card", "device") if kind in keys]
         if not kinds:
             needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
-            yield Wrong(place, f"{needs}, or `peer`, the hub at which it lives, or `card`, where its A2A card is")
+            where = "`peer`, the hub at which it lives, or `card`, where its A2A card is, or `device`, which shares it"
+            yield Wrong(place, f"{needs}, or {where}")
             continue
         if len(kinds) > 1:
             why = "; its code can call models itself" if kinds == ["run", "model"] else ""
@@ -158,12 +159,14 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
         if kinds != ["model"]:
             for key in _OF_MODELS & keys.keys():
                 yield Wrong((*place, key), f"`{key}` is for an agent that has a `model`")
-        if kinds != ["peer"] and "remote" in keys:
-            yield Wrong((*place, "remote"), "`remote` is for an agent that has a `peer`")
+        if kinds[0] not in ("peer", "device") and "remote" in keys:
+            yield Wrong((*place, "remote"), "`remote` is for an agent that has a `peer` or a `device`")
+        if kinds != ["device"] and "max_hop_count" in keys:
+            yield Wrong((*place, "max_hop_count"), "`max_hop_count` is for an agent that has a `device`")
         if kinds != ["card"]:
             for key in _OF_CARDS & keys.keys():
                 yield Wrong((*place, key), f"`{key}` is for an agent that has a `card`")
-        if kinds[0] in ("peer", "card"):
+        if kinds[0] in ("peer", "card", "device"):
             for key in _OF_CODE & keys.keys():
                 yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
         if kinds == ["model"] and agent.isolation == "process":

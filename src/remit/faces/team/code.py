@@ -7,14 +7,25 @@ from collections.abc import Callable
 from importlib import import_module, invalidate_caches
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import RemitError
+from remit.runtime.registry import team_invalid
+
+Found = TypeVar("Found")
 
 
 class CodeError(Exception):
     """What a team file names is not there, or not what it should be; the text is for whoever wrote it."""
+
+
+def found(find: Callable[[str, Path], Found], run: str, folder: Path) -> Found:
+    """Return what *find* finds, or raise a `RemitError` that says that the team is not right."""
+    try:
+        return find(run, folder)
+    except CodeError as error:
+        raise team_invalid(str(error)) from error
 
 
 def code_at(run: str, folder: Path) -> Callable[..., Any]:

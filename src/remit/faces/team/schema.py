@@ -14,7 +14,7 @@ def team_schema() -> dict[str, Any]:
     """Return the JSON Schema of a team file (draft 2020-12), from which editors complete and check."""
     schema = cast("dict[str, Any]", _as_editors_read(msgspec.json.schema(TeamFile)))
     definitions = schema["$defs"]
-    kinds = ("run", "model", "peer", "card")
+    kinds = ("run", "model", "peer", "card", "device")
     definitions[AgentSection.__name__]["oneOf"] = [{"required": [kind]} for kind in kinds]
     definitions[StepSection.__name__]["anyOf"] = [{"required": ["agent"]}, {"required": ["capability"]}]
     definitions[WorkflowSection.__name__]["required"] = ["steps"]

@@ -22,6 +22,8 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
     callees = (*names["agents"], *names["workflows"], *([] if team.orchestrator is None else [team.orchestrator.name]))
     if "relay" not in said:
         yield from (Wrong((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
+        away = (name for name, agent in team.agents.items() if agent.device is not None)
+        yield from (Wrong(("agents", name, "device"), _RELAY) for name in away)
     if team.relay is not None and team.relay.authority is not None and not team.relay.gateway.startswith("wss:"):
         yield Wrong(("relay", "authority"), "`authority` is for a `gateway` that begins with wss://")
     for name, profile in team.profiles.items():
@@ -44,8 +46,11 @@ def _undecided(place: tuple[str, ...], keys: Collection[str]) -> Iterator[Wrong]
     elif len(kinds) > 1:
         why = "a profile is one agent; describe the other as a profile of its own"
         yield Wrong((*place, kinds[1]), f"a profile has `{kinds[0]}` or `{kinds[1]}`, not both: {why}")
-    elif kinds == ["agent"] and "env" in keys:
-        yield Wrong((*place, "env"), "`env` is for a profile that has `run` or `acp`")
+    else:
+        if kinds == ["agent"] and "env" in keys:
+            yield Wrong((*place, "env"), "`env` is for a profile that has `run` or `acp`")
+        if kinds != ["acp"] and "files" in keys:
+            yield Wrong((*place, "files"), "`files` is for a profile that has `acp`")
 
 
 def _empty(place: tuple[str, ...], profile: ProfileSection) -> Iterator[Wrong]:

@@ -1,6 +1,7 @@
 """A local agent that speaks the Agent Client Protocol. Its SDK, an extra, is loaded with the first process."""
 
 import asyncio
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -14,20 +15,22 @@ from remit.relay.bridge.supervised import Link, SupervisedAgent
 from remit.relay.frames import PromptRequest
 from remit.runtime.ports import Clock
 
-# `npx` may fetch a package first.
-START_S = 60.0
+# Real ones take up to twelve seconds on a slow machine; `npx` may fetch some hundred megabytes first.
+START_S = 120.0
 
 
 class AcpAgent(SupervisedAgent):
     """The agent of a profile as a process that speaks ACP, version 1, on its stdin and stdout.
 
-    - Each session of the overlay is a session of the agent's, in the folder of its program; it lasts as long as the
-      process. Every prompt holds all that the request says, in words (`in_words`).
+    - Each session of the overlay is a session of the agent's, in the folder of its program. A new process takes it up
+      again where it can, unless the one before was lost in a turn of it. Every prompt holds all that the request says,
+      in words (`in_words`).
     - What it says after its last tool call is the draft; what it said before that was about its work. The last line
       `[DONE]` means that all is done. Thoughts and plans are not looked at.
     - Each tool call counts as a round. One too many, or a text that is too long, and the turn is cancelled.
-    - What it asks leave for is put to *ask_user*, and its time stands still meanwhile. It is offered neither files nor
-      terminals of the host's: it has those that its own process has.
+    - What it asks leave for is put to *ask_user*, and its time stands still meanwhile. Of the host's it is offered
+      neither terminals nor files, or with *reads_files* to read those of its folder (`Files`); what its own process can
+      do is its own affair.
     - A turn that is given up is cancelled; one that has not ended 3 s later is ended with its process.
     """
 
@@ -37,6 +40,7 @@ class AcpAgent(SupervisedAgent):
         program: Program,
         *,
         ask_user: AskUser = deny,
+        reads_files: bool = False,
         start_s: float = START_S,
         ceiling_ms: int = WITH_TOOLS_MS,
         clock: Clock | None = None,
@@ -50,25 +54,32 @@ class AcpAgent(SupervisedAgent):
                     suggestion="Install it: pip install 'remit[acp]'",
                 )
             )
-        super().__init__(lambda: _LazyLink(profile, program, ask_user, start_s), ceiling_ms=ceiling_ms, clock=clock)
+        sessions: dict[str, str] = {}
+
+        def link() -> Link:
+            from remit.relay.bridge.acp_link import AcpLink
+
+            return AcpLink(
+                profile, program, ask_user=ask_user, reads_files=reads_files, start_s=start_s, sessions=sessions
+            )
+
+        super().__init__(lambda: _LazyLink(link), ceiling_ms=ceiling_ms, clock=clock)
 
 
 class _LazyLink(Link):
     """A link that loads the SDK when it is opened."""
 
-    def __init__(self, profile: str, program: Program, ask_user: AskUser, start_s: float) -> None:
-        self._made_of = (profile, program, ask_user, start_s)
+    def __init__(self, make: Callable[[], Link]) -> None:
+        self._make = make
         self._link: Link | None = None
         self._ended = False
 
     async def open(self) -> None:
         # It takes half a second, and others go on meanwhile.
         await asyncio.to_thread(import_module, "remit.relay.bridge.acp_link")
-        from remit.relay.bridge.acp_link import AcpLink
-
         if self._ended:
             raise MissingError("the local agent was closed before it was started")
-        self._link = AcpLink(*self._made_of)
+        self._link = self._make()
         await self._link.open()
 
     async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:

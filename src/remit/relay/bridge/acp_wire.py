@@ -1,13 +1,14 @@
 """The messages of an ACP agent's process, in the order in which it says them, and no more than is good."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from remit.agents.mcp.lines import Lines, Long
+from remit.relay.bridge.acp_tools import Told
 from remit.relay.bridge.process import Child
 
 log = logging.getLogger("remit.relay")
@@ -21,6 +22,7 @@ MAX_LINES = 100_000
 ASK = "session/prompt"
 UPDATE = "session/update"
 PERMISSION = "session/request_permission"
+READ = "fs/read_text_file"
 _METHOD_NOT_FOUND = -32_601
 
 Message = dict[str, Any]
@@ -33,12 +35,14 @@ class Content(Struct):
     text: str = ""
 
 
-class Update(Struct, rename="camel"):
+class Update(Told, rename="camel", kw_only=True):
     """What an agent tells of its turn; only the part that matters here."""
 
     session_update: str
-    content: Any = None
     tool_call_id: str | None = None
+    message_id: str | None = None
+    """Which message this is a piece of; None: it has no name."""
+    meta: Any = field(default=None, name="_meta")
 
     def text(self) -> str:
         """Return the text of a piece of a message; empty: it is something else."""
@@ -62,13 +66,20 @@ class Wire:
     The SDK hands updates to tasks of their own, so that the last words of a message may come after the end of its turn,
     and it holds lines of any length. Here updates are handed to *update* as they are read, *ended* is called at the
     answer to a prompt and before anything that comes later is looked at, and every length is bounded. Of what the agent
-    asks for only permissions are passed on; the rest is not offered, and is declined here.
+    asks for only what is *offered* is passed on; the rest is declined here.
     """
 
     def __init__(
-        self, profile: str, child: Child, *, update: Callable[[Updated], None], ended: Callable[[], None]
+        self,
+        profile: str,
+        child: Child,
+        *,
+        offered: Collection[str],
+        update: Callable[[Updated], None],
+        ended: Callable[[], None],
     ) -> None:
         self._profile = profile
+        self._offered = offered
         self._child = child
         self._update = update
         self._ended = ended
@@ -118,7 +129,7 @@ class Wire:
         if method == UPDATE:
             self._note(message.get("params"))
         elif method is not None and number is not None:
-            if method == PERMISSION and isinstance(number, int | str):
+            if method in self._offered and isinstance(number, int | str):
                 return message
             await self._decline(number)
         elif method is None and isinstance(number, int):
@@ -165,9 +176,22 @@ def _answer(message: Message, number: int) -> Message:
         error = msgspec.convert(message["error"], _Error)
     except msgspec.ValidationError:
         error = _Error()
-    return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.message}}
+    return {"jsonrpc": "2.0", "id": number, "error": {"code": error.code, "message": error.words()}}
 
 
 class _Error(Struct):
     code: int = -32_603
     message: str = "it failed and did not say how"
+    data: Any = None
+
+    def words(self) -> str:
+        """Return what went wrong; some say "Internal error", and the cause beside it."""
+        try:
+            details = msgspec.convert(self.data, _Data).details
+        except msgspec.ValidationError:
+            details = self.data if isinstance(self.data, str) else ""
+        return f"{self.message}: {details}" if details and details not in self.message else self.message
+
+
+class _Data(Struct):
+    details: str = ""

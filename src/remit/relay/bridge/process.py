@@ -37,10 +37,11 @@ MIN_SECRET = 6
 
 KEEPER = str(Path(__file__).with_name("keeper.py"))
 
-# What programs need to find their files, their user's language and the hour; no variable that often holds a secret,
-# so no proxies and no keys: those are given by name in the profile.
+# What programs need to find their files, their user's language, the hour, and whom to trust; no variable that often
+# holds a secret, so no proxies and no keys: those are given by name in the profile.
 PASSED_ON = (
     "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER",
+    "NODE_EXTRA_CA_CERTS", "SSL_CERT_DIR", "SSL_CERT_FILE",
     "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
 )  # fmt: skip
 
@@ -127,12 +128,16 @@ class Child:
         waited = {self._leader.exited, *([self._draining] if self._draining is not None else [])}
         await asyncio.wait(waited, timeout=LAST_WORDS_S)
         how = self._leader.how() if self._leader.exited.done() else "it closed its output"
+        said = self.said_last()
+        return f"{how}; it said last: {said}" if said else how
+
+    def said_last(self) -> str:
+        """Return what it complained of last; what it was given as a secret is struck."""
         words = "\n".join(self._last_lines)
         for secret in self._secrets:
             words = words.replace(secret, "***")
         # The end says what happened; what comes before is how it came about.
-        said = shown(words[-MAX_LAST_WORDS:], MAX_LAST_WORDS)
-        return f"{how}; it said last: {said}" if said else how
+        return shown(words[-MAX_LAST_WORDS:], MAX_LAST_WORDS)
 
     def kill(self) -> None:
         """End it and all that it started, at once."""

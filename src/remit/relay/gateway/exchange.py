@@ -5,14 +5,16 @@ results come back in the order in which they were asked for.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 from remit.relay.gateway import keys
 from remit.relay.gateway.connection import Connection, Route
+from remit.relay.gateway.figures import Figures
 from remit.relay.gateway.limits import Limits
-from remit.relay.gateway.queue import Entered, Page, Queue
+from remit.relay.gateway.queue import Entered, NoRoom, Page, Queue
+from remit.relay.gateway.upkeep import Step, passing
 from remit.relay.gateway.writer import Writer
 from remit.relay.wire import (
     Ack,
@@ -21,6 +23,7 @@ from remit.relay.wire import (
     Bye,
     Delivery,
     Denied,
+    Expired,
     Fetch,
     FromDevice,
     Hello,
@@ -30,15 +33,19 @@ from remit.relay.wire import (
     Put,
     Receipt,
     Refused,
+    Standing,
     Welcome,
 )
 from remit.runtime.ports import Clock
 
-# What asks the file for more than a row counts as so many frames; so nobody empties another's one-time keys quickly.
+# What asks the file for more than a row counts as so many frames, and one more for each row that it writes; so nobody
+# empties another's one-time keys quickly, nor has all others wait while long lists are written again and again.
 ASKING_FRAMES = 20
 # So many devices may have refused one connection before it has to begin anew; a device knows far fewer.
 MOST_REFUSED = 1_000
 MOST_ROUTES = 1_000
+# Between two steps of tidying up whatever else there is to write has its turn.
+BETWEEN_STEPS_S = 0.05
 
 
 class Exchange:
@@ -60,6 +67,9 @@ class Exchange:
         self._slow: dict[str, int] = {}
         """For how many messages to a device it is not known yet whether they are taken."""
         self.troubled = False
+        self.figures = Figures()
+        self.held = queue
+        """Of the file only its counts are looked at here."""
         self._writer = Writer(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
 
     async def close(self) -> None:
@@ -71,7 +81,9 @@ class Exchange:
 
     # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def enter(self, transport: asyncio.Transport, device: str) -> Connection:
+    async def enter(
+        self, transport: asyncio.Transport, device: str, *, may_be_new: bool
+    ) -> tuple[Connection, Entered | NoRoom]:
         """Return the connection of a device, which has then been told that it is welcome, or that it is not.
 
         Raises `OSError` if the file cannot be written.
@@ -82,19 +94,32 @@ class Exchange:
             self.cut(older, Bye(code="replaced", reason="the device has connected once more"))
         self.devices[device] = connection
         try:
-            entered = await self._writer.ask(lambda queue: queue.enter(device))
+            entered = await self._writer.ask(
+                lambda queue: queue.enter(connection.number, device, may_be_new=may_be_new)
+            )
         except BaseException:
             self.leave(connection)
             raise
-        if entered is None:
-            self.cut(connection, Bye(code="full", reason="the gateway takes no further devices", retry_after_ms=60_000))
+        if isinstance(entered, NoRoom):
+            self.figures.refuse("device", entered.word)
+            self.cut(connection, Bye(code="full", reason=entered.reason, retry_after_ms=60_000))
         elif not connection.closing:
             self._welcome(connection, entered)
-        return connection
+        return connection, entered
+
+    async def look(self, device: str) -> Standing:
+        """Return how a device stands here; nothing changes by it."""
+        found = await self._writer.ask(lambda queue: queue.look(device))
+        waiting, left = found or (0, 0)
+        connected = device in self.devices
+        return Standing(known=found is not None, connected=connected, waiting=waiting, one_time_left=left)
 
     def _welcome(self, connection: Connection, entered: Entered) -> None:
         connection.key = entered.key
-        connection.say(Welcome(device=connection.device, one_time_left=entered.one_time_left))
+        left, is_new = entered.one_time_left, entered.is_new
+        connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new))
+        for each in entered.expired:
+            connection.say(each)
         connection.flush(self._clock.now())
         self._next_page(connection)
 
@@ -122,9 +147,27 @@ class Exchange:
             elif connection.stuck(now, limits.slow_s):
                 self.cut(connection, Bye(code="slow", reason=f"nothing was taken for {limits.slow_s:g} s"))
 
-    def forget(self) -> None:
-        """Have the file forget what is too old to matter."""
-        self._writer.do(lambda queue: queue.sweep(), lambda _: None)
+    async def tidy(self) -> None:
+        """Have the file forget what is too old, a little at a time, and tell senders what nobody fetched.
+
+        Raises `OSError` if the file cannot be written.
+        """
+        steps: Iterator[Step] | None = None
+
+        def next_step(queue: Queue) -> Step | None:
+            nonlocal steps
+            steps = steps or passing(queue)
+            return next(steps, None)
+
+        while (step := await self._writer.ask(next_step)) is not None:
+            self.figures.expired += step.expired
+            self.figures.forgotten += step.devices
+            for sender, expired in step.told:
+                if connection := self.devices.get(sender):
+                    self._say(connection, expired)
+            self._flush_dirty()
+            if step.full:
+                await asyncio.sleep(BETWEEN_STEPS_S)
 
     def _let_go(self, _: Exception) -> None:
         """The file cannot be written: nobody was promised anything since, and all have to begin where they stood."""
@@ -148,6 +191,7 @@ class Exchange:
                 self._writer.do(
                     lambda queue: keys.publish(queue, connection.key, asked), lambda done: self._say(connection, done)
                 )
+                return ASKING_FRAMES + len(asked.one_time)
             case Allow():
                 listed = frame
                 # From here on every route to this device has to be found anew, after the list is written.
@@ -155,6 +199,7 @@ class Exchange:
                 self._writer.do(
                     lambda queue: keys.allow(queue, connection.key, listed), lambda done: self._say(connection, done)
                 )
+                return ASKING_FRAMES + len(listed.senders or ())
             case Fetch():
                 self._fetch(connection, frame)
             case Hello():
@@ -170,7 +215,7 @@ class Exchange:
 
         self._writer.do(lambda queue: keys.fetch(queue, connection.device, asked), fetched)
 
-    def _say(self, connection: Connection, frame: KeysLeft | Refused | Answered) -> None:
+    def _say(self, connection: Connection, frame: KeysLeft | Refused | Expired | Answered) -> None:
         if not connection.closing:
             connection.say(frame)
             self._dirty[connection.number] = connection
@@ -202,8 +247,10 @@ class Exchange:
             if not at_once:
                 self._count_down(put.to)
             if isinstance(result, Refused):
+                self.figures.refuse("message", result.code)
                 self._refused(connection, result)
                 return
+            self.figures.stored += result
             if not connection.closing:
                 connection.receipt(Receipt(put.to, put.number, not result))
                 self._dirty[connection.number] = connection

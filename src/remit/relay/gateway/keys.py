@@ -7,8 +7,14 @@ writer's thread, inside a transaction.
 import hashlib
 from typing import NamedTuple
 
-from remit.relay.gateway.queue import UNREACHABLE, Queue
+from remit.relay.gateway.queue import FULL, ROW_BYTES, UNREACHABLE, Queue
 from remit.relay.wire import Allow, Bundle, Denied, Done, Fetch, Publish
+
+_SIZES = """
+SELECT coalesce(length(bundle), 0), (SELECT coalesce(sum(length(body)), 0) FROM one_time o WHERE o.device = d.key),
+    (SELECT count(*) FROM one_time o WHERE o.device = d.key AND body IS NOT NULL)
+FROM device d WHERE d.key = ?
+"""
 
 
 class Fetched(NamedTuple):
@@ -20,18 +26,34 @@ class Fetched(NamedTuple):
 
 def publish(queue: Queue, device: int, asked: Publish) -> Done | Denied:
     """Keep a bundle and one-time keys; a key that was published before stays what it was, also if it is used up."""
-    if asked.one_time and _left(queue, device) + len(asked.one_time) > queue.limits.one_time_keys:
-        reason = f"the gateway keeps {queue.limits.one_time_keys} one-time keys of a device; publish fewer"
+    ((bundle, one_time, count),) = queue.connection.execute(_SIZES, (device,)).fetchall()
+    added = sum(map(len, asked.one_time)) + (0 if asked.bundle is None else len(asked.bundle) - bundle)
+    if reason := _objection(queue, count + len(asked.one_time), bundle + one_time, added):
         return Denied(request=asked.request, code="full", reason=reason)
     if asked.bundle is not None:
         queue.connection.execute("UPDATE device SET bundle = ? WHERE key = ?", (asked.bundle, device))
+        queue.kept += len(asked.bundle) - bundle
     for body in asked.one_time:
         digest = hashlib.blake2b(body, digest_size=16).digest()
         queue.connection.execute(
             "INSERT INTO one_time (device, digest, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (device, digest, body),
         )
-    return Done(request=asked.request, one_time_left=_left(queue, device))
+        if queue.connection.changes():
+            queue.kept += ROW_BYTES + len(body)
+    return Done(request=asked.request, one_time_left=queue.one_time_left(device))
+
+
+def _objection(queue: Queue, count: int, size: int, added: int) -> str:
+    """Why a device cannot leave *added* bytes more; nothing if it can. To leave less is always possible."""
+    limits = queue.limits
+    if count > limits.one_time_keys:
+        return f"the gateway keeps {limits.one_time_keys} one-time keys of a device; publish fewer"
+    if added > 0 and size + added > limits.key_bytes:
+        return f"the gateway keeps {limits.key_bytes} bytes of keys of a device; publish fewer"
+    if added > 0 and not queue.takes(added):
+        return FULL
+    return ""
 
 
 def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
@@ -49,21 +71,20 @@ def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
     if taken is not None:
         used = (queue.wall_ms(), taken[0])
         queue.connection.execute("UPDATE one_time SET body = NULL, used_ms = ? WHERE key = ?", used)
+        queue.kept -= len(taken[1])
     one_time: bytes | None = None if taken is None else taken[1]
     answer = Bundle(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
-    return Fetched(answer, _left(queue, device))
+    return Fetched(answer, queue.one_time_left(device))
 
 
 def allow(queue: Queue, device: int, asked: Allow) -> Done:
-    """Replace the list of those who may reach a device."""
+    """Replace the list of those who may reach a device; also where the gateway is full, as it may be shorter."""
     queue.forget_ways()
+    ((before,),) = queue.connection.execute("SELECT count(*) FROM allowed WHERE receiver = ?", (device,)).fetchall()
     queue.connection.execute("UPDATE device SET is_open = ? WHERE key = ?", (asked.senders is None, device))
     queue.connection.execute("DELETE FROM allowed WHERE receiver = ?", (device,))
-    for sender in set(asked.senders or ()):
+    senders = set(asked.senders or ())
+    for sender in senders:
         queue.connection.execute("INSERT INTO allowed (receiver, sender) VALUES (?, ?)", (device, sender))
-    return Done(request=asked.request, one_time_left=_left(queue, device))
-
-
-def _left(queue: Queue, device: int) -> int:
-    left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
-    return int(queue.connection.execute(left, (device,)).fetchall()[0][0])
+    queue.kept += ROW_BYTES * (len(senders) - before)
+    return Done(request=asked.request, one_time_left=queue.one_time_left(device))

@@ -5,6 +5,14 @@ from msgspec import Struct
 from remit.relay.wire import MAX_BODY
 
 MIB = 1024 * 1024
+DAY_S = 86_400.0
+
+
+class Rate(Struct, frozen=True, kw_only=True):
+    """So much at once, and so much an hour."""
+
+    burst: float
+    per_hour: float
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -13,6 +21,16 @@ class Limits(Struct, frozen=True, kw_only=True):
     max_connections: int = 10_000
     max_unauthenticated: int = 256
     """Connections that have not said who they are; each has `hello_s` to do so."""
+    # An office behind one address has hundreds of devices, which all come back when its network does.
+    address_connections: int = 1_000
+    """Connections from one network address: of IPv6, from one /64, which is what one customer has."""
+    address_unauthenticated: int = 64
+    address_attempts: Rate = Rate(burst=1_000, per_hour=36_000)
+    """How often somebody at one address may try to connect."""
+    address_failures: Rate = Rate(burst=60, per_hour=3_600)
+    """How often they may fail to show who they are."""
+    address_devices: Rate = Rate(burst=100, per_hour=100)
+    """How many devices that were not known before may come from there."""
     hello_s: float = 10.0
     idle_s: float = 90.0
     """A connection from which nothing was heard for so long is cut; devices send a ping every 25 s."""
@@ -29,7 +47,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """What one sender may have queued for one receiver."""
     sender_bytes: int = 32 * MIB
     total_bytes: int = 16 * 1024 * MIB
-    """What the gateway holds for all, before it takes nothing more."""
+    """What the gateway holds for all, keys and lists included, before it takes nothing more."""
     full_retry_ms: int = 5_000
     """When a sender may try again to put what did not fit."""
     back_ms: int = 1_000
@@ -37,6 +55,12 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     one_time_keys: int = 500
     """One-time keys kept for a device."""
+    key_bytes: int = 128 * 1024
+    """All its keys; those of a device of Remit take a seventh of that."""
+    keep_s: float = 30 * DAY_S
+    """What its receiver has not fetched for so long is deleted, and its sender told."""
+    forget_s: float = 365 * DAY_S
+    """A device that was not there for so long is forgotten, with its keys. Longer than `keep_s` and `repeat_days`."""
     repeat_days: int = 30
     """A message that is put again is recognised for so long after the last one from its sender to its receiver."""
 

@@ -10,60 +10,23 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from remit.relay.gateway.limits import Limits
-from remit.relay.wire import Delivery, Put, RefusalCode, Refused
-from remit.stores.connection import Connection, Durability, connect_writer
+from remit.relay.gateway.file import open_file
+from remit.relay.gateway.limits import DAY_S, Limits
+from remit.relay.wire import Delivery, Expired, Put, RefusalCode, Refused
+from remit.stores.connection import Connection, Durability
 
-SCHEMA_VERSION = 1
-_SCHEMA = """
-CREATE TABLE device (
-    key INTEGER PRIMARY KEY,
-    id TEXT NOT NULL UNIQUE,
-    is_open INTEGER NOT NULL DEFAULT 1,
-    bundle BLOB,
-    seen_ms INTEGER NOT NULL
-);
-CREATE TABLE allowed (
-    receiver INTEGER NOT NULL,
-    sender TEXT NOT NULL,
-    PRIMARY KEY (receiver, sender)
-) WITHOUT ROWID;
-CREATE TABLE message (
-    place INTEGER PRIMARY KEY,
-    receiver INTEGER NOT NULL,
-    sender INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    body BLOB NOT NULL
-);
-CREATE INDEX message_of ON message (receiver);
--- The last number of each sender for each receiver: what is not above it was put before.
-CREATE TABLE pair (
-    receiver INTEGER NOT NULL,
-    sender INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    used_ms INTEGER NOT NULL,
-    PRIMARY KEY (receiver, sender)
-) WITHOUT ROWID;
--- A key that was handed out leaves its digest, so that publishing it again does not bring it back.
-CREATE TABLE one_time (
-    key INTEGER PRIMARY KEY,
-    device INTEGER NOT NULL,
-    digest BLOB NOT NULL,
-    body BLOB,
-    used_ms INTEGER,
-    UNIQUE (device, digest)
-);
-CREATE INDEX one_time_left ON one_time (device) WHERE body IS NOT NULL;
-"""
-# Folding the log into the file less often than SQLite would: most messages are gone again before it comes to that.
-_CHECKPOINT_PAGES = 4_000
 # Each statement lets go of the interpreter and has to get it back from a busy event loop, so one adds many rows.
 _ROWS = 16
-_INSERT = "INSERT INTO message (place, receiver, sender, number, body) VALUES "
-_INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?)"
-_INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?)"] * _ROWS)
+_INSERT = "INSERT INTO message (place, receiver, sender, number, at_ms, body) VALUES "
+_INSERT_ONE = _INSERT + "(?, ?, ?, ?, ?, ?)"
+_INSERT_MANY = _INSERT + ", ".join(["(?, ?, ?, ?, ?, ?)"] * _ROWS)
 # So many ways from one device to another are remembered as being allowed.
 _MOST_WAYS = 20_000
+# So many a sender is told of when it connects; of the others the next time.
+_MOST_EXPIRED = 1_000
+ROW_BYTES = 64
+"""What a row takes besides what it holds, or a name in a list: roughly, so that many small ones count too."""
+FULL = "the gateway holds as much as it may"
 UNREACHABLE = "there is no such device, or it does not accept messages from this one"
 
 
@@ -72,6 +35,16 @@ class Entered(NamedTuple):
 
     key: int
     one_time_left: int
+    is_new: bool
+    expired: tuple[Expired, ...]
+    """What of its messages nobody fetched."""
+
+
+class NoRoom(NamedTuple):
+    """Why a device is not let in: a word for figures, a sentence for its owner."""
+
+    word: str
+    reason: str
 
 
 class Page(NamedTuple):
@@ -103,33 +76,12 @@ class Held:
 
 def open_queue(path: Path, durability: Durability, limits: Limits, wall_ms: Callable[[], int]) -> "Queue":
     """Return what a gateway's file holds; nobody else can open it meanwhile."""
-    connection = _open_file(path, durability)
+    connection = open_file(path, durability, wall_ms)
     try:
         return Queue(connection, limits, wall_ms)
     except BaseException:
         connection.close()
         raise
-
-
-def _open_file(path: Path, durability: Durability) -> Connection:
-    connection = connect_writer(path, durability, busy_seconds=1.0)
-    try:
-        # Alone with its file, SQLite needs no shared memory for its log; and a second gateway is refused.
-        connection.pragma("locking_mode", "exclusive")
-        connection.pragma("journal_mode", "wal")
-        connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
-        connection.execute("BEGIN IMMEDIATE")
-        version = connection.pragma("user_version")
-        if version == 0:
-            connection.execute(_SCHEMA)
-            connection.pragma("user_version", SCHEMA_VERSION)
-        elif version != SCHEMA_VERSION:
-            raise OSError(f"it was written by another version of Remit ({version}, this one writes {SCHEMA_VERSION})")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 class Queue:
@@ -139,6 +91,8 @@ class Queue:
         self.connection = connection
         self.limits = limits
         self.wall_ms = wall_ms
+        self._present: dict[int, int] = {}
+        """The device of each connection."""
         self.reload()
 
     def reload(self) -> None:
@@ -146,16 +100,24 @@ class Queue:
         self._receivers: defaultdict[int, Held] = defaultdict(Held)
         self._pairs: defaultdict[tuple[int, int], Held] = defaultdict(Held)
         self.all = Held()
+        self.kept = 0
+        """How many bytes everything but messages takes: keys, lists, who sent to whom."""
         self._shut: dict[int, set[str]] = {}
         """For each connection those devices for which a message was refused, and none was put anew."""
         self._ways: dict[tuple[int, str], _Way] = {}
-        self._new: list[tuple[int, int, int, int, bytes]] = []
+        self._new: list[tuple[int, int, int, int, int, bytes]] = []
         """The rows that are not written yet, and below them the last numbers."""
         self._used: dict[tuple[int, int], int] = {}
         counted = "SELECT receiver, sender, count(*), sum(length(body)) FROM message GROUP BY receiver, sender"
         for receiver, sender, messages, size in self.connection.execute(counted):
-            self._count(receiver, sender, messages, size)
-        self.devices = int(self.connection.execute("SELECT count(*) FROM device").fetchall()[0][0])
+            self.count(receiver, sender, messages, size)
+        counted = "SELECT count(*), coalesce(sum(length(bundle)), 0) FROM device"
+        ((self.devices, self.kept),) = self.connection.execute(counted).fetchall()
+        counted = "SELECT coalesce(sum(length(body)), 0) FROM one_time"
+        self.kept += int(self.connection.execute(counted).fetchall()[0][0])
+        for table in ("device", "allowed", "pair", "one_time"):
+            ((rows,),) = self.connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+            self.kept += ROW_BYTES * rows
 
     def last_place(self) -> int:
         """Where the last message stands."""
@@ -163,25 +125,74 @@ class Queue:
 
     # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def enter(self, device: str) -> Entered | None:
-        """Return a device that has shown who it is; None if there is no room for another."""
+    def enter(self, connection: int, device: str, *, may_be_new: bool) -> Entered | NoRoom:
+        """Return a device that has shown who it is, or why there is no room for another."""
         now_ms = self.wall_ms()
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
-        if row is None:
-            if self.devices >= self.limits.max_devices:
-                return None
+        if is_new := row is None:
+            if not may_be_new:
+                return NoRoom("address_devices", "too many new devices have come from this network address; try later")
+            if self.devices >= self.limits.max_devices or self.size() >= self.limits.total_bytes:
+                return NoRoom("devices", "the gateway takes no further devices")
             self.connection.execute("INSERT INTO device (id, seen_ms) VALUES (?, ?)", (device, now_ms))
             row = self.connection.execute("SELECT last_insert_rowid()").fetchall()[0]
             self.devices += 1
+            self.kept += ROW_BYTES
         else:
             self.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, row[0]))
         key = int(row[0])
-        left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
-        return Entered(key, int(self.connection.execute(left, (key,)).fetchall()[0][0]))
+        self._present[connection] = key
+        return Entered(key, self.one_time_left(key), is_new, self._expired_of(key))
 
     def leave(self, connection: int) -> None:
-        """Forget what was refused on a connection that has ended."""
+        """Forget a connection that has ended, and what was refused on it."""
         self._shut.pop(connection, None)
+        self._present.pop(connection, None)
+
+    def present(self) -> frozenset[int]:
+        """The devices that are connected."""
+        return frozenset(self._present.values())
+
+    def look(self, device: str) -> tuple[int, int] | None:
+        """Return how many messages wait for a device, and how many of its keys are left; None: it is not known."""
+        row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
+        if row is None:
+            return None
+        held = self._receivers.get(row[0])
+        return held.messages if held else 0, self.one_time_left(row[0])
+
+    def one_time_left(self, device: int) -> int:
+        """How many one-time keys of a device can be handed out."""
+        left = "SELECT count(*) FROM one_time WHERE device = ? AND body IS NOT NULL"
+        return int(self.connection.execute(left, (device,)).fetchall()[0][0])
+
+    def remove_device(self, key: int) -> None:
+        """Forget a device for which nothing waits, and all that it left here."""
+        size = (
+            "SELECT coalesce(length(bundle), 0)"
+            " + (SELECT coalesce(sum(coalesce(length(body), 0) + ?2), 0) FROM one_time WHERE device = ?1)"
+            " + ?2 * (1 + (SELECT count(*) FROM allowed WHERE receiver = ?1)"
+            " + (SELECT count(*) FROM pair WHERE receiver = ?1)) FROM device WHERE key = ?1"
+        )
+        ((freed,),) = self.connection.execute(size, (key, ROW_BYTES)).fetchall()
+        for table, column in (("pair", "receiver"), ("allowed", "receiver"), ("one_time", "device"), ("device", "key")):
+            self.connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (key,))
+        self.kept -= freed
+        self.devices -= 1
+        self.forget_ways()
+
+    def _expired_of(self, sender: int) -> tuple[Expired, ...]:
+        rows = self.connection.execute(
+            "SELECT d.id, p.expired FROM pair p JOIN device d ON d.key = p.receiver"
+            " WHERE p.sender = ? AND p.expired > 0 LIMIT ?",
+            (sender, _MOST_EXPIRED),
+        )
+        return tuple(self.expired(to, number) for to, number in rows)
+
+    def expired(self, to: str, number: int) -> Expired:
+        """What a sender is told of what nobody fetched."""
+        days = self.limits.keep_s / DAY_S
+        return Expired(to=to, number=number, reason=f"it was not fetched for {days:g} days")
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -203,9 +214,11 @@ class Queue:
             shut.discard(put.to)
         if put.number <= way.number:
             return False
+        if not way.number:
+            self.kept += ROW_BYTES
         way.number = self._used[way.receiver, sender] = put.number
-        self._new.append((place, way.receiver, sender, put.number, put.body))
-        self._count(way.receiver, sender, 1, len(put.body))
+        self._new.append((place, way.receiver, sender, put.number, self.wall_ms(), put.body))
+        self.count(way.receiver, sender, 1, len(put.body))
         return True
 
     def write(self) -> None:
@@ -220,7 +233,7 @@ class Queue:
         for (receiver, sender), number in used.items():
             self.connection.execute(
                 "INSERT INTO pair (receiver, sender, number, used_ms) VALUES (?1, ?2, ?3, ?4)"
-                " ON CONFLICT DO UPDATE SET number = ?3, used_ms = ?4",
+                " ON CONFLICT DO UPDATE SET number = ?3, used_ms = ?4, expired = 0",
                 (receiver, sender, number, now_ms),
             )
         new.clear()
@@ -272,19 +285,20 @@ class Queue:
             "SELECT sender, count(*), sum(length(body)) FROM message WHERE receiver = ? AND place <= ? GROUP BY sender"
         )
         for sender, messages, size in self.connection.execute(gone, (receiver, place)).fetchall():
-            self._count(receiver, sender, -messages, -size)
+            self.count(receiver, sender, -messages, -size)
         self.connection.execute("DELETE FROM message WHERE receiver = ? AND place <= ?", (receiver, place))
 
-    def sweep(self) -> None:
-        """Forget who sent what, and which keys were used, so long ago that no repeat can come any more."""
-        self.forget_ways()
-        before_ms = self.wall_ms() - self.limits.repeat_days * 86_400_000
-        self.connection.execute(
-            "DELETE FROM pair WHERE used_ms < ? AND NOT EXISTS"
-            " (SELECT 1 FROM message m WHERE m.receiver = pair.receiver AND m.sender = pair.sender)",
-            (before_ms,),
-        )
-        self.connection.execute("DELETE FROM one_time WHERE used_ms < ?", (before_ms,))
+    def holds(self, receiver: int, sender: int) -> bool:
+        """Whether something of one device waits for another."""
+        return (receiver, sender) in self._pairs
+
+    def takes(self, size: int) -> bool:
+        """Whether there is room for so much more, of all that the gateway may hold."""
+        return self.size() + size <= self.limits.total_bytes
+
+    def size(self) -> int:
+        """How many bytes everything takes that is kept."""
+        return self.all.size + ROW_BYTES * self.all.messages + self.kept
 
     def _objection(self, receiver: int, sender: int, size: int) -> str:
         """Why a message does not fit; nothing if it does."""
@@ -294,15 +308,16 @@ class Queue:
             return f"{pair.messages} messages ({pair.size} bytes) from this device wait for the other to connect"
         if whole and (whole.messages >= limits.receiver_messages or whole.size + size > limits.receiver_bytes):
             return "the other device has not fetched what others sent it"
-        if self.all.size + size > limits.total_bytes:
-            return "the gateway holds as much as it may"
+        if not self.takes(size):
+            return FULL
         return ""
 
     def _refuse(self, connection: int, put: Put, code: RefusalCode, reason: str, retry_after_ms: int = 0) -> Refused:
         self._shut.setdefault(connection, set()).add(put.to)
         return Refused(to=put.to, number=put.number, code=code, reason=reason, retry_after_ms=retry_after_ms)
 
-    def _count(self, receiver: int, sender: int, messages: int, size: int) -> None:
+    def count(self, receiver: int, sender: int, messages: int, size: int) -> None:
+        """Have so many more messages and bytes of one device wait for another."""
         whole, pair = self._receivers[receiver], self._pairs[receiver, sender]
         for held in (whole, pair, self.all):
             held.messages += messages

@@ -3,16 +3,18 @@
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from aiohttp import WSMsgType, web
 
+from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit.relay.gateway.connection import Connection
 from remit.relay.gateway.exchange import Exchange
+from remit.relay.gateway.figures import TYPE, Figures
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.pace import Pace
-from remit.relay.gateway.queue import open_queue
+from remit.relay.gateway.queue import Entered, Queue, open_queue
 from remit.relay.identity import device_id
 from remit.relay.wire import (
     MAX_FRAME,
@@ -23,6 +25,7 @@ from remit.relay.wire import (
     Challenge,
     Hello,
     Malformed,
+    Standing,
     encode_text,
     read_from_device,
     read_put,
@@ -36,7 +39,14 @@ from remit.transports.credentials.keys import is_signed, written
 
 FILE = "gateway.db"
 SWEEP_S = 5.0
-FORGET_S = 3_600.0
+TIDY_S = 3_600.0
+TOO_MANY = {
+    "address_attempts": "too many connections have been tried from this network address",
+    "address_failures": "too many who could not show who they are have come from this network address",
+    "address_connections": "too many connections are open from this network address",
+    "address_unauthenticated": "too many who have not said who they are have come from this network address",
+}
+_LOCAL = networks(("127.0.0.0/8", "::1"))
 
 _log = logging.getLogger("remit.relay")
 _CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
@@ -46,7 +56,8 @@ class Gateway:
     """The devices that are connected, and the queue for those that are not; `app` serves it.
 
     *name* is what devices know it by and sign: two gateways must not share one. Its *folder* holds one file, which it
-    has for itself. Leaving the block tells every device, once all that was taken from it is durable.
+    has for itself. Leaving the block tells every device, once all that was taken from it is durable. *proxies* are
+    those who may say for whom they pass a connection on, and *watchers* those who may see its figures (this machine).
 
     It sees who sends how much to whom and when, and public keys; what is sent it cannot read.
     """
@@ -58,6 +69,8 @@ class Gateway:
         name: str,
         limits: Limits | None = None,
         durability: Durability = "power",
+        proxies: Sequence[Network] = (),
+        watchers: Sequence[Network] | None = None,
         clock: Clock | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         commit_hook: Callable[[], None] | None = None,
@@ -67,15 +80,23 @@ class Gateway:
         self.limits = limits or Limits()
         self._durability: Durability = durability
         self._clock = clock or LoopClock()
+        self.now = self._clock.now
         self._sleep = sleep
         self._commit_hook = commit_hook
-        self._open: set[asyncio.BaseProtocol] = set()
+        self.proxies = proxies
+        self._watchers = _LOCAL if watchers is None else watchers
+        self.addresses = Addresses(self.limits)
+        self.seated: Callable[[int], None] = lambda _: None
+        """Hears the file number of each connection on which somebody is about to greet."""
+        self._open = 0
         self._unauthenticated = 0
+        self._is_warned = False
         self._paces: dict[str, Pace] = {}
         self._closing = False
         self.app = web.Application()
         self.app.router.add_get(PATH, self._serve)
         self.app.router.add_get("/healthz", self._health)
+        self.app.router.add_get("/metrics", self._metrics)
 
     async def __aenter__(self) -> "Gateway":
         try:
@@ -84,21 +105,26 @@ class Gateway:
             raise translate(error, self.path) from error
         self._closing = False
         self._exchange = Exchange(self.path, queue, self.limits, self._clock, self._commit_hook)
-        self._sweeping = asyncio.create_task(self._sweep_now_and_then())
+        self._tasks = [asyncio.create_task(work()) for work in (self._sweep_now_and_then, self._tidy_now_and_then)]
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
-        self._sweeping.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._exchange.close()
 
     # ── a connection ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        limits = self.limits
-        full = len(self._open) >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
+        limits, address, now = self.limits, self._address_of(request), self._clock.now
+        full = self._open >= limits.max_connections or self._unauthenticated >= limits.max_unauthenticated
         if self._closing or full:
+            self.figures.refuse("connection", "closing" if self._closing else "full")
             return web.Response(status=503, headers={"Retry-After": "5"}, text="no room for another connection\n")
+        if why := self.addresses.objection(address, now()):
+            self.figures.refuse("connection", why)
+            return web.Response(status=429, headers={"Retry-After": "30"}, text=f"{TOO_MANY[why]}; try later\n")
         socket: web.WebSocketResponse = web.WebSocketResponse(
             timeout=limits.closing_s, autoping=False, autoclose=False, compress=False, max_msg_size=MAX_FRAME
         )
@@ -107,39 +133,69 @@ class Gateway:
         except OSError:
             # It has gone already; what is returned reaches nobody.
             return web.Response(status=503)
-        self._open.add(request.protocol)
+        if request.transport is not None:
+            self.seated(request.transport.get_extra_info("socket").fileno())
+        self._open += 1
+        self.addresses.enter(address, now())
         connection: Connection | None = None
         try:
-            connection = await self._enter(request, socket)
+            connection = await self._enter(request, socket, address)
             if connection is not None:
+                self.addresses.greet(address, now())
                 await self._read(socket, connection)
         except OSError as error:
             # What it is about stands in the gateway's log; a device can only come back.
             _log.debug("a connection ended: %s", error)
         finally:
-            self._open.discard(request.protocol)
+            self._open -= 1
+            self.addresses.leave(address, now(), greeted=connection is not None)
             if connection is not None:
                 self._exchange.leave(connection)
         return socket
 
-    async def _enter(self, request: web.Request, socket: web.WebSocketResponse) -> Connection | None:
-        """Return the connection of a device that has shown who it is; None if it could not."""
+    def _address_of(self, request: web.Request) -> str:
+        peer, forwarded = request.remote or "", request.headers.getall("X-Forwarded-For", ())
+        if forwarded and not self._is_warned and not is_in(peer, self.proxies):
+            self._is_warned = True
+            _log.warning(
+                "%s passes connections on for others, which all count as its own; if it is your proxy, say so: "
+                "--behind-proxy %s",
+                peer,
+                peer,
+            )
+        return counted(client_of(peer, forwarded, self.proxies))
+
+    async def _enter(self, request: web.Request, socket: web.WebSocketResponse, address: str) -> Connection | None:
+        """Return the connection of a device that has shown who it is; None if it could not, or only looks."""
         self._unauthenticated += 1
         try:
             found = await self._authenticate(socket)
             if isinstance(found, Bye):
-                await socket.send_str(encode_text(found).decode())
-                await socket.close(code=1008)
+                self.figures.refuse("greeting", found.code)
+                self.addresses.fail(address, self._clock.now())
+                await self._answer(socket, found, close=1008)
+                return None
+            device, looks = found
+            if looks:
+                await self._answer(socket, await self._exchange.look(device), close=1000)
                 return None
             transport = request.transport
             if transport is None or self._closing:
                 return None
-            return await self._exchange.enter(transport, found)
+            may_be_new = self.addresses.take_device(address, self._clock.now())
+            connection, entered = await self._exchange.enter(transport, device, may_be_new=may_be_new)
+            if may_be_new and not (isinstance(entered, Entered) and entered.is_new):
+                self.addresses.give_back_device(address, self._clock.now())
+            return connection
         finally:
             self._unauthenticated -= 1
 
-    async def _authenticate(self, socket: web.WebSocketResponse) -> str | Bye:
-        """Return which device this is, or why it is turned away."""
+    async def _answer(self, socket: web.WebSocketResponse, answer: Bye | Standing, *, close: int) -> None:
+        await socket.send_str(encode_text(answer).decode())
+        await socket.close(code=close)
+
+    async def _authenticate(self, socket: web.WebSocketResponse) -> tuple[str, bool] | Bye:
+        """Return which device this is, and whether it only looks; or why it is turned away."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         try:
             async with asyncio.timeout(self.limits.hello_s):
@@ -156,10 +212,10 @@ class Gateway:
             return Bye(code="version", reason=f"this gateway speaks version {VERSION}, not {hello.version}")
         public = written(hello.public)
         device = device_id(public)
-        text = signed_text(gateway=self.name, nonce=nonce, device=device)
+        text = signed_text(gateway=self.name, nonce=nonce, device=device, looks=hello.looks)
         if not is_signed(public, hello.signature, text):
             return Bye(code="unauthenticated", reason="the signature is not that of this key, gateway and connection")
-        return device
+        return device, hello.looks
 
     async def _read(self, socket: web.WebSocketResponse, connection: Connection) -> None:
         """Take what a device sends, as fast as it may be and as can be written, until its connection ends."""
@@ -195,31 +251,61 @@ class Gateway:
 
     # ── the whole ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def is_serving(self, protocol: asyncio.BaseProtocol) -> bool:
-        """Whether a connection is that of a device, or has still to show it within its time."""
-        return protocol in self._open
-
     def connected(self) -> list[str]:
         """The devices that are connected now."""
         return list(self._exchange.devices)
 
     def sweep(self) -> None:
-        """Cut those who are silent or take nothing, and forget paces that no longer matter."""
+        """Cut those who are silent or take nothing, and forget paces and addresses that no longer matter."""
         self._exchange.sweep()
+        self.addresses.sweep(self._clock.now())
         now, devices = self._clock.now(), self._exchange.devices
         for device in [device for device, pace in self._paces.items() if device not in devices and pace.full(now)]:
             del self._paces[device]
 
+    async def tidy(self) -> None:
+        """Forget what nobody fetched in time, and devices that were not there for too long."""
+        try:
+            await self._exchange.tidy()
+        except OSError as error:
+            _log.debug("what is old is forgotten later: %s", error)
+
     async def _sweep_now_and_then(self) -> None:
-        forget_at = 0.0
         while True:
-            if self._clock.now() >= forget_at:
-                forget_at = self._clock.now() + FORGET_S
-                self._exchange.forget()
             await asyncio.sleep(SWEEP_S)
             self.sweep()
 
+    async def _tidy_now_and_then(self) -> None:
+        while True:
+            await self.tidy()
+            await asyncio.sleep(TIDY_S)
+
+    @property
+    def held(self) -> Queue:
+        """How much it holds; only to be counted here."""
+        return self._exchange.held
+
+    @property
+    def figures(self) -> Figures:
+        """What it has done since it was started."""
+        return self._exchange.figures
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it takes messages."""
+        return not (self._closing or self._exchange.troubled)
+
     async def _health(self, _: web.Request) -> web.Response:
-        fine = not (self._closing or self._exchange.troubled)
-        body = {"status": "ok" if fine else "unavailable", "connections": len(self._exchange.devices)}
-        return web.Response(status=200 if fine else 503, body=encode_text(body), content_type="application/json")
+        body = {"status": "ok" if self.is_well else "unavailable", "connections": len(self._exchange.devices)}
+        return web.Response(
+            status=200 if self.is_well else 503, body=encode_text(body), content_type="application/json"
+        )
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        # A proxy that is not known as one passes on whoever comes, and looks as if it came itself.
+        forwarded, peer = request.headers.getall("X-Forwarded-For", ()), request.remote or ""
+        is_behind = forwarded and not is_in(peer, self.proxies)
+        if is_behind or not is_in(client_of(peer, forwarded, self.proxies), self._watchers):
+            raise web.HTTPNotFound
+        page = self.figures.page(self.held, connections=len(self._exchange.devices), is_well=self.is_well)
+        return web.Response(text=page, headers={"Content-Type": TYPE})

@@ -94,9 +94,13 @@ class Pair:
     def __init__(self, seed: bytes) -> None:
         self.seed = seed
 
-    @cached_property
+    @property
     def public(self) -> str:
         """The half that others know."""
+        return self._public
+
+    @cached_property
+    def _public(self) -> str:
         return written(self._private.public_key().public_bytes_raw())
 
     def sign(self, message: bytes) -> bytes:

@@ -106,12 +106,13 @@ class TerminalApprover:
 
 
 async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
-    """Return a text as it is after someone has edited it."""
+    """Return a text as it is after someone has edited it; raise `ValueError` if the editor says that it failed."""
     with tempfile.TemporaryDirectory(prefix="remit-") as folder:
         file = Path(folder) / f"{field}{suffix}"
         file.write_text(text + "\n", encoding="utf-8")
         process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
-        await process.wait()
+        if code := await process.wait():  # so one leaves vim with :cq, to say that nothing shall be done
+            raise ValueError(f"it ended with exit code {code}")
         return file.read_text(encoding="utf-8").removesuffix("\n")
 
 

@@ -48,7 +48,7 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
         named = {agent: team.shared[agent]}
     if not devices:
         if not named:
-            known_agent(agent, (*team.shared, *team.everyone))
+            known_agent(agent, dict.fromkeys((*team.shared, *team.everyone)))
             raise RemitError(
                 fault(
                     Code.TEAM_INVALID,
@@ -130,6 +130,18 @@ def _tell(
         click.echo(f"Sharing {called} with {whom} (Ctrl-C ends it).", err=True)
 
 
+def said_of(what: sharing.Told, name: str) -> str:
+    """Return in a sentence who asked whom, or what that came to; *name* is what the device is called here."""
+    who = f"{name} ({what.requester})" if what.requester else name
+    match what.event:
+        case "asked":
+            return f"{who} asks {what.shared}" if what.shared else f"{who} asks, and does not say which agent"
+        case "answered":
+            return f"{what.shared} answered {who}"
+        case "declined":
+            return f"{f'{what.shared} did not answer {who}' if what.shared else f'{who} got no answer'}: {what.code}"
+
+
 class _Watching:
     """Says what happens, each in a line."""
 
@@ -137,6 +149,7 @@ class _Watching:
         self._names = {each.device: each.card.name for each in known}
         self._to = to
         self._is_linked = True
+        self._troubles: dict[str, str] = {}
         self.look_up: Callable[[str], Peer | None] = lambda _: None
 
     def told(self, what: sharing.Told) -> None:
@@ -155,20 +168,15 @@ class _Watching:
                 )
             )
             return
-        who = f"{name} ({what.requester})" if what.requester else name
-        whom = what.shared or "an agent that is not shared with it"
-        match what.event:
-            case "asked":
-                said = f"{who} asks {whom}"
-            case "answered":
-                said = f"{whom} answered {who}"
-            case "declined":
-                said = f"{whom} did not answer {who}: {what.code}"
-        self._say(said)
+        self._say(said_of(what, name))
 
     def trouble(self, device: str, why: Fault | None) -> None:
-        """Say that a device cannot be reached, or can be again."""
-        self._say(f"{self.name(device)}: {'all is well again' if why is None else why.message}")
+        """Say that a device cannot be reached, or can be again; if it fails as it did before, nothing."""
+        said = None if why is None else why.message
+        if self._troubles.pop(device, None) != said:
+            self._say(f"{self.name(device)}: {f'{said}; it is tried again' if said else 'all is well again'}")
+        if said is not None:
+            self._troubles[device] = said
 
     def linked(self, state: link.State, why: str) -> None:
         """Say that the gateway is lost or found; of an attempt that fails like the one before, nothing."""

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from threading import RLock
 from typing import Literal
 
-from rich.cells import cell_len
-
+from remit.faces.cli.shared.wording import cells, folded
 from remit.faces.cli.show.display import can_redraw
 from remit.faces.cli.show.screen import styled
 from remit.faces.cli.show.tree_lines import plain_ascii
@@ -60,10 +59,14 @@ class Board:
         """Say something above the footer."""
         self.tell(lines)
 
-    def tell(self, lines: Iterable[str], *, bold: bool = False, dim: bool = False) -> None:
+    def tell(self, lines: Iterable[str], *, fg: str | None = None, bold: bool = False, dim: bool = False) -> None:
         """Say lines above the footer; what is said while someone else has the terminal is said after that."""
-        style = (bold or dim) and self._err.isatty()
-        text = [styled(line, bold=bold, dim=dim) if line and style else line for line in lines]
+        text = list(lines)
+        if self._ahead is not None:  # else lines are read by a program, or by somebody else's terminal later
+            width = shutil.get_terminal_size().columns
+            text = [part for line in text for part in folded(line.expandtabs(4), max(10, width))]
+        if (fg or bold or dim) and self._err.isatty():
+            text = [styled(line, fg=fg, bold=bold, dim=dim) if line else line for line in text]
         with self._lock:
             if self._has == "no terminal":
                 self._kept += text
@@ -127,7 +130,7 @@ class Board:
         if not self._shown:
             return ""
         width = max(1, shutil.get_terminal_size().columns)
-        rows = sum(max(1, -(-cell_len(line) // width)) for line in self._shown)
+        rows = sum(max(1, -(-cells(line) // width)) for line in self._shown)
         self._shown = []
         return _LINE + _UP * (rows - 1)
 
@@ -144,18 +147,17 @@ class Board:
         width, height = shutil.get_terminal_size()
         room = max(10, width - 1)
         footer = self._footer(room, height)
-        # A footer that is higher than the window could not be taken away again.
-        if len(footer) > height - 2:
-            footer = [*footer[: max(1, height - 4)], *footer[-2:]][: max(0, height - 2)]
+        # A footer that is higher than the window could not be taken away again; what can be typed stands last in it.
+        footer = footer[max(0, len(footer) - max(1, height - 2)) :]
         typed = "" if self._ahead is None else self._ahead.text
         typed = one_line(typed[-room:]) + " " * typed.endswith(" ")
-        while cell_len(PROMPT + typed) > room:
+        while cells(PROMPT + typed) > room:
             typed = typed[1:]
         return [*(self._fitting(each, room) for each in footer), PROMPT + typed]
 
-    def _fitting(self, line: str, cells: int) -> str:
+    def _fitting(self, line: str, room: int) -> str:
         """Return a line that takes no more than so many cells."""
         line = line if self._unicode else plain_ascii(line)
-        while cell_len(line) > cells:
+        while cells(line) > room:
             line = line[:-1]
         return line

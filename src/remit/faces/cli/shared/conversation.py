@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from remit.faces.cli.drive.approver import in_editor
 from remit.faces.cli.drive.interrupts import INTERRUPTED
+from remit.faces.cli.places import whoever_types
 from remit.faces.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
 from remit.faces.cli.shared.view import View
 from remit.faces.cli.show.failures import worded
@@ -18,12 +19,15 @@ from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.relay import moves
 from remit.relay.bridge.permissions import Permission
 from remit.relay.frames import Mode
-from remit.relay.host import Host
+from remit.relay.host import NEWS_S, Host
 from remit.relay.moves import ENDED, Event, Reason, State
+from remit.relay.notes import Person
 from remit.relay.run import Overlay
 
 # How often the time that has passed is shown: a second is what it is counted in.
 TICK_S = 0.5
+# So often it is looked whether the other device has said what it shares.
+POLL_S = 0.1
 
 EXIT: dict[Reason, int] = {
     "done": 0,
@@ -47,6 +51,8 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The id of the device that shares the other agent."""
     device_name: str
     objective: str | None = None
+    agent: str = ""
+    """What the device shares that agent as; empty: the only one that it shares."""
     mode: Mode | None = None
     continued: str | None = None
     """The id of a run, a part of it, or `newest`."""
@@ -61,6 +67,7 @@ class Conversation:
         self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
         self._over = asyncio.Event()
         self._host: Host | None = None
+        self._person = Person(whoever_types(), "chat")
         self._asking = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
         self._pausing = False
@@ -74,7 +81,7 @@ class Conversation:
     async def hold(self, host: Host, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
         """Have the run, until it ends or whoever sits here leaves; then it stays paused."""
         self._host = host
-        run = await _begun(host, wanted)
+        run = await _begun(host, wanted, self._person)
         view = self._view
         with view.board.open():
             view.begin(_now(host, run.id), wanted.device_name)
@@ -177,7 +184,7 @@ class Conversation:
         host, run = self._host, self._view.run
         assert host is not None, "it is held"
         assert run is not None, "shown before anything is typed"
-        await host.act(run.id, event)
+        await host.act(run.id, event, by=self._person)
 
     async def _leave(self, run: Overlay) -> None:
         if (run.state, moves.Pause) in moves.TABLE:
@@ -202,7 +209,11 @@ class Conversation:
             with self._view.board.aside():
                 text = await in_editor(editor, "draft", run.pending.text, ".txt")
         except (OSError, ValueError) as error:
-            self._view.board.say(f"{one_line(editor)} cannot be used: {one_line(str(error))}")
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self._view.board.say(
+                f"{one_line(editor)} did not do: {one_line(why or str(error))}. The draft still waits.",
+                "→ Set $EDITOR to one that works, or type the new text: /edit TEXT",
+            )
             return
         finally:
             self._editing = False
@@ -259,16 +270,28 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
 # ── which run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _begun(host: Host, wanted: Wanted) -> Overlay:
+async def _begun(host: Host, wanted: Wanted, by: Person) -> Overlay:
     """Start a run, or go on with one."""
     if wanted.continued is None:
-        return await host.start(wanted.profile, wanted.device, wanted.objective or "", mode=wanted.mode)
+        return await _started(host, wanted, by)
     run = continued(host.runs, wanted)
     if wanted.objective is not None:
-        await host.act(run.id, moves.SetObjective(wanted.objective))
+        await host.act(run.id, moves.SetObjective(wanted.objective), by=by)
     if wanted.mode is not None:
-        await host.act(run.id, moves.SetMode(wanted.mode))
-    return await host.act(run.id, moves.Resume())
+        await host.act(run.id, moves.SetMode(wanted.mode), by=by)
+    return await host.act(run.id, moves.Resume(wanted.agent), by=by)
+
+
+async def _started(host: Host, wanted: Wanted, by: Person) -> Overlay:
+    """Start a run; of a device that has never said what it shares, that is waited for, for a moment."""
+    may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
+    for _ in range(round(NEWS_S / POLL_S)):
+        if not may or await host.offers(wanted.device) is not None:
+            break
+        await asyncio.sleep(POLL_S)
+    return await host.start(
+        wanted.profile, wanted.device, wanted.objective or "", mode=wanted.mode, agent=wanted.agent, by=by
+    )
 
 
 def _now(host: Host, run: str) -> Overlay:

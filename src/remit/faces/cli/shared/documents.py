@@ -45,6 +45,7 @@ def state(run: Overlay, connection: Connection) -> SharedState:
         run=run.id,
         profile=run.profile,
         device=run.device,
+        agent=run.agent,
         objective=run.objective,
         mode=run.mode,
         state=run.state.value,

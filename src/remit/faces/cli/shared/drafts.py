@@ -1,6 +1,7 @@
 """Drafts to shared agents that wait for a person, seen and answered from another process."""
 
 import os
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -11,14 +12,19 @@ from remit.faces.cli.shared import documents
 from remit.faces.outputs.shared import SharedDraft
 from remit.faces.team.checks import secret_of
 from remit.faces.team.file import find_team, load_team
+from remit.protocol.errors import Code, RemitError, fault
 from remit.relay import wishes
-from remit.relay.keyfile import KEY_FILE, open_keys
+from remit.relay.keyfile import KEY_FILE, LOCK_FILE, open_keys
 from remit.relay.moves import Approve, Reject
 from remit.relay.peers import Peers
 from remit.relay.state import State
 from remit.relay.wishes import Wish
 from remit.runtime.keys import Keys
 from remit.runtime.registry import team_invalid
+
+# A host looks for answers four times a second; with one that is busy nobody waits longer than this.
+HEARD_S = 2.0
+_LOOK_S = 0.05
 
 
 def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> list[SharedDraft]:
@@ -30,11 +36,46 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
 
 
 def answer(
-    path: Path, team_file: Path | None, overrides: Sequence[str], draft: SharedDraft, event: Approve | Reject
-) -> None:
-    """Leave an answer for the host that has the draft's run."""
+    path: Path,
+    team_file: Path | None,
+    overrides: Sequence[str],
+    draft: SharedDraft,
+    event: Approve | Reject,
+    *,
+    by: str,
+) -> bool:
+    """Leave an answer for the host that has the draft's run; say whether it was carried out already.
+
+    Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
+    """
     with _opened(path, team_file, overrides) as file:
-        wishes.leave(file, Wish(run=draft.run, event=event))
+        name = wishes.leave(file, Wish(run=draft.run, event=event, by=by))
+        until = time.monotonic() + HEARD_S
+        while not draft.paused and is_at_work(path) and time.monotonic() < until and wishes.is_left(file, name):
+            time.sleep(_LOOK_S)
+        if (why := wishes.refusal(file, name)) is not None:
+            raise RemitError(
+                fault(
+                    Code.STATE_CONFLICT,
+                    f"that answer came too late, and nothing was done: {why}",
+                    suggestion="See what waits now: remit pending list",
+                )
+            )
+        return not wishes.is_left(file, name)
+
+
+def is_at_work(path: Path) -> bool:
+    """Say whether a process speaks for the device just now."""
+    try:
+        from fcntl import LOCK_NB, LOCK_SH, flock
+
+        with path.with_name(LOCK_FILE).open("rb") as file:
+            flock(file, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # nobody was ever at work, or it cannot be told here
+        return False
+    return False
 
 
 @contextmanager

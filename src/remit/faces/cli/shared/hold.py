@@ -20,21 +20,27 @@ from remit.faces.cli.drive import leaving
 from remit.faces.cli.drive.data import Data, data_only
 from remit.faces.cli.drive.interrupts import INTERRUPTED
 from remit.faces.cli.drive.logs import logging_to
+from remit.faces.cli.drive.sharing import said_of
+from remit.faces.cli.options import same_team
 from remit.faces.cli.shared.conversation import NEWEST, Conversation, Wanted, continued
 from remit.faces.cli.shared.view import View
+from remit.faces.cli.show.screen import clock_time, now_ms
 from remit.faces.cli.talk.transcript import Printed
 from remit.faces.cli.talk.typeahead import TypeAhead
 from remit.faces.composition import hub_of
-from remit.faces.device import find_device
+from remit.faces.device import find_device, using_device
 from remit.faces.relaying import relaying
+from remit.faces.safe_text import one_line
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay.frames import Mode
 from remit.relay.moves import ENDED
-from remit.relay.peers import Peer
+from remit.relay.offers import heard
+from remit.relay.peers import Peer, Peers
 from remit.relay.run import Overlay
+from remit.relay.sharing import Told
 
 # Whoever presses Ctrl-C again while the chat is being left does not want to wait.
 PATIENCE = 2
@@ -45,6 +51,8 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
 
     profile: str
     device: str
+    agent: str
+    """What the device shares the other agent as; empty: the only one, or the one that is chosen when asked."""
     objective: str | None
     mode: Mode | None
     continued: str | None
@@ -60,7 +68,7 @@ class SharedOrder(Struct, frozen=True, kw_only=True):
     @property
     def team(self) -> str:
         """How the team is named in the next command, if it has to be."""
-        return f" --team {shlex.quote(str(self.named_team))}" if self.named_team else ""
+        return same_team(self.named_team)
 
 
 def hold_shared(order: SharedOrder) -> int:
@@ -68,6 +76,7 @@ def hold_shared(order: SharedOrder) -> int:
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
         _refuse_unknown(team, order.profile)
+        order = _clear(order, team)
         held = _Held(order, data)
         stuck = True
         try:
@@ -96,13 +105,52 @@ def _refuse_unknown(team: Team, profile: str) -> None:
     )
 
 
+def _clear(order: SharedOrder, team: Team) -> SharedOrder:
+    """Return the order with the agent that whoever sits here chooses, if the device shares several."""
+    if order.agent or order.continued is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return order
+    with using_device(team) as own:
+        peer = find_device(Peers(own.state).list(), order.device)
+        offer = heard(own.state, peer.device) or ()
+    if len(offer) < 2:
+        return order
+    click.echo(f"{one_line(peer.card.name)} shares several agents with you:", err=True)
+    names = [each.name for each in offer]
+    for number, each in enumerate(offer, 1):
+        click.echo(f"{number:3}  {one_line(each.name)}  {one_line(each.description)}".rstrip(), err=True)
+
+    def meant(typed: str) -> str:
+        if typed in names:
+            return typed
+        if typed.isdecimal() and 1 <= int(typed) <= len(names):
+            return names[int(typed) - 1]
+        raise click.BadParameter(f"type a number from 1 to {len(names)}, or a name")
+
+    return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
+
+
 def _in_words_of_the_file(error: RemitError, team: Team, peer: Peer, profile: str) -> RemitError:
     """Return an error that says what to write into the team file, where that is what is missing."""
-    named = team.profiles[profile].devices
-    if error.fault.code is not Code.PERMISSION_DENIED or named & {peer.device, peer.card.name}:
+    if error.fault.code is not Code.PERMISSION_DENIED:
         return error
-    suggestion = f'Add "{peer.card.name}" to `devices` of [profiles.{profile}] in {team.file}, if it may.'
-    return RemitError(replace(error.fault, suggestion=suggestion))
+    said, where = team.profiles[profile], f"[profiles.{profile}] in {team.file}"
+    message = error.fault.message.replace(peer.device, one_line(peer.card.name))
+    suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
+    if not said.allow_shared_agent_calls:
+        suggestion = f"Write `allow_shared_agent_calls = true` into {where}, if it may."
+    elif not said.devices & {peer.device, peer.card.name}:
+        suggestion = f'Add "{peer.card.name}" to `devices` of {where}, if it may.'
+    return RemitError(replace(error.fault, message=message, suggestion=suggestion))
+
+
+def _revoked(peer: Peer) -> RemitError:
+    return RemitError(
+        fault(
+            Code.PERMISSION_DENIED,
+            f"{one_line(peer.card.name)} was revoked here, and that is final",
+            suggestion="Its owner makes a new device, and you pair with that one's link: remit devices pair LINK",
+        )
+    )
 
 
 class _Held:
@@ -117,6 +165,8 @@ class _Held:
         self._view = View(data, as_json=order.as_json, as_jsonl=order.as_jsonl, ahead=ahead)
         self._view.answer_elsewhere = self._answer_elsewhere
         self.chat = Conversation(self._view, ahead)
+        self._device = ""
+        self._names: dict[str, str] = {}
         self.hint = ""
         """What to type to go on later."""
 
@@ -143,7 +193,9 @@ class _Held:
                     share=bool(team.shared),
                     ask_user=self.chat.permit,
                     changed=changed,
-                    trouble=self._view.troubled,
+                    told=self._told,
+                    unable=self._view.unable,
+                    trouble=self._troubled,
                     linked=self._view.linked,
                 )
             )
@@ -152,11 +204,21 @@ class _Held:
                 token = team.store_path.parent / TOKEN_FILE
                 address = await stack.enter_async_context(serve_shared(relay.host, changes, token=token))
                 board.say(f"The run can be shown and steered at {address}, with the token in {token}.")
-            peer = find_device(await relay.post.do(relay.sealer.peers.list), order.device)
+            known = await relay.post.do(relay.sealer.peers.list)
+            self._names = {each.device: each.card.name for each in known}
+            peer = find_device(known, order.device)
+            self._device = peer.device
+            if peer.revoked:
+                raise _revoked(peer)
+            if team.shared:
+                self._view.shared(
+                    f"Meanwhile others can ask {', '.join(map(one_line, team.shared))}, as [shared] says."
+                )
             wanted = Wanted(
                 profile=order.profile,
                 device=peer.device,
                 device_name=peer.card.name,
+                agent=order.agent,
                 objective=order.objective,
                 mode=order.mode,
                 continued=order.continued,
@@ -167,9 +229,19 @@ class _Held:
                 raise _in_words_of_the_file(error, team, peer, order.profile) from error
             self.hint = self._go_on(relay.host.runs, wanted)
 
+    def _troubled(self, device: str, why: Fault | None) -> None:
+        # What the team shares with others besides is told to them when they are there; nobody here waits for that.
+        if device == self._device:
+            self._view.troubled(device, why)
+
+    def _told(self, what: Told) -> None:
+        """Say what others ask of what this team shares meanwhile."""
+        name = self._names.get(what.device, what.device)
+        self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")
+
     def _answer_elsewhere(self, run: Overlay) -> str:
         draft = run.pending.id if run.pending else ""
-        return f"→ remit pending approve {draft}{self._order.team}, or remit pending reject {draft}"
+        return f"→ remit pending approve {draft}{self._order.team}, or remit pending reject {draft}{self._order.team}"
 
     def _go_on(self, runs: tuple[Overlay, ...], wanted: Wanted) -> str:
         run = next((each for each in runs if self._view.run and each.id == self._view.run.id), None)

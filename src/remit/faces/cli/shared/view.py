@@ -14,6 +14,7 @@ from remit.protocol.errors import Fault
 from remit.relay.bridge.permissions import Permission
 from remit.relay.moves import ENDED, State
 from remit.relay.run import Entry, Overlay
+from remit.relay.wishes import Wish
 
 
 class View:
@@ -44,7 +45,7 @@ class View:
     def begin(self, run: Overlay, device: str) -> None:
         """Show a run for the first time, with all that was said before."""
         self._device = device
-        self.board.tell(wording.heading(run, device))
+        self.board.tell(wording.heading(run, device, typed=self._ahead is not None))
         self.show(run)
 
     def show(self, run: Overlay) -> None:
@@ -68,7 +69,7 @@ class View:
         elif not self._as_json and (self._ahead is None or not self._data.is_terminal):
             self._data.line("\n".join([speaker, *text]))
         if self._ahead is not None and not (self._as_jsonl and self._data.is_terminal):
-            self.board.tell([speaker], bold=True)
+            self.board.tell([speaker], fg=wording.COLOURS[entry.role], bold=True)
             self.board.tell(text)
 
     def _note_changes(self, before: Overlay, run: Overlay) -> None:
@@ -88,11 +89,14 @@ class View:
             return
         match run.state:
             case State.PAUSED:
-                self.board.say("Paused: nothing is sent. /resume goes on; Ctrl-C again leaves.")
+                able = " /resume goes on; Ctrl-C again leaves." if self._ahead is not None else ""
+                self.board.say(f"Paused: nothing is sent.{able}")
             case State.ERROR:
-                self.board.tell(wording.trouble(run), bold=True)
+                lines = wording.trouble(run, self._device, typed=self._ahead is not None)
+                self.board.tell(lines, fg="red", bold=True)
             case State.COMPLETED | State.STOPPED:
-                self.board.tell(wording.ending(run), bold=True)
+                fg = "yellow" if run.banner else "green" if run.state is State.COMPLETED else None
+                self.board.tell(wording.ending(run), fg=fg, bold=True)
             case _ if was in {State.PAUSED, State.ERROR}:
                 self._note("It goes on.")
             case _:
@@ -160,6 +164,16 @@ class View:
         if known != why.message:
             self._note(f"Not sent yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}".rstrip())
 
+    def unable(self, wish: Wish, why: str) -> None:
+        """Say that what somebody wanted of the run in another terminal cannot be done."""
+        if self.run is not None and wish.run == self.run.id:
+            who = one_line(wish.by, 60) or "somebody"
+            self._note(f"What {who} wanted in another terminal was not done: {one_line(why)}.")
+
+    def shared(self, *lines: str) -> None:
+        """Say what others ask of this team's agents meanwhile."""
+        self._note(*lines)
+
     def asked(self, question: Permission | None) -> None:
         """Show what the local agent asks leave for; None: it is answered."""
         self.asks = question
@@ -171,7 +185,13 @@ class View:
         if self.run is None or self.run.state in ENDED:
             return []
         return wording.footer(
-            self.run, connection=self.connection, asks=self.asks, now_ms=now_ms(), width=width, height=height
+            self.run,
+            connection=self.connection,
+            asks=self.asks,
+            now_ms=now_ms(),
+            width=width,
+            height=height,
+            device=self._device,
         )
 
     def _note(self, *lines: str) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from typing import Literal
+from unicodedata import east_asian_width
 
-from rich.cells import chop_cells
+from rich.cells import cell_len
 
 from remit.faces.cli.show.screen import clock_time, cut, spoken
 from remit.faces.safe_text import one_line, several_lines
@@ -15,6 +16,7 @@ from remit.relay.run import Entry, Overlay
 Connection = Literal["connecting", "connected", "waiting", "ended"]
 
 SPEAKERS = {"local_agent": "Local agent", "remote_agent": "Remote agent", "user": "You"}
+COLOURS = {"local_agent": "cyan", "remote_agent": "magenta", "user": "green"}
 LABELS: dict[Label, str] = {"auto_sent": "auto-sent", "approved": "approved", "edited": "edited", "yours": "yours"}
 MODES: dict[Mode, str] = {
     "manual": "you see every draft before it is sent",
@@ -32,16 +34,26 @@ KEYS = "a approve · e edit · r WHY reject · /help"
 # Of a draft the footer shows as much as leaves the talk above it readable; /show shows all of it.
 _SHARE = 3
 _FEWEST_ROWS = 2
+# Less says nothing: which draft, a line of it, and how much more there is.
+_FEWEST_ASKED = 3
+# The line that is typed, and one of what was said above, are left of a window that is too low.
+_SPARED = 2
+# Has some terminals show the sign before it as a picture, which takes one cell more.
+_EMOJI = "\ufe0f"
+# Most answers have come by then; after the second, whoever waits wonders whether one will come at all.
+_SHOWN_MS, _LONG_MS = 5_000, 30_000
 
 
 # ── above: what was said, as it comes ─────────────────────────────────────────────────────────────────────────────────
 
 
-def heading(run: Overlay, device: str) -> Iterator[str]:
-    """Yield what a chat begins with."""
-    yield f"{one_line(run.profile)} works with {one_line(device)}: run {run.id}"
+def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
+    """Yield what a chat begins with; *typed* says whether anybody can type here."""
+    agent = f" ({one_line(run.agent)})" if run.agent else ""
+    yield f"{one_line(run.profile)} works with {one_line(device)}{agent}: run {run.id}"
     yield f"Objective: {one_line(run.objective)}"
-    yield f"Mode {run.mode}: {MODES[run.mode]}. /help explains, Ctrl-C pauses."
+    keys = "/help explains, Ctrl-C pauses." if typed else "Ctrl-C leaves it paused."
+    yield f"Mode {run.mode}: {MODES[run.mode]}. {keys}"
 
 
 def entry_lines(entry: Entry) -> Iterator[str]:
@@ -83,10 +95,12 @@ def ending(run: Overlay) -> Iterator[str]:
     yield f"{meters(run, 0)}."
 
 
-def trouble(run: Overlay) -> Iterator[str]:
-    """Yield what failed, and what to do."""
-    yield f"It does not go on: {one_line(run.failure) or 'something failed'}."
-    yield "→ /resume tries again, /stop ends it."
+def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[str]:
+    """Yield what failed, and what can be typed; *device* is what the other device is called here."""
+    why = one_line(run.failure.replace(run.device, device) if device else run.failure)
+    yield f"It does not go on: {why.removesuffix('.') or 'something failed'}."
+    if typed:
+        yield "→ /resume tries again, /take over lets you write, /stop ends it."
 
 
 def permission_lines(question: Permission) -> Iterator[str]:
@@ -94,7 +108,8 @@ def permission_lines(question: Permission) -> Iterator[str]:
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
     yield f"Your agent asks leave{kind}: {one_line(question.title, 300)}"
     if question.details:
-        yield f"    {one_line(question.details, 300)}"
+        # All that the agent says of it: nobody shall agree to what they cannot see.
+        yield f"    {one_line(question.details, 2_000)}"
     yield permission_keys(question)
 
 
@@ -108,39 +123,133 @@ def permission_keys(question: Permission) -> str:
 
 
 def footer(
-    run: Overlay, *, connection: Connection, asks: Permission | None, now_ms: int, width: int, height: int
+    run: Overlay,
+    *,
+    connection: Connection,
+    asks: Permission | None,
+    now_ms: int,
+    width: int,
+    height: int,
+    device: str = "",
 ) -> list[str]:
-    """Return the lines that stay at the bottom: the objective, what a person is asked, how far it is."""
-    lines = [f"Objective: {run.objective}"]
+    """Return the lines that stay at the bottom: the objective, what a person is asked, how far it is.
+
+    In a window that is too low for all of it the draft is shortened, then the objective is left out; what can be typed
+    is always there.
+    """
+    status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
+    both = f"{status} · {meter}"
+    below = [both] if cells(both) <= width else [*folded(status, width), *folded(meter, width)]
+    keys = folded(able(run), width) if asks is None and able(run) else []
+    above = [_titled(f"Objective: {one_line(run.objective)}", width)]
+    if height - _SPARED - len((*above, *keys, *below)) < _FEWEST_ASKED:
+        above, below = [], [cut(both, width)]
+    room = max(_FEWEST_ASKED, height - _SPARED - len((*above, *keys, *below)))
     if asks is not None:
-        lines += permission_lines(asks)
+        asked = [part for line in permission_lines(asks) for part in folded(line, width)]
+        if (hidden := len(asked) - room + 1) > 1:
+            rest = cut(f"… {hidden} more lines: make the window higher to see them", width)
+            asked = [*asked[: room - 2], rest, asked[-1]]
     elif run.state is State.READY_TO_SEND and run.pending is not None:
-        lines += _draft(run, width, height)
+        asked = _draft(run, width, room, max(_FEWEST_ROWS, height // _SHARE))
     elif run.state is State.ERROR:
-        lines += trouble(run)
-    status, meter = f"{doing(run, connection)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
-    lines += [f"{status} · {meter}"] if len(status) + len(meter) + 3 <= width else [status, meter]
-    return [cut(line, width) if line.strip() == line else _indented(line, width) for line in lines]
+        why, todo = (folded(line, width) for line in trouble(run, device))
+        asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
+    elif run.state is State.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
+        asked = folded("Its device may be away, or may not let this one in; what was sent waits at the gateway.", width)
+    else:
+        asked = []
+    return [*above, *asked[:room], *keys, *below]
 
 
-def _draft(run: Overlay, width: int, height: int) -> Iterator[str]:
+def able(run: Overlay) -> str:
+    """Return what can be typed now; nothing where that is said with what is asked."""
+    match run.state:
+        case State.READY_TO_SEND if run.pending is not None:
+            return KEYS
+        case State.ERROR | State.COMPLETED | State.STOPPED:
+            return ""
+        case State.PAUSED:
+            return "/resume goes on · /stop ends it · Ctrl-C leaves · /help"
+        case State.PLANNING | State.PROCESSING_REMOTE if run.decides == "person":
+            return "what you type is sent · /hand back · /help"
+        case _:
+            return f"/pause · {'/hand back' if run.decides == 'person' else '/take over'} · /stop · /help"
+
+
+def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
+    """Return a draft in at most so many lines, with why a person is asked; the text has at most *most* of them."""
     assert run.pending is not None, "asked only of a run with a draft"
-    rows = max(_FEWEST_ROWS, height // _SHARE)
     # Folded and not cut: nobody shall agree to the end of a line that they cannot see.
-    whole = several_lines(run.pending.text).splitlines() or [""]
-    text = [part for line in whole for part in chop_cells(one_line(line, len(line)), max(1, width - 4)) or [""]]
-    yield f"Draft for turn {run.turn + 1}; you are asked because of"
-    yield from why_lines(run)
-    yield from (f"  │ {line}" for line in text[:rows])
-    if len(text) > rows:
-        yield f"  … {len(text) - rows} more lines; /show shows all"
-    yield KEYS
+    whole = several_lines(run.pending.text).expandtabs(4).splitlines() or [""]
+    text = [f"  │ {part}" for line in whole for part in folded(line, max(1, width - 4))]
+    why = [f"Draft for turn {run.turn + 1}; you are asked because of", *why_lines(run)]
+    why = [part for line in why for part in folded(line, width)]
+    if len(why) + min(len(text), _FEWEST_ROWS) + 1 > room:
+        rules = ", ".join(one_line(review.rule) for review in run.pending.reviews)
+        why = [cut(f"Draft for turn {run.turn + 1}; {rules}", width)]
+    rows = max(1, min(most, room - len(why)))
+    if len(text) <= rows:
+        return [*why, *text]
+    rows = max(1, min(most, room - len(why) - 1))
+    return [*why, *text[:rows], f"  … {len(text) - rows} more lines; /show shows all"]
 
 
-def _indented(line: str, width: int) -> str:
-    """Return a line that begins with spaces, cut, with them."""
-    room = len(line) - len(line.lstrip())
-    return " " * room + cut(line, max(1, width - room))
+def _titled(title: str, width: int) -> str:
+    """Return a line that separates, with a title in it."""
+    shown = f"── {title} "
+    while cells(shown) > width:
+        shown = shown[:-2] + "…"
+    return shown + "─" * (width - cells(shown))
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return a line in parts that take at most so many cells, broken between words, each indented as the first is."""
+    text = line.lstrip(" ")
+    indent = " " * min(len(line) - len(text), max(0, width - 1))
+    room, parts, part = max(1, width - len(indent)), list[str](), ""
+    for word in _words(text):
+        if cells(part) + cells(word.rstrip(" ")) <= room:
+            part += word
+            continue
+        if part.strip(" "):
+            parts.append(part.rstrip(" "))
+        *full, part = _chopped(word, room)
+        parts += full
+    return [indent + each for each in (*parts, part.rstrip(" "))]
+
+
+def _chopped(word: str, room: int) -> list[str]:
+    """Return a word in parts that take at most so many cells; the last has the spaces behind it."""
+    parts, used = [""], 0
+    for letter in word:
+        wide = 0 if letter == " " else cells(letter)
+        if used + wide > room and parts[-1]:
+            parts.append("")
+            used = 0
+        parts[-1] += letter
+        used += wide
+    return parts
+
+
+def cells(text: str) -> int:
+    """Return how many cells a text takes at most: terminals differ in what letters of several parts take."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def _cells_of(letter: str) -> int:
+    if letter == _EMOJI:
+        return 1
+    return 2 if east_asian_width(letter) in "WF" else cell_len(letter)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield each word with the spaces behind it."""
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or (text[end - 1] == " " and text[end] != " "):
+            yield text[start:end]
+            start = end
 
 
 def meters(run: Overlay, now_ms: int) -> str:
@@ -164,7 +273,7 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
         case State.READY_TO_SEND:
             return "sending" if run.pending is None else "a draft waits for you"
         case State.WAITING_REMOTE:
-            return "the other agent is answering" if connection == "connected" else "waiting to be sent"
+            return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
         case State.PAUSED:
             waits = "; a reply came" if run.kept else "; a draft waits" if run.pending else ""
             return f"paused{waits}"
@@ -172,3 +281,17 @@ def doing(run: Overlay, connection: Connection = "connected") -> str:
             return "stands still"
         case State.COMPLETED | State.STOPPED:
             return "ended"
+
+
+def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
+    """Return what a run is waiting for, and for how long, if that is long."""
+    waited_ms = _waited_ms(run, now_ms)
+    said = doing(run, connection)
+    return f"{said} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else said
+
+
+def _waited_ms(run: Overlay, now_ms: int) -> int:
+    """Return for how long the last message has had no reply."""
+    if run.state is not State.WAITING_REMOTE:
+        return 0
+    return max((now_ms - each.at_ms for each in run.timeline[-1:]), default=0)

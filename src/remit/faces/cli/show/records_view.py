@@ -28,6 +28,9 @@ def find_run(connection: Connection, name: str) -> str:
     if not name:  # of a shell variable that was never set; every id begins with it
         raise _not_found("the name of a run is empty", "See them with `remit runs list`.")
     fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
+    if not fitting and (shared := reader.shared_runs(name, 1)(connection)):
+        says = f"{shared[0]} is a run with another device's agent, and none of the hub"
+        raise _not_found(says, f"See its steps: remit audit tail --run {shared[0]}")
     if name in fitting or reader.records(name, None, 0, 1)(connection):
         return name  # one that was refused before it began has records, and is no run that could be listed
     if not fitting:
@@ -37,6 +40,19 @@ def find_run(connection: Connection, name: str) -> str:
         count = f"more than {MANY}" if len(fitting) > MANY else str(len(fitting))
         raise _not_found(f"`{name}` could be any of {count} runs:\n{shown}", "Say more of it.")
     return next(iter(fitting))
+
+
+def find_recorded(connection: Connection, name: str) -> str:
+    """Return the same, also for a run with another device's agent, of which the record has the steps."""
+    if name and not reader.runs(None, name, 1, now_ms())(connection):
+        shared = reader.shared_runs(name, MANY + 1)(connection)
+        if name in shared or len(shared) == 1:
+            return name if name in shared else shared[0]
+        if shared:
+            raise _not_found(
+                f"`{name}` could be any of these:\n" + "\n".join(f"  {run}" for run in shared), "Say more of it."
+            )
+    return find_run(connection, name)
 
 
 def summary_of(connection: Connection, run: str) -> RunSummary | None:

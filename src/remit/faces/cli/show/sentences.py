@@ -5,7 +5,7 @@ from remit.faces.cli.show.tree_lines import spell_ms, tools_used
 from remit.faces.safe_text import one_line
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Fault
-from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 
 
 def sentence(record: Record, node: Node) -> str:
@@ -34,6 +34,22 @@ def sentence(record: Record, node: Node) -> str:
             edited = f", changed: {', '.join(approval.edited)}" if approval.edited else ""
             reason = f" ({one_line(approval.reason)})" if approval.reason else ""
             return f"{one_line(approval.agent)}: {by} {answer}{reason}{edited}"
+        case SharedStep() as step:
+            return _shared(step)
+
+
+def _shared(step: SharedStep) -> str:
+    own, other = one_line(step.profile) or "an agent that is not shared", f"device {one_line(step.device)}"
+    turn = f", turn {step.turn}" if step.turn else ""
+    mode = f", {one_line(step.mode)}" if step.mode else ""
+    between = f"{own} with {other}{turn}{mode}" if step.side == "asks" else f"{own} for {other}"
+    person = f" by {one_line(step.by)}" if step.by else ""
+    person += f" ({one_line(step.via)})" if step.via and step.via != step.by else ""
+    label = f", {one_line(step.label)}" if step.label else ""
+    rules = f", because of {', '.join(map(one_line, step.rules))}" if step.rules else ""
+    state = f", now {one_line(step.state)}" if step.state else ""
+    why = "".join(f", {one_line(each)}" for each in (step.code, step.failure) if each)
+    return f"{between}: {one_line(step.event)}{person}{label}{rules}{state}{why}"
 
 
 def _who(request: Request) -> str:

@@ -21,6 +21,8 @@ from remit.faces.cli.drive.order import Order
 from remit.faces.cli.talk.conversation import Conversation, hint
 from remit.faces.cli.talk.reading import Keyboard, Lines, Piped
 from remit.faces.team.file import load_team
+from remit.faces.team.team import Team
+from remit.protocol.errors import Code, RemitError, fault
 
 
 class LeaveError(Exception):
@@ -31,6 +33,7 @@ def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None
     """Hold a conversation to its end, and return the exit code for how its last run ended."""
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
+        _refuse_profile(team, order.agent)
         terminal = sys.stdin.fileno() if sys.stdin.isatty() and sys.stderr.isatty() else None
         chat = Conversation(order, team, data, as_jsonl=as_jsonl, verbose=verbose, terminal=terminal)
         beside = _Beside(chat)
@@ -42,6 +45,19 @@ def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None
                 leaving.leave(chat.code)
         click.echo(hint(order, named_team), err=True)
         return chat.code
+
+
+def _refuse_profile(team: Team, name: str) -> None:
+    """Raise a `RemitError` for who named a profile, and not with whom its agent shall work."""
+    if name in team.everyone or name not in team.profiles:
+        return
+    raise RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"`{name}` is no agent but a profile, whose agent works with one that another device shares",
+            suggestion=f"Say which device, and on what: remit chat {name} DEVICE --objective TEXT",
+        )
+    )
 
 
 def _converse(chat: Conversation, beside: "_Beside", *, at_terminal: bool) -> None:

@@ -11,6 +11,7 @@ from remit.faces.team.values import (
     AgentName,
     Callee,
     Code,
+    DeviceName,
     Duration,
     HostName,
     Kind,
@@ -39,7 +40,7 @@ class AgentSection(Section, frozen=True, kw_only=True):
         Run | None,
         Meta(
             description="Its code, imported with the team file's folder on the path: a function, a `ModelAgent`, or an "
-            "agent of a framework. An agent has this, `model`, `peer` or `card`."
+            "agent of a framework. An agent has this, `model`, `peer`, `card` or `device`."
         ),
     ] = None
     model: Annotated[
@@ -70,7 +71,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
         AgentName | None,
         Meta(description="The hub at which it lives: one of `[peers.NAME]` that has a `url`. It is asked over HTTP."),
     ] = None
-    remote: Annotated[AgentName | None, Meta(description="What it is called there, if not the same.")] = None
+    remote: Annotated[
+        AgentName | None,
+        Meta(
+            description="What it is called there, if not the same; on a `device`, what it is shared as, where that "
+            "shares several with this one."
+        ),
+    ] = None
     card: Annotated[
         Url | None,
         Meta(description="Where its agent card is, for an agent that speaks A2A; see [a2a.md](a2a.md)."),
@@ -81,6 +88,14 @@ class AgentSection(Section, frozen=True, kw_only=True):
         frozenset[HostName],
         Meta(description="Hosts that its card may lead to besides its own; also such as are not public."),
     ] = frozenset()
+    device: Annotated[
+        DeviceName | None,
+        Meta(description="The device that shares it, by name or id; see [relay.md](relay.md). It is asked sealed."),
+    ] = None
+    max_hop_count: Annotated[
+        Count,
+        Meta(description="How many hops a task may have made to get to its `device`; 1 is from here to there."),
+    ] = 2
     description: Annotated[str | None, Meta(description="What it is for; else what its code says of itself.")] = None
     prompt: Annotated[
         str, Meta(description="Instructions: what its model is told first, or what its code finds in the brief.")
@@ -101,13 +116,17 @@ class AgentSection(Section, frozen=True, kw_only=True):
         Positive | None,
         Meta(
             description=f"How many requests it works on at once; else {CONCURRENCY}, or twice the processors "
-            "for an agent in processes of its own."
+            "for an agent in processes of its own, or 3 for one on a `device`."
         ),
     ] = None
     queue: Annotated[Count, Meta(description="How many requests may wait for it.")] = QUEUE
-    rate: Annotated[Rate | None, Meta(description="How often it may be asked: `{ calls = 10, seconds = 60 }`.")] = (
-        _CARD.rate
-    )
+    rate: Annotated[
+        Rate | None,
+        Meta(
+            description="How often it may be asked: `{ calls = 10, seconds = 60 }`; one on a `device` 30 times in 60 s "
+            "unless this says otherwise."
+        ),
+    ] = _CARD.rate
     time: Annotated[Duration | None, Meta(description="Time for one request; else the caller's or the budget's.")] = (
         None
     )

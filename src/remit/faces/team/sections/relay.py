@@ -108,6 +108,13 @@ class ProfileSection(Section, frozen=True, kw_only=True):
             '`"$NAME"` for the value of that variable here.'
         ),
     ] = {}
+    files: Annotated[
+        Literal["none", "read"],
+        Meta(
+            description="Whether a program that speaks ACP may `read` files of the team file's folder through Remit; "
+            "see [local-agents.md](local-agents.md)."
+        ),
+    ] = "none"
     allow_shared_agent_calls: Annotated[
         bool, Meta(description="Whether it may have to do with shared agents at all.")
     ] = False
@@ -137,6 +144,9 @@ class SharedSection(Section, frozen=True, kw_only=True):
     """An agent of this team that other devices may ask: `remit share`; see [relay.md](relay.md)."""
 
     agent: Annotated[AgentName | None, Meta(description="The agent; else the one of the section's name.")] = None
+    description: Annotated[
+        str | None, Meta(description="What those who may ask it are told that it is; else what the agent's own says.")
+    ] = None
     devices: Annotated[
         frozenset[DeviceName], Meta(description="The devices that may ask it, by name or id; none if it is not given.")
     ] = frozenset()

@@ -1,0 +1,128 @@
+"""What an ACP agent may ask of its host while it is at work: its user's leave, and the text of a file."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import acp
+import msgspec
+from acp import schema
+
+from remit.relay.bridge.acp_tools import Told
+from remit.relay.bridge.acp_turn import Turn
+from remit.relay.bridge.bounds import shown, tool_rounds_allowed
+from remit.relay.bridge.files import Files, UnreadableError
+from remit.relay.bridge.permissions import AskUser, Choice, Permission
+from remit.relay.bridge.ports import Failed
+
+log = logging.getLogger("remit.relay")
+
+# A person who has not decided by then is not there.
+ASK_S = 300.0
+# Whoever asks more often in one turn wears its user down.
+MAX_QUESTIONS = 20
+# An agent that looks through a project reads some dozens.
+MAX_FILES = 200
+
+
+class Client:
+    """What the SDK calls for the agent. *turn* returns the turn of a session that is in flight."""
+
+    def __init__(
+        self, profile: str, ask_user: AskUser, files: Files | None, turn: Callable[[str], Turn | None]
+    ) -> None:
+        self._profile = profile
+        self._ask_user = ask_user
+        self._files = files
+        self._turn = turn
+
+    async def request_permission(
+        self,
+        session_id: str,
+        tool_call: schema.ToolCallUpdate,
+        options: list[schema.PermissionOption],
+        **_: object,
+    ) -> schema.RequestPermissionResponse:
+        chosen = await self._permit(session_id, tool_call, options)
+        if chosen is None:
+            return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
+        outcome = schema.AllowedOutcome(outcome="selected", option_id=chosen)
+        return schema.RequestPermissionResponse(outcome=outcome)
+
+    async def read_text_file(
+        self, session_id: str, path: str, line: int | None = None, limit: int | None = None, **_: object
+    ) -> schema.ReadTextFileResponse:
+        turn = self._turn(session_id)
+        if self._files is None or turn is None:
+            raise _declined("files are read for a turn that is in flight")
+        if not tool_rounds_allowed(turn.request.constraints):
+            raise _declined("no tools may be used in this turn")
+        turn.files_read += 1
+        if turn.files_read > MAX_FILES:
+            raise _declined(f"no more than {MAX_FILES} files are read in a turn")
+        try:
+            text = await asyncio.to_thread(self._files.read, path, line, limit)
+        except UnreadableError as error:
+            raise _declined(str(error)) from error
+        return schema.ReadTextFileResponse(content=text)
+
+    async def _permit(
+        self, session: str, tool_call: schema.ToolCallUpdate, options: list[schema.PermissionOption]
+    ) -> str | None:
+        """Return the id of what the user chose; None: the turn is over, or there is no way to say no."""
+        turn = self._turn(session)
+        if turn is None:
+            return None
+        told = msgspec.convert(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True), Told)
+        tool = turn.use(tool_call.tool_call_id, told.tool_call())
+        turn.asked += 1
+        if turn.asked > MAX_QUESTIONS:
+            turn.fail(Failed(reason=f"the local agent asked its user more than {MAX_QUESTIONS} times", hard=False))
+        if turn.failure.done():
+            return _no(options)
+        permission = Permission(
+            session_id=turn.request.session_id,
+            title=tool.title or "a tool without a name",
+            kind=tool.kind,
+            details=tool.details,
+            choices=tuple(
+                Choice(id=option.option_id, name=shown(option.name, 100), kind=option.kind) for option in options
+            ),
+        )
+        chosen = await self._asked(turn, permission)
+        if turn.is_over:
+            return None
+        option = next((each for each in options if each.option_id == chosen), None)
+        if option is None or option.kind.startswith("reject"):
+            turn.refused = permission.title
+        return _no(options) if option is None else option.option_id
+
+    async def _asked(self, turn: Turn, permission: Permission) -> str | None:
+        """Return what the user says; None: nothing, or it could not be asked."""
+        question = asyncio.ensure_future(self._ask_user(permission))
+        turn.questions.add(question)
+        turn.stop_clock()
+        try:
+            await asyncio.wait({question}, timeout=ASK_S)
+        finally:
+            turn.questions.discard(question)
+            turn.start_clock()
+            if not question.done():
+                question.cancel()
+        if question.cancelled() or not question.done():
+            return None
+        if (error := question.exception()) is not None:
+            log.error("profile %s: its user could not be asked: %s", self._profile, type(error).__name__)
+            return None
+        return question.result()
+
+
+def _no(options: list[schema.PermissionOption]) -> str | None:
+    """Return the choice that declines for now; None: there is none, and the whole turn has to be."""
+    kinds = {option.kind: option.option_id for option in reversed(options)}
+    return kinds.get("reject_once") or kinds.get("reject_always")
+
+
+def _declined(why: str) -> acp.RequestError:
+    # Agents show the message to their models, and seldom what stands beside it.
+    return acp.RequestError(-32_602, why)

@@ -1,0 +1,73 @@
+"""A tool call as an ACP agent tells of it, in words that are safe to show."""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from remit.relay.bridge.bounds import shown
+
+MAX_DETAILS = 2_000
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """What is known of a tool call; empty: it was not said."""
+
+    title: str = ""
+    kind: str = ""
+    details: str = ""
+    """What it is used with, as JSON, cut."""
+
+    def over(self, earlier: "ToolCall") -> "ToolCall":
+        """Return what is known after this was said later than *earlier*."""
+        return ToolCall(
+            title=self.title or earlier.title,
+            kind=self.kind or earlier.kind,
+            details=self.details or earlier.details,
+        )
+
+
+class Told(Struct, rename="camel"):
+    """The part of a tool call, or of news of one, that is looked at. Everything may be missing or of any shape."""
+
+    title: Any = None
+    kind: Any = None
+    raw_input: Any = None
+    content: Any = None
+    locations: Any = None
+
+    def tool_call(self) -> ToolCall:
+        return ToolCall(title=_words(self.title, 400), kind=_words(self.kind, 40), details=self._details())
+
+    def _details(self) -> str:
+        """Return what it is used with; an agent that does not say shows what would come of it, or at least where."""
+        for each in (self.raw_input, [*_outcomes(self.content)], self.locations):
+            if each:
+                return shown(msgspec.json.encode(each).decode(), MAX_DETAILS)
+        return ""
+
+
+class _Content(Struct, rename="camel"):
+    type: str
+    path: str = ""
+    new_text: str | None = None
+    content: Any = None
+
+
+def _outcomes(content: Any) -> list[Any]:
+    """Return what a tool call shows: of a file what it would hold, of a message its words."""
+    found: list[Any] = []
+    for each in content if isinstance(content, list) else ():  # pyright: ignore[reportUnknownVariableType]
+        try:
+            read = msgspec.convert(each, _Content)
+        except msgspec.ValidationError:
+            continue
+        if read.type == "diff":
+            found.append({"path": read.path, "text": read.new_text})
+        elif read.type == "content":
+            found.append(read.content)
+    return found
+
+
+def _words(said: Any, most: int) -> str:
+    return shown(said, most) if isinstance(said, str) else ""

@@ -1,0 +1,161 @@
+"""What a gateway forgets with time, a little at each step.
+
+A pass goes once through each table, some rows at a step, so that nobody waits for it. Everything runs in the writer's
+thread, inside a transaction; if that fails, the next pass comes by the same rows.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from remit.relay.gateway.limits import DAY_S
+from remit.relay.gateway.queue import ROW_BYTES, Queue
+from remit.relay.wire import Expired
+
+# So many rows take a few milliseconds; between two steps others have their turn.
+ROWS = 500
+
+
+class Step(NamedTuple):
+    """What was forgotten, and what its senders are to be told."""
+
+    full: bool
+    """Whether there was as much to look at as one step may."""
+    told: tuple[tuple[str, Expired], ...] = ()
+    expired: int = 0
+    devices: int = 0
+
+
+def passing(queue: Queue) -> Iterator[Step]:
+    """Go through everything once; each step may be a transaction of its own."""
+    yield from _messages(queue)
+    yield from _pairs(queue)
+    yield from _one_time(queue)
+    yield from _devices(queue)
+
+
+def _messages(queue: Queue) -> Iterator[Step]:
+    """Delete what was not fetched for too long; what is for a device that is there now, it is about to get."""
+    after, looked = 0, ROWS
+    while looked == ROWS:
+        queue.write()
+        before_ms, present = _before_ms(queue, queue.limits.keep_s), queue.present()
+        rows = queue.connection.execute(
+            "SELECT place, receiver, sender, number, length(body), at_ms FROM message"
+            " WHERE place > ? ORDER BY place LIMIT ?",
+            (after, ROWS),
+        ).fetchall()
+        old = [row[:5] for row in rows if row[5] < before_ms and row[1] not in present]
+        looked = len(rows)
+        if rows:
+            after = rows[-1][0]
+            # Places stand in the order of time: what follows one that is young enough is younger.
+            if rows[-1][5] >= before_ms:
+                looked = 0
+        yield _expire(queue, old, full=looked == ROWS)
+
+
+def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: bool) -> Step:
+    """Delete messages (place, receiver, sender, number, size), and keep for their senders that they were."""
+    now_ms = queue.wall_ms()
+    last: dict[tuple[int, int], int] = {}
+    for place, receiver, sender, number, size in rows:
+        queue.connection.execute("DELETE FROM message WHERE place = ?", (place,))
+        queue.count(receiver, sender, -1, -size)
+        last[receiver, sender] = max(number, last.get((receiver, sender), 0))
+    told: list[tuple[str, Expired]] = []
+    for (receiver, sender), number in last.items():
+        # Used now, so that the sender hears of it though it comes only weeks later.
+        queue.connection.execute(
+            "UPDATE pair SET expired = ?, used_ms = ? WHERE receiver = ? AND sender = ?",
+            (number, now_ms, receiver, sender),
+        )
+        ids = "SELECT (SELECT id FROM device WHERE key = ?), (SELECT id FROM device WHERE key = ?)"
+        ((sender_id, receiver_id),) = queue.connection.execute(ids, (sender, receiver)).fetchall()
+        if sender_id and receiver_id:
+            told.append((sender_id, queue.expired(receiver_id, number)))
+    return Step(full, tuple(told), expired=len(rows))
+
+
+def _pairs(queue: Queue) -> Iterator[Step]:
+    """Forget who sent what so long ago that no repeat can come any more."""
+    after, looked = (0, 0), ROWS
+    while looked == ROWS:
+        queue.write()
+        before_ms = _before_ms(queue, queue.limits.repeat_days * DAY_S)
+        rows = queue.connection.execute(
+            "SELECT receiver, sender, used_ms FROM pair WHERE (receiver, sender) > (?, ?)"
+            " ORDER BY receiver, sender LIMIT ?",
+            (*after, ROWS),
+        ).fetchall()
+        old = [row[:2] for row in rows if row[2] < before_ms and not queue.holds(row[0], row[1])]
+        for pair in old:
+            queue.connection.execute("DELETE FROM pair WHERE receiver = ? AND sender = ?", pair)
+        if old:
+            queue.kept -= ROW_BYTES * len(old)
+            queue.forget_ways()
+        looked = len(rows)
+        after = rows[-1][:2] if rows else after
+        yield Step(looked == ROWS)
+
+
+def _one_time(queue: Queue) -> Iterator[Step]:
+    """Forget which keys were handed out so long ago that nobody publishes them again."""
+    after, looked = 0, ROWS
+    while looked == ROWS:
+        before_ms = _before_ms(queue, queue.limits.repeat_days * DAY_S)
+        rows = queue.connection.execute(
+            "SELECT key, used_ms FROM one_time WHERE key > ? ORDER BY key LIMIT ?", (after, ROWS)
+        ).fetchall()
+        old = [key for key, used_ms in rows if used_ms is not None and used_ms < before_ms]
+        for key in old:
+            queue.connection.execute("DELETE FROM one_time WHERE key = ?", (key,))
+        queue.kept -= ROW_BYTES * len(old)
+        looked = len(rows)
+        after = rows[-1][0] if rows else after
+        yield Step(looked == ROWS)
+
+
+def _devices(queue: Queue) -> Iterator[Step]:
+    """Forget devices that were not there for too long, and note which are there."""
+    after, looked = 0, ROWS
+    while looked == ROWS:
+        now_ms, present = queue.wall_ms(), queue.present()
+        before_ms = _before_ms(queue, queue.limits.forget_s)
+        rows = queue.connection.execute(
+            "SELECT key, seen_ms, key = (SELECT max(key) FROM device) FROM device WHERE key > ? ORDER BY key LIMIT ?",
+            (after, ROWS),
+        ).fetchall()
+        gone: list[int] = []
+        for key, seen_ms, is_newest in rows:
+            if key in present:
+                if seen_ms < now_ms - DAY_S * 1_000:
+                    queue.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, key))
+            # The newest stays: else the next would be given its key, and with it what others still hold of it.
+            elif seen_ms < before_ms and not is_newest:
+                gone.append(key)
+        looked = len(rows)
+        after = rows[-1][0] if rows else after
+        yield Step(looked == ROWS)
+        for key in gone:
+            yield from _device(queue, key, before_ms)
+
+
+def _device(queue: Queue, key: int, before_ms: float) -> Iterator[Step]:
+    """Forget a device, after all that waits for it; unless it came between two steps."""
+    while True:
+        seen = queue.connection.execute("SELECT seen_ms FROM device WHERE key = ?", (key,)).fetchone()
+        if seen is None or seen[0] >= before_ms:
+            return
+        queue.write()
+        rows = queue.connection.execute(
+            "SELECT place, receiver, sender, number, length(body) FROM message WHERE receiver = ? LIMIT ?", (key, ROWS)
+        ).fetchall()
+        if not rows:
+            break
+        yield _expire(queue, rows, full=True)
+    queue.remove_device(key)
+    yield Step(full=False, devices=1)
+
+
+def _before_ms(queue: Queue, age_s: float) -> float:
+    return queue.wall_ms() - age_s * 1_000

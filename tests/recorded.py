@@ -1,0 +1,25 @@
+"""What a device's team has on record of its dealings with other devices, for tests."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from remit.protocol.records import Record, SharedStep
+from remit.relay.notes import Recording
+from remit.relay.seal import Sealer
+from remit.stores.sqlite import SqliteStore
+
+
+async def recorded(device: Sealer, file: Path) -> list[Record]:
+    """Return what stands in the store at *file* once everything that was noted in the device was brought there."""
+    store = SqliteStore(file, durability="process")
+    await store.open()
+    async with Recording(device.device.state, store, device=device.device.id):
+        pass
+    found = await store.records()
+    await store.close()
+    return found
+
+
+def steps(records: Sequence[Record]) -> list[SharedStep]:
+    """Return the steps among some records."""
+    return [record.body for record in records if isinstance(record.body, SharedStep)]

@@ -1,0 +1,84 @@
+"""Files of a folder that are read for a local agent: what is given out, and what never is."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from remit.relay.bridge import files
+from remit.relay.bridge.files import Files, UnreadableError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    inside = tmp_path / "project"
+    (inside / "src").mkdir(parents=True)
+    (inside / "src" / "a.py").write_text("one\ntwo\nthree\n")
+    (tmp_path / "secret.txt").write_text("not for you")
+    return inside
+
+
+def refusal(folder: Path, path: object) -> str:
+    with pytest.raises(UnreadableError) as caught:
+        Files(str(folder)).read(str(path))
+    return str(caught.value)
+
+
+def test_a_text_is_read_whole_or_by_its_lines(folder: Path) -> None:
+    path = str(folder / "src" / "a.py")
+    reader = Files(str(folder))
+    assert reader.read(path) == "one\ntwo\nthree\n"
+    assert reader.read(path, line=2) == "two\nthree\n"
+    assert reader.read(path, line=2, limit=1) == "two\n"
+    assert reader.read(path, line=0, limit=1) == "one\n"
+    assert reader.read(path, line=9) == ""
+    assert reader.read(path, limit=0) == ""
+
+
+def test_a_folder_that_is_itself_behind_a_link_is_read_by_either_name(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "way").symlink_to(folder)
+    reader = Files(str(tmp_path / "way"))
+    for each in (tmp_path / "way", folder):
+        assert reader.read(str(each / "src" / "a.py"), limit=1) == "one\n"
+
+
+def test_nothing_outside_of_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
+    only = f"only files in {folder} are read"
+    assert refusal(folder, tmp_path / "secret.txt") == only
+    assert refusal(folder, f"{folder}-else/a.py") == only
+    assert refusal(folder, folder) == only
+    assert refusal(folder, "/etc/passwd") == only
+    assert refusal(folder, f"{folder}/../secret.txt") == "a path with .. in it is not followed"
+    assert refusal(folder, f"{folder}/src/../src/a.py") == "a path with .. in it is not followed"
+    assert refusal(folder, "src/a.py") == "the path of a file has to be absolute"
+    assert refusal(folder, f"{folder}/src/a.py\0") == "the path of a file has to be absolute"
+
+
+def test_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "up").symlink_to(tmp_path)
+    (folder / "same").symlink_to(folder / "src")
+    for path, name in (("link.txt", "link.txt"), ("up/secret.txt", "secret.txt"), ("same/a.py", "a.py")):
+        assert refusal(folder, folder / path) == f"{name} cannot be read: a link on the way to it is not followed"
+
+
+def test_hidden_files_are_not_read(folder: Path) -> None:
+    """The device's own keys lie in a hidden folder beside the team file."""
+    (folder / ".remit").mkdir()
+    (folder / ".remit" / "device.key").write_text("key")
+    (folder / ".env").write_text("KEY=1")
+    for path in (".env", ".remit/device.key"):
+        assert refusal(folder, folder / path) == "hidden files are not read"
+
+
+def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(folder / "pipe")
+    (folder / "image").write_bytes(b"\x89PNG\xff")
+    assert refusal(folder, folder / "pipe") == "pipe is not a file"
+    assert refusal(folder, folder / "src") == "src is not a file"
+    assert refusal(folder, folder / "image") == "image is not a text in UTF-8"
+    assert refusal(folder, folder / "none.txt") == "none.txt cannot be read: No such file or directory"
+    monkeypatch.setattr(files, "MAX_BYTES", 13)
+    assert refusal(folder, folder / "src" / "a.py") == "a.py is longer than the 13 bytes that are read of a file"
+    monkeypatch.setattr(files, "MAX_BYTES", 14)
+    assert Files(str(folder)).read(str(folder / "src" / "a.py")) == "one\ntwo\nthree\n"
