@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,3 +272,35 @@ async def test_what_is_said_of_nobody_or_of_two_who_come_is_refused_before_anyon
             async with hub.serve(**who):
                 pass
     assert refused.value.fault.code is Code.TEAM_INVALID
+
+
+async def test_a_run_that_is_handed_back_when_its_hub_closes_goes_on_at_its_peer(tmp_path: Path) -> None:
+    began, go_on, times = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow(brief: Brief) -> str:
+        times.append(brief.text)
+        began.set()
+        await go_on.wait()
+        return "done"
+
+    async def boss(brief: Brief) -> str:
+        return (await brief.delegate("slow", objective=brief.text)).unwrap()
+
+    def near(address: str) -> Hub:
+        hub = Hub(name="one", store=tmp_path / "one.db")
+        hub.add("boss", boss, may_call=["slow"], resumable=True)
+        hub.connect("slow", address, token="one")
+        return hub
+
+    two = named("two")
+    two.add("slow", slow)
+    async with served(two) as (server,):
+        async with near(server.address) as hub:
+            asking = asyncio.create_task(hub.ask("boss", "Once", user="anna"))
+            await began.wait()
+            (run,) = await hub.store.runs(limit=1)
+        await asyncio.wait({asking})
+        async with near(server.address) as hub:
+            go_on.set()
+            assert (await hub.store.wait(run.run)).unwrap() == "done"
+    assert times == ["Once"]

@@ -57,6 +57,7 @@ def test_of_an_agent_that_lives_elsewhere_it_is_said_where_and_not_what_only_its
     shown = remit("agents", "show", "tax-ai", folder=tmp_path).stdout
     fields = {name: said.strip() for name, said in (line.split("  ", 1) for line in shown.splitlines())}
     assert (fields["lives at"], fields["called there"]) == ("tax-office, https://tax.example:8443", "tax")
+    assert fields["after a restart"] == "taken up again"
     assert not {"tools", "may call", "runs in"} & fields.keys()
     found = document("agents", "show", "trains", folder=tmp_path)
     assert (found["peer"], found["address"]) == (None, "https://travel.example/a2a/trains")

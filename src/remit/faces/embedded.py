@@ -262,6 +262,7 @@ class Hub(hub.Hub):
             time_ms=time_ms,
             tokens=tokens,
             sees=_names(sees, name, "sees"),
+            resumable=True,  # a hub that is asked the same again, under the same id, does not do it twice
         )
         self.register(card, peer.agent(remote or name), peer.close)
 

@@ -217,7 +217,9 @@ class HttpAgent(Remote):
         try:
             return await self._ask(request, line)
         except asyncio.CancelledError:
-            await shielded(self._cancel(request, line), CANCEL_S)
+            # What is taken up again later asks the same once more, under the same id, and gets what came of it.
+            if not line.handed_back:
+                await shielded(self._cancel(request, line), CANCEL_S)
             raise
 
     async def _ask(self, request: Request, line: Line) -> Response:
