@@ -24,8 +24,8 @@ from remit.relay.letters import Answers, Asks, Declines, Withdraws
 from remit.relay.peers import Peer
 from remit.relay.post import Post
 from remit.relay.profile import Control, Profile, Standing, counted, judge_outgoing, origin
+from remit.relay.questions import fitting, request_id
 from remit.relay.seal import Opened, Sealer
-from remit.relay.sharing import fitting, request_id
 from remit.relay.streams import MAX_REQUESTER
 from remit.runtime.ports import Line, StoreError
 from remit.transports.ends import outgoing, refused, shielded

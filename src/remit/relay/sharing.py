@@ -2,28 +2,23 @@
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from itertools import takewhile
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from remit.policy.rate import Window
-from remit.policy.reception import Sender
-from remit.protocol.codec import checked, text_of
-from remit.protocol.envelope import Answer, Response
+from remit.protocol.codec import checked
+from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.records import SharedStep
-from remit.protocol.submission import Submission
-from remit.protocol.trace import Place, span_id, trace_id
 from remit.relay import letters, notes
 from remit.relay.letters import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Withdraws
 from remit.relay.notes import Note
 from remit.relay.offers import listed
 from remit.relay.post import Post
 from remit.relay.profile import Control, Profile, Standing, counted, judge_incoming
+from remit.relay.questions import answered, declined, request_id, sender, step_of, submission
 from remit.relay.seal import Opened, Sealer
 from remit.relay.streams import MAX_MESSAGE
 from remit.runtime.clock import LoopClock
@@ -31,15 +26,8 @@ from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError, Whose
 from remit.runtime.runs import Going
 
-# What a name and an objective of the envelope may be (`protocol/remit.py`, `protocol/envelope.py`); of a text that is
-# longer, this much is shown as what it is about.
-MOST_NAME = 200
-MOST_OBJECTIVE = 100_000
-SHORTENED = 1_000
-
 NOTHING_SHARED = fault(Code.AGENT_NOT_FOUND, "the device that was asked shares no agent")
 
-_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
 _NOW_MS = LoopClock().wall_ms
 _log = logging.getLogger("remit.relay")
 
@@ -182,13 +170,13 @@ class Sharing:
             self._windows.setdefault(opened.sender, dict(kept))
         found = self._judged(question)
         if isinstance(found, Fault):
-            letter = _declined(asks, found)
+            letter = declined(asks, found)
         else:
             asked = found
             try:
                 letter = await self._answer(question, asked)
             except RemitError as error:
-                letter = _declined(asks, error.fault)
+                letter = declined(asks, error.fault)
         try:
             await self._say(question, letter, asked)
         except StoreError:
@@ -202,8 +190,8 @@ class Sharing:
     async def _answer(self, question: "_Question", shared: Shared) -> Answers | Declines:
         asks = question.asks
         # What a device writes there goes into the record, and has to be read from it again.
-        submission = checked(self._submission(question.opened, asks, shared), max_bytes=MAX_MESSAGE)
-        going = await self._hub.begin(self._hub.receive(submission, self._sender(question.opened, shared)))
+        said = checked(submission(question.opened, asks, shared.agent), max_bytes=MAX_MESSAGE)
+        going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
         if isinstance(going, Response):
             response = going
         else:
@@ -213,9 +201,9 @@ class Sharing:
             response = await asyncio.shield(going.task)
         question.task = response.run
         if response.result is None and response.fault is not None:
-            declined = _declined(asks, response.fault)
-            return structs.replace(declined, status=response.status.value, tokens=response.usage.total)
-        return _said(asks, response)
+            why = declined(asks, response.fault)
+            return structs.replace(why, status=response.status.value, tokens=response.usage.total)
+        return answered(asks, response)
 
     def _judged(self, question: "_Question") -> Shared | Fault:
         opened, asks, name = question.opened, question.asks, question.name
@@ -246,23 +234,6 @@ class Sharing:
         windows[name] = counted(standing.window, profile, now_ms)
         return shared
 
-    def _submission(self, opened: Opened, asks: Asks, shared: Shared) -> Submission:
-        trace = trace_id(asks.control.trace_id)
-        said = asks.request or _in_words(asks.text)
-        return structs.replace(
-            said,
-            target=shared.agent,
-            id=request_id(asks.id),
-            user=_user(opened),
-            # Whatever two devices call their conversations, they are their own.
-            session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
-            depth=max(said.depth, asks.control.hop_count - 1),
-            traceparent=str(Place(trace, span_id(asks.id), sampled=True)),
-        )
-
-    def _sender(self, opened: Opened, shared: Shared) -> Sender:
-        return Sender(name=opened.sender, users=frozenset({_user(opened)}), targets=frozenset({shared.agent}))
-
     async def _say(self, question: "_Question", letter: Answers | Declines, asked: Shared | None) -> None:
         """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
         opened, name, taken = question.opened, question.name, tuple(question.letters)
@@ -288,7 +259,7 @@ class Sharing:
     async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
         """Say less where an answer is too large; to a device that was revoked meanwhile nothing is said."""
         if why.code is Code.TOO_LARGE:
-            await self._say(question, _declined(question.asks, why), asked)
+            await self._say(question, declined(question.asks, why), asked)
         elif why.code is Code.PERMISSION_DENIED:
             _log.warning("an answer to the device %s is forgotten: %s", question.opened.sender, why.message)
             taken = tuple(question.letters)
@@ -325,7 +296,7 @@ class Sharing:
         # A name that is not shared here is the other device's word.
         name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
         took_ms = max(0, now_ms - question.since_ms)
-        return _note(
+        return step_of(
             question.opened, question.asks, event, code, now_ms, name=name, took_ms=took_ms, task=question.task
         )
 
@@ -346,16 +317,6 @@ class _Question:
         self.withdrawn = False
 
 
-def request_id(name: str) -> str:
-    """Return the id under which the hub carries out what a device calls *name*: the same for the same."""
-    return blake2b(name.encode(), digest_size=16).hexdigest()
-
-
-def fitting(text: str, most: int) -> str:
-    """Return a name that is no longer than *most*, and another one for another text."""
-    return text if len(text) <= most else f"{text[: most - 33]}~{request_id(text)}"
-
-
 def _beside(control: Control, other: Control) -> bool:
     """Say whether what comes under *control* did not come out of *other*: it is as near to where both began."""
     is_near = control.hop_count <= other.hop_count
@@ -365,41 +326,8 @@ def _beside(control: Control, other: Control) -> bool:
 def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault) -> None:
     """Say to a device why what it asks is not answered, and forget that it asked."""
     with sealer.device.state.writing():
-        _seal(sealer, opened, _declined(asks, why))
-        notes.keep(sealer.device.state, _note(opened, asks, "declined", why.code.value, _NOW_MS()))
-
-
-def _note(
-    opened: Opened,
-    asks: Asks,
-    event: str,
-    code: str,
-    now_ms: int,
-    *,
-    name: str = "",
-    took_ms: int = 0,
-    task: str = "",
-) -> Note:
-    step = SharedStep(
-        side="shares",
-        profile=name,
-        device=opened.sender,
-        requester=notes.plain(opened.requester),
-        event=event,
-        active_ms=took_ms,
-        origin=_id(asks.control.origin_agent_device_id),
-        hops=asks.control.hop_count,
-        task=task,
-        code=code,
-    )
-    # No run of the hub is called so, whatever the other device calls its own.
-    run = f"{opened.sender}/{_id(asks.control.trace_id)}"
-    return Note(at_ms=now_ms, run=run, session=run, step=step)
-
-
-def _id(said: str) -> str:
-    """Return what another device says is an id, if it looks like one: the record is no place for its words."""
-    return said if _ID.fullmatch(said) else request_id(said)
+        _seal(sealer, opened, declined(asks, why))
+        notes.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, _NOW_MS()))
 
 
 def _place(opened: Opened) -> str:
@@ -425,40 +353,3 @@ def _not_theirs(name: str, theirs: list[str]) -> Fault:
         return fault(Code.PERMISSION_DENIED, "no agent is shared with the device that asks")
     which = f"no agent `{name[:100]}` is" if name else "several agents are"
     return fault(Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {listed(theirs)}")
-
-
-def _user(opened: Opened) -> str:
-    """Return in whose name a device asks: it is believed as far as it is known, so its own name stands first."""
-    return fitting(f"{opened.sender}/{opened.requester}", MOST_NAME) if opened.requester else opened.sender
-
-
-def _in_words(text: str) -> Submission:
-    """Return what a person's run asks: a text, of which one that is too long for an objective is the input."""
-    if len(text) <= MOST_OBJECTIVE:
-        return Submission(target="-", objective=text)
-    return Submission(target="-", objective=text[:SHORTENED], input=text)
-
-
-def _said(asks: Asks, response: Response) -> Answers:
-    tokens = response.usage.total
-    if asks.request is None:
-        text = text_of(response.result) or response.summary
-        return Answers(to=asks.id, session=asks.session, text=text, tokens=tokens)
-    answer = Answer(
-        response.result,
-        summary=response.summary,
-        confidence=response.confidence,
-        artifacts=response.artifacts,
-        new_facts=response.new_facts,
-        # Sources are those of users of this hub, whom the other does not know.
-        requires_followup=response.requires_followup,
-        warnings=response.warnings,
-        finished=response.finished,
-        unfinished=response.unfinished,
-        metadata=response.metadata,
-    )
-    return Answers(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
-
-
-def _declined(asks: Asks, why: Fault) -> Declines:
-    return Declines(to=asks.id, session=asks.session, code=why.code.value, reason=why.message[:2_000])
