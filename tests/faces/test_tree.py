@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from remit.faces.cli.show.replay import replayed
 from remit.faces.cli.show.sentences import sentence
 from remit.faces.cli.show.tree import Tree
 from remit.faces.cli.show.tree_lines import in_columns, lines_of, spell_ms
@@ -27,11 +28,18 @@ def asked(path: str = RUN, target: str = "lead", *, time_ms: int = 30_000, token
     return a_request(id=path, run=RUN, parent=parent, origin=origin, target=target, objective="Sort", remit=remit)
 
 
+def recorded(*told: tuple[int, Body]) -> list[Record]:
+    return [
+        Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run=RUN, session=RUN, body=body)
+        for seq, (at_ms, body) in enumerate(told, start=1)
+    ]
+
+
 def grown(*told: tuple[int, Body]) -> Tree:
     """Return the tree after what was told at these times."""
     tree = Tree()
-    for seq, (at_ms, body) in enumerate(told, start=1):
-        tree.feed(Record(seq=seq, kind=Kind.NOTICE, at_ms=at_ms, run=RUN, session=RUN, body=body))
+    for record in recorded(*told):
+        tree.feed(record)
     return tree
 
 
@@ -289,3 +297,8 @@ def test_each_record_is_one_plain_line() -> None:
     for seq, (body, expected) in enumerate(told):
         record = Record(seq=seq, kind=Kind.NOTICE, at_ms=0, run=RUN, session=RUN, body=body)
         assert sentence(record, tree.feed(record)) == expected
+
+
+def test_in_a_replay_time_does_not_go_back_where_two_wrote_at_once() -> None:
+    steps = replayed(RUN, "running", recorded((100, asked()), (105, asked(f"{RUN}.2")), (104, asked(f"{RUN}.1")))).steps
+    assert [(step.at_ms, step.elapsed_ms) for step in steps] == [(100, 0), (105, 5), (104, 5)]

@@ -20,14 +20,16 @@ WIDTH = 100
 
 def replayed(run: str, state: State, records: Iterable[Record]) -> Replay:
     """Return what happened in a run, in order; nobody is called."""
-    tree, steps, began_ms = Tree(), list[ReplayStep](), None
+    tree, steps, began_ms, elapsed_ms = Tree(), list[ReplayStep](), None, 0
     for record in records:
         node = tree.feed(record)
         began_ms = record.at_ms if began_ms is None else began_ms
+        # Each is dated by who wrote it, a moment before it found its place: the place is what counts.
+        elapsed_ms = max(elapsed_ms, record.at_ms - began_ms)
         steps.append(
             ReplayStep(
                 at_ms=record.at_ms,
-                elapsed_ms=max(0, record.at_ms - began_ms),
+                elapsed_ms=elapsed_ms,
                 kind=record.kind,
                 delegation=node.path,
                 agent=node.agent,
