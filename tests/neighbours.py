@@ -69,7 +69,9 @@ class Neighbour:
             for outpost in outposts_of(self.hub):
                 stack.enter_context(outpost.lent(errands))
             self._watch()
-            reading = asyncio.create_task(read(self.post, None, self.sharing, sealer=self.sealer, errands=errands))
+            reading = asyncio.create_task(
+                read(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, errands=errands)
+            )
             try:
                 yield self
             finally:

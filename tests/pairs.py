@@ -111,8 +111,8 @@ async def together(
         )
         async with host, asyncio.TaskGroup() as group:
             reading = [
-                group.create_task(read(ours, host, None, sealer=anna)),
-                group.create_task(read(theirs, None, sharing, sealer=bob)),
+                group.create_task(read(ours, host, None, sealer=anna, now_ms=NOW_MS)),
+                group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
             ]
             yield Pair(anna, bob, host, hub, local, notes)
             for task in reading:

@@ -183,8 +183,8 @@ async def two_sides(
         )
         async with sides.host, asyncio.TaskGroup() as group:
             reading = [
-                group.create_task(read(sides.ours, sides.host, None, sealer=anna)),
-                group.create_task(read(sides.theirs, None, sharing, sealer=bob)),
+                group.create_task(read(sides.ours, sides.host, None, sealer=anna, now_ms=NOW_MS)),
+                group.create_task(read(sides.theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
             ]
             yield sides
             for task in reading:
@@ -220,7 +220,7 @@ async def stranger(path: Path, **shared: Any) -> AsyncGenerator[Stranger]:
         served = {"helper": Shared(agent="helper", profile=profile(anna, id="theirs", **shared))}
         sharing = Sharing(hub, bob, theirs, served, now_ms=NOW_MS)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing, sealer=bob))
+            reading = group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=NOW_MS))
             yield Stranger(anna, ours, bob.device.id)
             reading.cancel()
             await sharing.close()

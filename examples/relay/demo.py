@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from remit.faces.cli.show.tree_lines import plain_ascii
-from remit.faces.relaying import create_device, find_device, relaying
+from remit.faces.device import create_device, find_device
+from remit.faces.relaying import relaying
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
 from remit.protocol.errors import RemitError

@@ -641,7 +641,7 @@ def test_who_sits_at_a_terminal_is_asked_which_of_several_agents_is_meant(severa
 def test_without_a_terminal_it_has_to_be_said_which_of_several_agents_is_meant(several: Path) -> None:
     unclear = remit("chat", "mine", "bob", "--objective", "it", folder=several)
     assert unclear.returncode == 2
-    assert "bob shares several agents with this device: expert, helper\n→ Say which is meant (--agent NAME).\n" in (
+    assert "bob shares several agents with this device: expert, helper\n→ Say which is meant (--agent NAME" in (
         unclear.stderr
     )
     wrong = remit("chat", "mine", "bob", "--agent", "exprt", "--objective", "it", folder=several)

@@ -40,7 +40,7 @@ def test_a_device_is_made_once_and_shows_the_link_by_which_others_know_it(tmp_pa
     assert shown["fingerprint"].startswith("SHA256:")
     again = remit("devices", "init", "--name", "other", folder=tmp_path)
     assert again.returncode != 0
-    assert again.stderr.endswith("→ See it: remit devices show\n")
+    assert again.stderr.endswith("move that file and device.key away. To see it: remit devices show\n")
     assert document("devices", "show", folder=tmp_path) == shown
 
 
@@ -83,7 +83,7 @@ def test_a_device_that_was_not_compared_is_known_and_nothing_more(annas: Path, b
     file.write_text(file.read_text().replace('devices = ["bob"]', ""))
     allowed = remit("devices", "allow", "bob", folder=annas)
     assert (
-        "→ As yet no profile may call it, and nothing is shared with it: "
+        "→ As yet no profile or agent asks it, and nothing is shared with it: "
         'add `devices = ["bob"]` to a [profiles.NAME] or [shared.NAME] of remit.toml.\n'
     ) in allowed.stderr
 
@@ -93,6 +93,23 @@ def test_a_device_is_allowed_while_it_is_paired_only_if_it_is_verified(annas: Pa
     flags = ["--allow", *(["--verified"] if verified else [])]
     paired = document("devices", "pair", link_of(bobs), *flags, folder=annas)["device"]
     assert (paired["verified"], paired["allowed"]) == (verified, verified)
+    said = remit("devices", "pair", link_of(bobs), *flags, folder=annas).stderr
+    assert (" is known, and verified, and may reach this device.\n" in said) is verified
+    assert ("It is allowed only once it is verified.\n" in said) is not verified
+
+
+def test_a_device_that_an_agent_of_the_team_lives_on_is_not_said_to_be_of_no_use(tmp_path: Path, bobs: Path) -> None:
+    (tmp_path / "remit.toml").write_text('[relay]\ngateway = "ws://127.0.0.1:9"\n[agents.expert]\ndevice = "bob"\n')
+    assert remit("devices", "init", folder=tmp_path).returncode == 0
+    paired = remit("devices", "pair", link_of(bobs), "--verified", "--allow", folder=tmp_path)
+    assert paired.stderr.endswith("may reach this device.\n")
+
+
+def test_a_name_that_is_said_is_not_empty(tmp_path: Path) -> None:
+    (tmp_path / "remit.toml").write_text('name = "office"\n')
+    refused = remit("devices", "init", "--name", " ", folder=tmp_path)
+    assert refused.returncode == 2
+    assert "it must not be empty" in refused.stderr
 
 
 def test_what_to_type_next_names_the_team_that_was_named(tmp_path: Path, bobs: Path) -> None:
@@ -100,10 +117,13 @@ def test_what_to_type_next_names_the_team_that_was_named(tmp_path: Path, bobs: P
     file.write_text('[store]\npath = "anna/hub.db"\n[relay]\ngateway = "ws://127.0.0.1:9"\n')
     team = ("--team", file.name)
     named = """--team 'anna'"'"'s.toml'\n"""
+    assert remit("devices", "list", *team, folder=tmp_path).stderr.endswith(f"→ Make one: remit devices init {named}")
     assert f"remit devices pair LINK {named}" in remit("devices", "init", *team, folder=tmp_path).stderr
     assert f"remit devices pair LINK {named}" in remit("devices", "list", *team, folder=tmp_path).stderr
     paired = remit("devices", "pair", link_of(bobs), *team, folder=tmp_path)
     assert f"remit devices allow bob {named}" in paired.stderr
+    unknown = document("devices", "allow", "bo", *team, folder=tmp_path)["suggestion"]
+    assert unknown.startswith(f"See them all with `remit devices list {named.strip()}`; ")
 
 
 def test_a_device_that_was_revoked_cannot_be_paired_with_again_and_shows_no_code(annas: Path, bobs: Path) -> None:

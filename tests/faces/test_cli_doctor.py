@@ -11,8 +11,8 @@ import pytest
 
 from command_line import document, make_team, remit
 from remit import Brief, Hub
-from remit.faces.cli import checkup
-from remit.faces.cli.checkup import NETWORK
+from remit.faces.cli import checkup, checkup_store
+from remit.faces.cli.checkup_store import NETWORK
 from remit.faces.outputs.team import Check
 from remit.policy.rules import Rule, guard_of
 from remit.stores.sqlite import SqliteStore
@@ -176,7 +176,7 @@ async def test_a_run_whose_hub_went_silent_is_a_warning(tmp_path: Path) -> None:
 async def test_of_a_large_record_the_newest_rows_are_checked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_team(folder)
     await run_once(folder)
-    monkeypatch.setattr(checkup, "QUICK_ROWS", 3)
+    monkeypatch.setattr(checkup_store, "QUICK_ROWS", 3)
     monkeypatch.chdir(folder)
 
     def audit() -> Check:

@@ -65,6 +65,13 @@ def test_a_gateway_tells_people_what_their_team_files_say(tmp_path: Path) -> Non
     assert taken.stderr.endswith("→ Choose another with --port, or 0 for any that is free.\n")
 
 
+@pytest.mark.parametrize("host", ["203.0.113.7", "nowhere.invalid"])
+def test_who_listens_at_an_address_of_another_machine_is_not_sent_to_another_port(tmp_path: Path, host: str) -> None:
+    refused = remit("relay", "--host", host, "--port", "0", folder=tmp_path)
+    assert refused.returncode == 3
+    assert refused.stderr.splitlines()[-1].startswith("→ Choose an address of this machine with --host: ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -397,7 +404,7 @@ def test_who_shares_in_a_terminal_sees_with_whom_and_ends_it_with_a_key(tmp_path
 def test_a_gateway_that_is_not_there_is_said_once_and_waited_for(tmp_path: Path) -> None:
     bobs = make_bobs(tmp_path / "bobs")
     with Terminal([REMIT, "share"], folder=bobs) as terminal:
-        terminal.wait_for("the gateway cannot be reached", "and so on until it is there")
+        terminal.wait_for("the gateway cannot be reached", "it is tried again until it is there")
         assert "Sharing" not in terminal.screen
         terminal.type("\x03")
         assert terminal.wait() == 0

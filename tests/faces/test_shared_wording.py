@@ -251,6 +251,14 @@ def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
     assert shown(failed)[1:3] == list(trouble(failed))
 
 
+def test_who_has_to_say_which_agent_is_meant_can_type_it() -> None:
+    unclear = replace(RUN, state=State.ERROR, failure="AGENT_NOT_FOUND: several agents are shared")
+    assert list(trouble(unclear))[1].startswith("→ /resume AGENT goes on with that one, ")
+    assert list(trouble(replace(unclear, agent="cook")))[1].startswith("→ /resume tries again, ")
+    assert understood("/resume cook", unclear) == Do(moves.Resume(agent="cook"))
+    assert understood("/resume", unclear) == Do(moves.Resume())
+
+
 # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -18,7 +18,7 @@ from remit.faces.device import (
     program_of,
     using_device,
 )
-from remit.faces.relaying import profile_of, shared_of
+from remit.faces.known import profile_of, shared_of
 from remit.faces.team.file import load_team
 from remit.faces.team.schema import team_schema
 from remit.faces.team.sections.relay import ReviewRule, SharedSection
@@ -334,7 +334,8 @@ def test_a_device_lies_beside_the_store_and_is_made_once(folder: Path) -> None:
     with pytest.raises(RemitError) as raised:
         create_device(found, "anna")
     assert raised.value.fault.code is Code.STATE_CONFLICT
-    assert raised.value.fault.suggestion == "See it: remit devices show"
+    assert "device.key" in raised.value.fault.suggestion
+    assert raised.value.fault.suggestion.endswith("To see it: remit devices show")
 
 
 def test_a_key_file_that_is_gone_is_not_replaced_by_one_that_opens_nothing(folder: Path) -> None:

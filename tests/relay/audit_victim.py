@@ -131,7 +131,7 @@ async def share(home: Path, _: str, die_at: int, log: int) -> None:
 
         shared = {"helper": Shared(agent="helper", profile=profile)}
         sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, told=told)
-        reading = asyncio.create_task(read(post, None, sharing, sealer=bob))
+        reading = asyncio.create_task(read(post, None, sharing, sealer=bob, now_ms=LoopClock().wall_ms))
         while await post.do(bob.inbox):
             await asyncio.sleep(0.001)
         reading.cancel()

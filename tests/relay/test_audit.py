@@ -214,10 +214,11 @@ async def test_what_is_asked_of_a_device_that_shares_nothing_is_on_record(tmp_pa
     anna.begin(bob.device.id, prekey_of(bob))
     carry(anna, bob)
     (opened,) = bob.inbox()
-    decline(bob, opened, asks, NOTHING_SHARED)
+    decline(bob, opened, asks, NOTHING_SHARED, 1_000)
     (found,) = await recorded(bob, tmp_path / "bobs.db")
     assert isinstance(found.body, SharedStep)
     assert (found.run, found.body.event, found.body.code) == (f"{anna.device.id}/t", "declined", "AGENT_NOT_FOUND")
+    assert found.at_ms == 1_000
     for each in (anna, bob):
         each.device.state.close()
 

@@ -33,6 +33,7 @@ def test_a_text_is_read_whole_or_by_its_lines(folder: Path) -> None:
     assert reader.read(path, line=0, limit=1) == "one\n"
     assert reader.read(path, line=9) == ""
     assert reader.read(path, limit=0) == ""
+    assert reader.read(path, line=2**70, limit=2**70) == reader.read(path, limit=-1) == ""
 
 
 def test_a_folder_that_is_itself_behind_a_link_is_read_by_either_name(folder: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from remit.protocol.card import Rate
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Kind
+from remit.protocol.records import Kind, Progress
 from remit.protocol.submission import Submission
 from remit.relay import letters
 from remit.relay.elsewhere import DeviceAgent
@@ -520,6 +520,34 @@ async def test_a_device_that_is_not_known_or_not_allowed_is_not_asked(tmp_path: 
             assert (response.status, response.fault.code) == (Status.REFUSED, code)
             assert words in response.fault.message
             assert response.fault.suggestion
+
+
+async def told_first(hub: Hub, agent: str) -> str:
+    async for record in hub.stream(agent, "which one?", user=USER):
+        if isinstance(record.body, Progress):
+            return record.body.text
+    return ""
+
+
+async def test_who_waits_is_told_that_the_gateway_is_not_there(tmp_path: Path) -> None:
+    anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
+    anna.knows("bobs-expert", bob)
+    async with AsyncExitStack() as away:
+        serving = await away.enter_async_context(gateway(tmp_path))
+        async with all_at_work(serving.url, [anna]), asyncio.timeout(BOUND_S):
+            await away.aclose()
+            told = await told_first(anna.hub, "bobs-expert")
+    assert told.startswith("bob is not reached: the ")
+    assert "gateway" in told
+    assert told.endswith("; it is tried again")
+
+
+async def test_who_waits_is_told_that_the_other_device_does_not_let_them_in(tmp_path: Path) -> None:
+    anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
+    anna.knows("bobs-expert", bob)
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(BOUND_S):
+        told = await told_first(anna.hub, "bobs-expert")
+    assert told.startswith("bob is not reached: there is no such device, or it does not accept messages")
 
 
 async def test_a_hub_without_a_device_at_work_says_so(tmp_path: Path) -> None:

@@ -630,7 +630,7 @@ async def test_the_health_page_says_how_it_is(tmp_path: Path) -> None:
 
 async def test_two_gateways_cannot_share_a_folder(tmp_path: Path) -> None:
     async with gateway_at(tmp_path):
-        with pytest.raises(RemitError, match="another process keeps it locked") as told:
+        with pytest.raises(RemitError, match="another gateway has it, in another process") as told:
             await Gateway(tmp_path, name=NAME).__aenter__()
         assert told.value.fault.code is Code.STORE_UNAVAILABLE
 

@@ -171,3 +171,21 @@ async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: 
         while await sides.ours.do(sides.anna.inbox) or await sides.theirs.do(sides.bob.inbox):
             await asyncio.sleep(0.01)
         assert sides.now(run) == run, "what comes back of it changes nothing"
+
+
+async def test_a_driver_that_breaks_puts_its_run_in_error_and_says_so(tmp_path: Path) -> None:
+    """S4: the user must act, and can."""
+    broken = [KeyError("a mistake")]
+
+    def say(request: PromptRequest) -> Draft:
+        if broken:
+            raise broken.pop()
+        return Draft(text="now it works", confidence=0.9)
+
+    async with together(tmp_path, say) as pair:
+        run = await pair.until(await pair.start(), State.ERROR)
+        assert run.failure == "what drives the agent failed (KeyError); the log says more"
+        await pair.host.act(run.id, moves.Resume())
+        run = await pair.until(run, State.READY_TO_SEND)
+        assert run.pending is not None
+        assert run.pending.text == "now it works"

@@ -322,9 +322,7 @@ def test_what_is_shared_with_me_is_listed(tmp_path: Path):
     for other in (eve, bob):
         ada.peers.pair(other.device.card)
     ada.peers.share(eve.device.id)
-    assert [peer.card.name for peer in ada.peers.list()] == ["bob", "eve"]
-    assert [peer.card.name for peer in ada.peers.list(shared=True)] == ["eve"]
-    assert [peer.card.name for peer in ada.peers.list(shared=False)] == ["bob"]
+    assert [(peer.card.name, peer.shared) for peer in ada.peers.list()] == [("bob", False), ("eve", True)]
     assert ada.peers.get("a" * 26) is None
 
 

@@ -5,10 +5,12 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from typing import Any
 
 import pytest
-from aiohttp import WSServerHandshakeError, web
+from aiohttp import ClientConnectorCertificateError, ServerDisconnectedError, WSServerHandshakeError, web
+from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict
 
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
@@ -43,6 +45,12 @@ def handshake(status: int, retry_after: str | None) -> WSServerHandshakeError:
     info: Any = None
     headers = CIMultiDict({} if retry_after is None else {"Retry-After": retry_after})
     return WSServerHandshakeError(info, (), status=status, headers=headers)
+
+
+def untrusted(why: str) -> ClientConnectorCertificateError:
+    error, key = SSLCertVerificationError(), ConnectionKey("b", 443, True, True, None, None, None)
+    error.verify_message = why
+    return ClientConnectorCertificateError(key, error)
 
 
 async def is_there(link: Link) -> Link:
@@ -387,6 +395,9 @@ async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
         (handshake(503, "Tue, 1 Jan"), "the gateway takes no further connection", 0),
         (handshake(404, None), "the gateway cannot be reached: who answers there is no gateway (status 404)", 0),
         (TimeoutError(), "the gateway cannot be reached: it does not answer", 0),
+        (ServerDisconnectedError(), "it hangs up; one with a certificate is reached by wss://", 0),
+        (untrusted("self-signed certificate"), "is not trusted (self-signed certificate); `authority` in `[relay]`", 0),
+        (untrusted("Hostname mismatch, certificate is not valid for 'b'."), "for another host (Hostname mismatch,", 0),
     ],
 )
 def test_why_there_is_no_connection_is_said_in_words(error: Exception, says: str, after_ms: int) -> None:

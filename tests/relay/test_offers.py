@@ -491,7 +491,9 @@ async def stranger(path: Path, shared: Callable[[Sealer, Sealer], dict[str, Shar
         served = None if shared is None else shared(anna, bob)
         sharing = None if served is None else Sharing(hub, bob, theirs, served, now_ms=lambda: 1_000_000)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing, sealer=bob, shares_nothing=not served))
+            reading = group.create_task(
+                read(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000, shares_nothing=not served)
+            )
             yield Asking(anna, ours, bob.device.id)
             reading.cancel()
             if sharing is not None:
@@ -591,7 +593,7 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
         await until(lambda: len(bob.inbox()) == 5)
         sharing = Sharing(hub, bob, theirs, shared(anna, bob), now_ms=lambda: 1_000_000)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing, sealer=bob))
+            reading = group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000))
             async for opened in ours:
                 letter = letters.read(opened.body)
                 assert isinstance(letter, Answers | Declines)

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from devices import gateway, introduce, linked, sealer
 from remit.protocol.errors import Code, Fault, fault
 from remit.relay import post as post_module
+from remit.relay import receiving as receiving_module
 from remit.relay import seal as seal_module
 from remit.relay.device import Device
 from remit.relay.post import Post
@@ -236,3 +238,62 @@ async def test_one_to_whom_nothing_may_be_said_any_more_keeps_nobody_else_waitin
         async with linked(anna, serving.url) as one:
             await one.send(carl.device.id, b"hello")
             assert [each.body for each in await taken(third, 1)] == [b"hello"]
+
+
+async def test_a_device_that_sends_what_cannot_be_taken_yet_keeps_nobody_else_waiting(tmp_path: Path) -> None:
+    """It says that much came before, and that never comes: what others send does not wait for it."""
+    anna, bob, carol = (sealer(tmp_path, name) for name in ("anna", "bob", "carol"))
+    introduce(anna, bob)
+    introduce(carol, bob)
+    async with (
+        gateway(tmp_path) as serving,
+        linked(anna, serving.url) as hostile,
+        linked(carol, serving.url) as honest,
+        linked(bob, serving.url) as post,
+    ):
+        await hostile.send(bob.device.id, b"first")
+        await taken(post, 1)
+        await hostile.do(_skip, anna, bob.device.id, 40)
+        for number in range(3):
+            await hostile.send(bob.device.id, b"too early %d" % number)
+        await hostile.emptied()
+        await honest.send(bob.device.id, b"from carol")
+        came = [each.body for each in await taken(post, 4)]
+        came.remove(b"from carol")
+        assert came == [b"too early %d" % number for number in range(3)], "it is asked for what it still holds"
+
+
+async def test_a_device_of_which_too_much_waits_keeps_nobody_else_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiving_module, "MAX_INBOX", 4)
+    anna, bob, carol = (sealer(tmp_path, name) for name in ("anna", "bob", "carol"))
+    introduce(anna, bob)
+    introduce(carol, bob)
+    async with (
+        gateway(tmp_path) as serving,
+        linked(anna, serving.url) as flooding,
+        linked(carol, serving.url) as honest,
+        linked(bob, serving.url) as post,
+    ):
+        for number in range(20):
+            await flooding.send(bob.device.id, b"%d" % number)
+        await flooding.emptied()
+        coming = aiter(post)
+        async with asyncio.timeout(BOUND_S):
+            left = [await anext(coming) for _ in range(4)]  # nobody takes them
+            await honest.send(bob.device.id, b"from carol")
+            assert (await anext(coming)).body == b"from carol"
+        for each in left:
+            await post.taken(each)
+        rest = [each.body for each in await taken(post, 16)]
+        assert rest == [b"%d" % number for number in range(4, 20)], "in order, and none is lost"
+
+
+def _skip(sealer: Sealer, device: str, pieces: int) -> None:
+    """Have a device go on as if it had sent so many pieces more."""
+    sender = sealer._sender  # pyright: ignore[reportPrivateUsage]
+    with sealer.device.state.writing():
+        row, _ = sealer.peers.row(device)
+        line = sender.line(row)
+        sender.keep(row, structs.replace(line, out=structs.replace(line.out, next=line.out.next + pieces)))

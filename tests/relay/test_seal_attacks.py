@@ -11,14 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from remit.protocol.errors import RemitError
 from remit.relay.box import pack
 from remit.relay.identity import choose_prekey
 from remit.relay.seal import Loss, Reason, Refused, Sealer
+from remit.relay.sending import MOST_RESTARTS
 from remit.relay.streams import (
     MAX_SEALED,
     PIECE_BYTES,
     REASONS,
     START,
+    Ack,
     Part,
     Piece,
     chained,
@@ -363,6 +366,21 @@ def test_what_was_encrypted_and_is_no_piece_is_refused(four: Four):
         assert refusal(four.bob, four.ada.device.id, forge(four, noise)) == Reason.GARBAGE
 
 
+def test_what_is_nested_without_end_where_nobody_looks_is_refused_like_other_garbage(four: Four):
+    """What a later version may add is passed over, and that must not go deeper than the reader can."""
+    deep = b"\x91" * 100_000 + b"\x00"
+    fields = encode_piece(honest(four))
+    assert fields[0] == 0x90 + 14
+    nested = b"\xdc" + (15).to_bytes(2) + fields[1:] + deep
+    assert refusal(four.bob, four.ada.device.id, forge(four, nested)) == Reason.GARBAGE
+    loss = b"\x84" + encode_piece({"forgot": "here", "direction": "in", "count": 1})[1:] + b"\xa1z" + deep
+    (part,) = cut(b"l" * 16, chain_of(four), "loss", "", loss)
+    assert four.bob.open(four.ada.device.id, forge(four, structs.replace(honest(four), part=part))) == []
+    assert four.bob.losses(four.ada.device.id) == []
+    with pytest.raises(RemitError, match="cannot be read"):
+        choose_prekey(four.bob.device.card, b"\x83" + b"\xa1z" + deep, None)
+
+
 def test_pieces_of_two_messages_are_not_put_together(four: Four):
     body = bytes(PIECE_BYTES + 5)
     chain = chain_of(four)
@@ -437,6 +455,36 @@ def test_a_loss_that_makes_no_sense_is_not_noted(four: Four):
     (part,) = cut(b"l" * 16, chain_of(four), "loss", "", b"nonsense")
     assert four.bob.open(four.ada.device.id, forge(four, structs.replace(honest(four), part=part))) == []
     assert four.bob.losses(four.ada.device.id) == []
+
+
+def large(sealer: Sealer) -> set[bytes]:
+    return {each.sealed for each in waiting(sealer) if len(each.sealed) > 50_000}
+
+
+@pytest.mark.parametrize("how", ["ahead", "renew"])
+def test_nobody_has_all_that_is_held_for_them_sealed_with_each_word(four: Four, how: str):
+    """It takes a second for what may be held, and nobody else is served meanwhile."""
+    body = bytes(2 * 1024 * 1024)
+    four.bob.seal(four.ada.device.id, body)
+    piece, sealed, refused = honest(four), large(four.bob), list[str]()
+    pieces = len(sealed)
+    words: list[bytes] = []
+    for number in range(10):
+        nonsense = Ack(gen=2**50 + number, stream=b"x" * 16, next=0, got=0, chain=b"")
+        fresh = {"gen": piece.gen + 1 + number, "stream": b"%016d" % number, "seq": 0, "renew": True, "kind": "open"}
+        change = {"kind": "note", "ack": nonsense} if how == "ahead" else fresh
+        words.append(forge(four, structs.replace(piece, part=None, **change)))
+        try:
+            four.bob.open(four.ada.device.id, words[-1])
+        except Refused as error:
+            refused.append(error.reason)
+        sealed |= large(four.bob)
+    assert len(sealed) == pieces * (1 + MOST_RESTARTS)
+    assert refused == [Reason.HURRIED] * (10 - MOST_RESTARTS)
+    assert not four.bob.may_renew(four.ada.device.id)
+    four.ticks.skip(30)
+    assert four.bob.may_renew(four.ada.device.id)
+    four.bob.open(four.ada.device.id, words[-1])
 
 
 @given(size=st.integers(0, 5 * PIECE_BYTES))

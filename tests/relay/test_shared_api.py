@@ -16,16 +16,17 @@ from msgspec.structs import replace
 from recorded import recorded, steps
 from remit import Brief
 from remit.faces.api import shared
+from remit.faces.api.acts import ACTS
 from remit.faces.api.changes import Changes
 from remit.faces.api.loopback import check
-from remit.faces.api.public_runs import ACTS, View, view
+from remit.faces.api.public_runs import View, line, view
 from remit.faces.api.shared import MOST_BODY, serve_shared
 from remit.faces.api.streams import KEEP_ALIVE
 from remit.protocol.errors import Code, RemitError
 from remit.relay.letters import Offer, Offers
 from remit.relay.moves import State
 from remit.relay.offers import hear
-from remit.relay.run import Overlay
+from remit.relay.run import Overlay, Pending
 from remit.relay.seal import Opened
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
@@ -478,6 +479,17 @@ def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
     shown = view(run, 25)
     assert (shown.active_ms, shown.is_active) == (20, True)
+
+
+def test_a_draft_with_which_its_agent_is_done_waits_for_nobody() -> None:
+    run = Overlay(id="r", profile="p", device="d", session="s", objective="o", state=State.PAUSED)
+    waiting = replace(run, pending=Pending(id="r.p1", text="Shall I?"))
+    done = replace(run, pending=Pending(id="r.p1", text="It is done.", done=True))
+    assert [(line(each).waits, view(each, 0).draft is not None) for each in (run, waiting, done)] == [
+        (False, False),
+        (True, True),
+        (False, False),
+    ]
 
 
 async def test_the_service_answers_many_at_once(tmp_path: Path) -> None:

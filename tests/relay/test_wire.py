@@ -115,6 +115,20 @@ def test_no_bytes_at_all_raise_anything_but_malformed(data: bytes) -> None:
             continue
 
 
+def test_what_is_nested_without_end_where_nobody_looks_is_malformed() -> None:
+    """A gateway or a device that sends it loses its connection, and nothing else ends by it."""
+    deep = b"\x91" * 100_000 + b"\x00"
+    put, delivery = encode_binary(Put(A, 1, b"x", anew=True)), encode_binary(Delivery(1, A, 1, b"x"))
+    assert put[0] == delivery[0] == 0x95
+    for read, frame in ((read_put, put), (read_delivery, delivery)):
+        with pytest.raises(Malformed):
+            read(b"\x96" + frame[1:] + deep)
+    nested = b'"later":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    for read, text in ((read_from_device, b'{"type":"ack","place":1,'), (read_from_gateway, b'{"type":"bye",')):
+        with pytest.raises(Malformed):
+            read(text + nested)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from remit.agents.mcp.settings import Program
+from remit.faces.folders import make_private
 from remit.faces.team.checks import secret_of
 from remit.faces.team.sections.relay import SharedSection
 from remit.faces.team.team import Team
@@ -36,15 +37,7 @@ def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Devic
     path = device_path(team)
     if not path.exists():
         raise _missing(path)
-    key = path.with_name(KEY_FILE)
-    if not key.exists():  # else a new one would be made, which opens nothing
-        raise RemitError(
-            fault(
-                Code.TEAM_INVALID,
-                f"{key} is not there, and nothing else opens {path}",
-                suggestion="Put it back from a backup; else move the other away, and begin anew: remit devices init",
-            )
-        )
+    key_file(path)  # else a new one would be made
     state = _opened(team, environ)
     try:
         device = Device.load(state)
@@ -62,14 +55,10 @@ def create_device(
     """Return a new device for the team, or raise a `RemitError` if it has one; *gateway* stands on its card."""
     said = "" if team.relay is None else team.relay.gateway
     folder = device_path(team).parent
-    is_new = not folder.exists()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_new and folder.name == ".remit":
-            (folder / ".gitignore").write_text("*\n", encoding="ascii")
+        make_private(folder)
     except OSError as error:
-        why = f"{folder} cannot be written to: {error.strerror}"
-        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Let this user write there.")) from error
+        raise _unwritable(folder, error) from error
     state = _opened(team, environ)
     try:
         if (found := Device.load(state)) is not None:
@@ -77,7 +66,8 @@ def create_device(
                 fault(
                     Code.STATE_CONFLICT,
                     f"this team has a device already: {found.card.name}, in {device_path(team)}",
-                    suggestion="See it: remit devices show",
+                    suggestion="To begin anew, as a device that nobody knows, move that file and device.key away. "
+                    "To see it: remit devices show",
                 )
             )
         return Device.create(state, name=name, gateway=said if gateway is None else gateway)
@@ -94,6 +84,29 @@ def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Gene
         yield device
     finally:
         device.state.close()
+
+
+def key_file(path: Path) -> Path:
+    """Return what opens a device's file, or raise a `RemitError` if it is gone: a new one would open nothing."""
+    key = path.with_name(KEY_FILE)
+    if not key.exists():
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"{key} is not there, and nothing else opens {path}",
+                suggestion="Put it back from a backup; else move the other away, and begin anew: remit devices init",
+            )
+        )
+    return key
+
+
+def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the passphrase of a team's device, empty if it has none; raise a `RemitError` if it is not set."""
+    said = team.relay and team.relay.passphrase
+    try:
+        return secret_of(said, environ) if said else ""
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
 
 
 def find_device(peers: Iterable[Peer], named: str) -> Peer:
@@ -125,17 +138,17 @@ def find_device(peers: Iterable[Peer], named: str) -> Peer:
 
 
 def _opened(team: Team, environ: Mapping[str, str]) -> State:
-    path = device_path(team)
-    try:
-        said = team.relay and team.relay.passphrase
-        passphrase = secret_of(said, environ) if said else ""
-    except ValueError as error:
-        raise team_invalid(str(error)) from error
+    path, passphrase = device_path(team), passphrase_of(team, environ)
     try:
         return State.open(path, open_keys(path.with_name(KEY_FILE), passphrase), team.store.durability)
     except OSError as error:
-        why = f"{path.parent} cannot be written to: {error.strerror}"
-        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Let this user write there.")) from error
+        raise _unwritable(path.parent, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RemitError:
+    message = f"{folder} cannot be written to: {error.strerror}"
+    suggestion = "Let this user write there, or say where else: `path` in `[store]`."
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
 
 
 def _missing(path: Path) -> RemitError:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import ssl as tls
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,35 +12,31 @@ from pathlib import Path
 from msgspec import Struct
 
 from remit.detectors.pipeline import pipeline
-from remit.faces.device import create_device, device_path, find_device, open_device, program_of, using_device
+from remit.faces.device import device_path, open_device
+from remit.faces.known import Known
+from remit.faces.local_agents import local_agent
 from remit.faces.team.detecting import detector_of
-from remit.faces.team.sections.relay import ProfileSection, RelaySection, SharedSection
+from remit.faces.team.sections.relay import RelaySection, SharedSection
 from remit.faces.team.sharing import gateway_name
 from remit.faces.team.team import Team
-from remit.faces.team.values import duration_ms
 from remit.policy.verdict import Detector
-from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import SharedStep
-from remit.relay import link, review
+from remit.relay import link
 from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.bridge.ports import Failed, LocalAgent
 from remit.relay.device import Device
 from remit.relay.elsewhere import outposts_of
 from remit.relay.errands import Errands
-from remit.relay.frames import Constraints, PromptRequest
 from remit.relay.host import Host
 from remit.relay.keyfile import LOCK_FILE
 from remit.relay.link import Link
 from remit.relay.notes import Recording
 from remit.relay.offers import Teller
-from remit.relay.peers import Peer, Peers
 from remit.relay.post import Post, Trouble
-from remit.relay.profile import Limits, Profile
 from remit.relay.reading import read
 from remit.relay.run import Overlay
 from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing, Told, offered
+from remit.relay.sharing import Sharing, Told
 from remit.relay.wire import MAX_ALLOWED
 from remit.relay.wishes import Wish
 from remit.runtime.clock import LoopClock
@@ -48,27 +44,12 @@ from remit.runtime.hub import Hub
 from remit.runtime.ports import Recorder
 from remit.stores.sqlite import SqliteStore
 
-__all__ = [
-    "Relaying",
-    "authority_of",
-    "create_device",
-    "device_path",
-    "find_device",
-    "open_device",
-    "profile_of",
-    "relaying",
-    "shared_of",
-    "using_device",
-]
-
 # How soon a device that was allowed, or revoked, by another process is known here.
 LOOK_S = 1.0
 # So often it is looked whether the gateway has the device's keys, until it has.
 SOON_S = 0.02
 
 _log = logging.getLogger("remit.relay")
-
-# ── at work ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 class Relaying(Struct, frozen=True, kw_only=True):
@@ -80,7 +61,6 @@ class Relaying(Struct, frozen=True, kw_only=True):
     """Its connection: `state` and `why` say how that stands."""
     post: Post
     host: Host | None
-    sharing: Sharing | None
     ready: asyncio.Event
     """Set once others can reach it: its gateway has its keys, and knows who may send."""
     ended: "asyncio.Future[RemitError]"
@@ -141,7 +121,7 @@ async def relaying(
         sections = team.shared if shared is None else shared
         # What a team shares in another process is neither offered nor taken back by one that shares nothing.
         teller = Teller(sealer) if share or not sections else None
-        known = _Known(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
+        known = Known(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
         await post.do(known.look)
         now_ms = LoopClock().wall_ms
         sharer = None
@@ -153,14 +133,13 @@ async def relaying(
             stack.enter_context(outpost.lent(errands))
         runs = None
         if host:
-            detect = _detector(team)
-            agents = _Agents(team, hub, user=section.user or device.card.name, ask_user=ask_user, environ=environ)
+            user = section.user or device.card.name
             runs = Host(
                 sealer,
                 post,
                 profiles=known.profiles,
-                agent_of=agents,
-                detect=detect,
+                agent_of=partial(local_agent, team, hub, user=user, ask_user=ask_user, environ=environ),
+                detect=_detector(team),
                 now_ms=now_ms,
                 requester=section.user,
                 changed=changed,
@@ -170,115 +149,27 @@ async def relaying(
             await stack.enter_async_context(runs)
         watch = _Watch(known, post, gateway)
         watch.ended.add_done_callback(lambda ended: errands.end(ended.result()) if not ended.cancelled() else None)
-        reading = partial(read, post, runs, sharer, sealer=sealer, shares_nothing=not sections, errands=errands)
+        reading = partial(
+            read, post, runs, sharer, sealer=sealer, now_ms=now_ms, shares_nothing=not sections, errands=errands
+        )
         works = (watch.look, watch.tell, reading)
         stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])
-
-        async def refresh() -> None:
-            await post.do(known.look)
-
         yield Relaying(
             device=device,
             sealer=sealer,
             link=gateway,
             post=post,
             host=runs,
-            sharing=sharer,
             ready=watch.ready,
             ended=watch.ended,
-            refresh=refresh,
+            refresh=partial(post.do, known.look),
         )
-
-
-def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
-    """Return a profile of the team, with the devices that it names as far as they are known."""
-    said = team.profiles[name]
-    return Profile(
-        id=name,
-        allow_shared_agent_calls=said.allow_shared_agent_calls,
-        allowed_shared_device_ids=_ids(said.devices, peers),
-        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
-        max_hop_count=said.max_hop_count,
-        rate=said.rate,
-        mode=said.mode,
-        limits=Limits(
-            max_turns=said.limits.max_turns,
-            max_duration_ms=duration_ms(said.limits.max_duration),
-            max_failures=said.limits.max_failures,
-            max_tokens_budget=said.limits.max_tokens,
-        ),
-        rules=review.Rules(
-            off=said.rules.off,
-            min_confidence=said.rules.min_confidence,
-            max_chars=said.rules.max_chars,
-            min_shared_words=said.rules.min_shared_words,
-        ),
-        constraints=Constraints(
-            max_output_chars=said.constraints.max_output_chars,
-            allow_tool_use=said.constraints.allow_tool_use,
-            max_history_turns=said.constraints.max_history_turns,
-            max_history_chars=said.constraints.max_history_chars,
-            max_tool_rounds=said.constraints.max_tool_rounds,
-            local_turn_timeout_ms=duration_ms(said.constraints.turn_timeout),
-        ),
-    )
-
-
-def shared_of(name: str, said: SharedSection, peers: Iterable[Peer], cards: Mapping[str, AgentCard] = {}) -> Shared:
-    """Return what a section shares, with the devices that it names as far as they are known."""
-    agent = said.agent or name
-    profile = Profile(
-        id=name,
-        # To share an agent is to switch it on; with whom, its devices say, as far as those may come here at all.
-        allow_shared_agent_calls=True,
-        allowed_shared_device_ids=_ids(said.devices, (each for each in peers if each.allowed)),
-        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
-        max_hop_count=said.max_hop_count,
-        rate=said.rate,
-    )
-    described = cards[agent].description if said.description is None and agent in cards else said.description
-    return Shared(agent=agent, profile=profile, description=described or "")
-
-
-def _ids(named: Iterable[str], peers: Iterable[Peer]) -> frozenset[str]:
-    """Return the ids of those that are named, by id or by a name that only one has; of an id, no part counts."""
-    wanted = set(named)
-    return frozenset(each.device for each in peers if not each.revoked and wanted & {each.device, each.card.name})
-
-
-class _Known:
-    """What follows from the devices that are known now: profiles, what is shared and offered, who may send."""
-
-    def __init__(
-        self,
-        team: Team,
-        peers: Peers,
-        sections: Mapping[str, SharedSection],
-        cards: Mapping[str, AgentCard],
-        teller: Teller | None,
-    ) -> None:
-        self._team = team
-        self._peers = peers
-        self._sections = sections
-        self._cards = cards
-        self._teller = teller
-        self.profiles: dict[str, Profile] = {}
-        self.shared: dict[str, Shared] = {}
-        self.senders: tuple[str, ...] = ()
-
-    def look(self) -> None:
-        peers = self._peers.list()
-        self.profiles.update({name: profile_of(self._team, name, peers) for name in self._team.profiles})
-        self.shared.update({name: shared_of(name, said, peers, self._cards) for name, said in self._sections.items()})
-        self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
-        if self._teller is not None:
-            self._teller.tell(peers, partial(offered, self.shared))
 
 
 class _Watch:
     """Keeps a device up to date with what its owner decides elsewhere, and notices when its work has ended."""
 
-    def __init__(self, known: _Known, post: Post, gateway: Link) -> None:
+    def __init__(self, known: Known, post: Post, gateway: Link) -> None:
         self._known = known
         self._post = post
         self._gateway = gateway
@@ -322,56 +213,6 @@ async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-
-
-# ── local agents ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Agents:
-    """The local agent of each profile, made when it is first needed."""
-
-    def __init__(
-        self, team: Team, hub: Hub | None, *, user: str, ask_user: AskUser, environ: Mapping[str, str]
-    ) -> None:
-        self._team = team
-        self._hub = hub
-        self._user = user
-        self._ask_user = ask_user
-        self._environ = environ
-
-    def __call__(self, profile: str) -> LocalAgent:
-        try:
-            return self._made(profile, self._team.profiles[profile])
-        except RemitError as error:
-            return _Unavailable(f"{error.fault.message}. {error.fault.suggestion}")
-
-    def _made(self, name: str, said: ProfileSection) -> LocalAgent:
-        if said.agent is not None:
-            if self._hub is None:
-                return _Unavailable(f"the agent {said.agent} of this team is not running here")
-            from remit.relay.bridge.hub import HubAgent
-
-            return HubAgent(self._hub, said.agent, user=self._user)
-        program = program_of(self._team, name, self._environ)
-        if said.run is not None:
-            from remit.relay.bridge.ndjson import NdjsonAgent
-
-            return NdjsonAgent(name, program)
-        from remit.relay.bridge.acp import AcpAgent
-
-        return AcpAgent(name, program, ask_user=self._ask_user, reads_files=said.files == "read")
-
-
-class _Unavailable:
-    """Stands for an agent that cannot be there, so that its runs say why."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    async def prompt(self, request: PromptRequest) -> Failed:  # noqa: ARG002 - of the port
-        return Failed(reason=self._why, hard=True)
-
-    async def close(self) -> None: ...
 
 
 # ── what it needs ─────────────────────────────────────────────────────────────────────────────────────────────────────

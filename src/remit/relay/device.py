@@ -12,7 +12,7 @@ from remit.relay.state import State
 from remit.transports.credentials.keys import SEED_BYTES, Pair
 
 # The library's own key for what it writes; the state locks the result with the device's key.
-_PICKLE = bytes(32)
+PICKLE_KEY = bytes(32)
 _ONE_TIME = 50
 
 
@@ -109,9 +109,9 @@ def load_account(state: State) -> Account:
     """Return the device's Olm account, as it was last kept."""
     pickled = state.fact("account", str)
     assert pickled is not None, "a device is kept together with its account"
-    return olm().Account.from_pickle(pickled, _PICKLE)
+    return olm().Account.from_pickle(pickled, PICKLE_KEY)
 
 
 def keep_account(state: State, account: Account) -> None:
     """Keep the account, in the transaction with what follows from its change."""
-    state.keep("account", account.pickle(_PICKLE))
+    state.keep("account", account.pickle(PICKLE_KEY))

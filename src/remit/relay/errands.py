@@ -23,7 +23,7 @@ from remit.relay import letters
 from remit.relay.letters import Answers, Asks, Declines, Withdraws
 from remit.relay.peers import Peer
 from remit.relay.post import Post
-from remit.relay.profile import Control, Profile, Standing, counted, judge_outgoing, origin
+from remit.relay.profile import MAX_ID, Control, Profile, Standing, counted, judge_outgoing, origin
 from remit.relay.questions import fitting, request_id
 from remit.relay.seal import Opened, Sealer
 from remit.relay.streams import MAX_REQUESTER
@@ -34,9 +34,12 @@ from remit.transports.ends import outgoing, refused, shielded
 BROUGHT_S = 1.0
 # A hub that closes after its device was taken away stops what waits by itself, and can go on with it later.
 LEFT_S = 5.0
+# Whoever waits is told what is in the way, if that is there after so long.
+LOOK_S = 2.0
+# Longer than most answers take; then it is worth saying what else the silence may mean.
+SILENCE_S = 10.0
 # What whoever looks on is shown of what is asked.
 SHOWN = 1_000
-MOST_ID = 256
 
 _OWN: Profile = Profile(id="-")
 _ENDS = {each.value: each for each in (Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.REFUSED)}
@@ -128,23 +131,22 @@ class Errands:
         self._windows[key] = counted(standing.window, profile, now_ms)
         asks = _letter(errand, request, line, control)
         try:
-            said = await self._exchange(errand, peer.device, asks, fitting(request.remit.user, MAX_REQUESTER), line)
+            said = await self._exchange(errand, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
         except StoreError:
             raise
         except RemitError as error:
             return refused(request, error.fault)
         return _response(request, said, peer.card.name)
 
-    async def _exchange(
-        self, errand: Errand, device: str, asks: Asks, requester: str, line: Line
-    ) -> Answers | Declines:
+    async def _exchange(self, errand: Errand, peer: Peer, asks: Asks, requester: str, line: Line) -> Answers | Declines:
         if self._end is not None:
             raise self._end
+        device = peer.device
         answer: asyncio.Future[Answers | Declines] = asyncio.get_running_loop().create_future()
         self._sent[device, asks.id] = _Sent(errand.agent, answer)
         try:
             await self._post.do(self._sealer.seal, device, letters.write(asks), requester=requester)
-            return await answer
+            return await self._waited(peer, answer, line)
         except asyncio.CancelledError:
             if self._end is None and not line.handed_back:
                 await shielded(self._withdraw(device, asks), BROUGHT_S)
@@ -153,6 +155,21 @@ class Errands:
             del self._sent[device, asks.id]
             if answer.done() and not answer.cancelled():
                 answer.exception()  # nobody else hears it, if this was stopped at the same moment
+
+    async def _waited(self, peer: Peer, answer: "asyncio.Future[Answers | Declines]", line: Line) -> Answers | Declines:
+        """Return the answer; whoever waits for it is told meanwhile why it may not come."""
+        loop, name, told = asyncio.get_running_loop(), peer.card.name, ""
+        since = loop.time()
+        while not (await asyncio.wait({answer}, timeout=LOOK_S))[0]:
+            says = ""
+            if why := self._post.obstacle(peer.device):
+                says = f"{name} is not reached: {why}; it is tried again"
+            elif loop.time() - since >= SILENCE_S:
+                says = f"no answer yet: {name} may be busy or away, or may not let this device in"
+            if says != told:
+                told = says
+                line.progress(says or f"what waited for {name} has been sent", None)
+        return answer.result()
 
     async def _withdraw(self, device: str, asks: Asks) -> None:
         """Say that nobody waits any more, and see that off: a command that was stopped ends a moment later."""
@@ -235,7 +252,7 @@ def _trace(line: Line) -> str:
 def _letter(errand: Errand, request: Request, line: Line, control: Control) -> Asks:
     """Return what is asked, as a client of the other hub would: of this one's agents and tools it learns no name."""
     sent = outgoing(request, line)
-    remit, name = sent.remit, fitting(request.path, MOST_ID)
+    remit, name = sent.remit, fitting(request.path, MAX_ID)
     said = Submission(
         target=errand.remote or "-",
         max_tokens=remit.tokens,
@@ -258,7 +275,7 @@ def _letter(errand: Errand, request: Request, line: Line, control: Control) -> A
     chosen = sent.session is not None and sent.session != sent.id
     return Asks(
         id=name,
-        session=fitting(sent.session or name, MOST_ID) if chosen else name,
+        session=fitting(sent.session or name, MAX_ID) if chosen else name,
         text=(sent.objective or text_of(sent.input) or sent.capability or errand.agent)[:SHOWN],
         control=control,
         agent=errand.remote,

@@ -18,8 +18,8 @@ from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
 from remit.relay import letters, moves, notes, wishes
-from remit.relay.bridge.ports import Draft, LocalAgent
-from remit.relay.frames import Mode
+from remit.relay.bridge.ports import Draft, Failed, LocalAgent
+from remit.relay.frames import Mode, PromptRequest
 from remit.relay.history import request
 from remit.relay.keeping import Runs
 from remit.relay.letters import Answers, Asks, Declines, Offer, Withdraws
@@ -201,7 +201,8 @@ class Host:
         """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
         run = next((each for each in self._runs.values() if awaits(each, opened, letter)), None)
         if run is None:
-            _log.warning("the device %s answered what it was not asked, or has answered already", opened.sender)
+            # Such as that of an agent which stopped because nobody waited any more; so it is no warning.
+            _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
         else:
             event = (
                 moves.RemoteFailed(f"{letter.code}: {letter.reason}"[:500], lost=True)
@@ -270,7 +271,7 @@ class Host:
                     self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
                 )
                 return None
-        asked = _asked(run) if run.state in ENDED else None
+        asked = run.asked if run.state in ENDED else None
         if asked is not None:
             with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
                 await self._post.do(self._commit, run, note, Withdraws(to=asked, session=run.session), opened, wish)
@@ -352,7 +353,7 @@ class Host:
             if run.profile not in self._agents:
                 self._agents[run.profile] = self._agent_of(run.profile)
             asked = request(prompt, profile=run.profile, session=run.session, constraints=profile.constraints)
-            said = await self._agents[run.profile].prompt(asked)
+            said = await _said(self._agents[run.profile], asked)
         if isinstance(said, Draft):
             await self._do(run_id, moves.Drafted(prompt.id, said, self._reviews(run, said, asked.remote_message)))
         else:
@@ -379,8 +380,7 @@ class Host:
         while True:
             await asyncio.sleep(TICK_S)
             for run in [each for each in self._runs.values() if each.since_ms is not None]:
-                limit = run.limits.max_duration_ms
-                if run.active_ms + self._now_ms() - (run.since_ms or 0) >= limit:
+                if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
                     with suppress(RemitError):
                         await self._do(run.id, moves.Tick())
             # A file that cannot be read now can be later: a wish stays until it is done.
@@ -407,28 +407,9 @@ class Host:
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _note(self, taken: Step, event: str, by: Person | None, why: Fault | None = None) -> Note:
-        """Return what is recorded of a step: not a word of what was said, and of a reason nothing that is secret."""
-        run = taken.overlay
-        label = next((each.label for each in taken.effects if isinstance(each, moves.Send)), "")
-        asked = next((each.reviews for each in taken.effects if isinstance(each, moves.Ask)), ())
-        step = SharedStep(
-            side="asks",
-            profile=run.profile,
-            device=run.device,
-            requester=self._requester,
-            turn=run.turn,
-            mode=run.mode,
-            event=event,
-            state=run.state,
-            active_ms=run.active_ms,
-            label=label,
-            rules=tuple(each.rule for each in asked),
-            by="" if by is None else notes.plain(by.name),
-            via="" if by is None else by.via,
-            code="" if why is None else why.code,
-            failure=notes.struck(run.failure if why is None else why.message, self._detect),
+        return notes.of_step(
+            taken, event, by, why, requester=self._requester, detect=self._detect, now_ms=self._now_ms()
         )
-        return Note(at_ms=self._now_ms(), run=run.id, session=run.session, step=step)
 
     async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
         """Note that a run may not be, and say why."""
@@ -440,12 +421,13 @@ class Host:
 
 def awaits(run: Overlay, opened: Opened, letter: Answers | Declines) -> bool:
     """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
-    return run.session == letter.session and run.device == opened.sender and letter.to == _asked(run)
+    return run.session == letter.session and run.device == opened.sender and letter.to == run.asked
 
 
-def _asked(run: Overlay) -> str | None:
-    """Return the last message of a run, if it has no answer yet and was not lost."""
-    last = next(
-        (entry for entry in reversed((*run.timeline, *run.kept)) if entry.role == "remote_agent" or entry.id), None
-    )
-    return None if last is None or last.role == "remote_agent" or last.failed else last.id
+async def _said(agent: LocalAgent, asked: PromptRequest) -> Draft | Failed:
+    """Return what an agent drafts; a driver that breaks is a failure of its agent, which a person hears of."""
+    try:
+        return await agent.prompt(asked)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait for it
+        _log.exception("what drives the agent of %s failed", asked.profile_id)
+        return Failed(reason=f"what drives the agent failed ({type(error).__name__}); the log says more", hard=True)

@@ -106,7 +106,7 @@ def read_card(content: bytes) -> Card:
     """Return the card in these bytes, its signature checked, or raise a `RemitError` that says what is wrong."""
     try:
         card = msgspec.json.decode(content, type=Card)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _unreadable(f"it holds no card: {error}", "Ask for the card again, and copy all of it.") from None
     return card.checked()
 
@@ -175,7 +175,7 @@ def read_bundle(bundle: bytes) -> Bundle:
     """Return what a gateway handed out, all signatures checked, or raise a `RemitError` that says what is wrong."""
     try:
         found = msgspec.msgpack.decode(bundle, type=Bundle)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _swapped(f"the keys of a device cannot be read: {error}") from None
     if not found.fallback.is_of(found.card.checked()) or found.fallback.use != "fallback":
         raise _swapped(f"the keys of {found.card.device} were not signed by it")
@@ -193,7 +193,7 @@ def choose_prekey(card: Card, bundle: bytes, one_time: bytes | None) -> PreKey:
     else:
         try:
             chosen = msgspec.msgpack.decode(one_time, type=PreKey)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _swapped(f"the one-time key of {card.device} cannot be read: {error}") from None
     if not chosen.is_of(card):
         raise _swapped(f"the keys handed out for {card.device} are not those of the device known here")

@@ -9,13 +9,11 @@ from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Count, Name
 from remit.protocol.submission import Submission
-from remit.relay.profile import Control
+from remit.relay.profile import MAX_ID, Control, Id
 
 # More than anybody shares with one device; it bounds what is kept and shown of a claim.
 MAX_OFFERED = 100
 MAX_DESCRIPTION = 500
-
-Id = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class Asks(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="asks"):
@@ -27,7 +25,7 @@ class Asks(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     """The conversation that it belongs to."""
     text: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
     control: Control
-    agent: Annotated[str, Meta(max_length=256)] = ""
+    agent: Annotated[str, Meta(max_length=MAX_ID)] = ""
     """Which agent, where the other device shares several with this one."""
     request: Submission | None = None
     """All of it, where an agent of a hub asks, as a client of the other hub would; `text` is then for who looks on."""
@@ -39,7 +37,7 @@ class Answers(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     to: Id
     session: Id
     text: str
-    tokens: Annotated[int, Meta(ge=0)] | None = None
+    tokens: Count | None = None
     answer: Answer | None = None
     """All of it, where an agent of a hub asked; `text` is then empty."""
 

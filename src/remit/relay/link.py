@@ -24,11 +24,13 @@ from typing import Literal
 from aiohttp import (
     ClientConnectorCertificateError,
     ClientConnectorError,
+    ClientConnectorSSLError,
     ClientError,
     ClientSession,
     ClientTimeout,
     ClientWebSocketResponse,
     ConnectionTimeoutError,
+    ServerDisconnectedError,
     WSMsgType,
     WSServerHandshakeError,
 )
@@ -114,8 +116,17 @@ def unreached(error: Exception) -> Bye:
             return Bye(code="full", reason=reason, retry_after_ms=after_ms)
         case WSServerHandshakeError():
             why = f"who answers there is no gateway (status {error.status})"
-        case ClientConnectorCertificateError():
-            why = f"{in_words(error)}; `authority` in `[relay]` names whose certificates count"
+        case ClientConnectorCertificateError(certificate_error=tls.SSLCertVerificationError(verify_message=said)):
+            if "mismatch" in said:
+                why = f"its certificate is for another host ({said.rstrip('.')}); `gateway` has to name it"
+            else:
+                why = (
+                    f"its certificate is not trusted ({said}); `authority` in `[relay]` names whose certificates count"
+                )
+        case ClientConnectorSSLError():
+            why = "it does not speak wss; one without a certificate is reached by ws://"
+        case ServerDisconnectedError():
+            why = "it hangs up; one with a certificate is reached by wss://"
         case ClientConnectorError() | ConnectionTimeoutError():
             why = in_words(error)
         case _:

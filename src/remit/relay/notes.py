@@ -12,7 +12,10 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.policy.verdict import Detector
+from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedStep
+from remit.relay.moves import Ask, Send
+from remit.relay.run import Step
 from remit.relay.state import State as File
 from remit.runtime.ports import Numbered, Recorder, StoreError
 
@@ -61,6 +64,36 @@ def struck(text: str, detect: Detector) -> str:
 def plain(text: str, longest: int = LONGEST_NAME) -> str:
     """Return a text as it can be written anywhere; the name of a user may hold bytes that are no text."""
     return text[:longest].encode(errors="replace").decode()
+
+
+def of_step(
+    taken: Step, event: str, by: Person | None, why: Fault | None, *, requester: str, detect: Detector, now_ms: int
+) -> Note:
+    """Return what is recorded of a step of a run: not a word of what was said, and of a reason nothing that is secret.
+
+    *by* is who did it, if a person did; *why*, what it was refused for.
+    """
+    run = taken.overlay
+    label = next((each.label for each in taken.effects if isinstance(each, Send)), "")
+    asked = next((each.reviews for each in taken.effects if isinstance(each, Ask)), ())
+    step = SharedStep(
+        side="asks",
+        profile=run.profile,
+        device=run.device,
+        requester=requester,
+        turn=run.turn,
+        mode=run.mode,
+        event=event,
+        state=run.state,
+        active_ms=run.active_ms,
+        label=label,
+        rules=tuple(each.rule for each in asked),
+        by="" if by is None else plain(by.name),
+        via="" if by is None else by.via,
+        code="" if why is None else why.code,
+        failure=struck(run.failure if why is None else why.message, detect),
+    )
+    return Note(at_ms=now_ms, run=run.id, session=run.session, step=step)
 
 
 # ── in the device's file ──────────────────────────────────────────────────────────────────────────────────────────────

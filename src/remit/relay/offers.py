@@ -98,7 +98,13 @@ def choose(offer: tuple[Offer, ...] | None, agent: str, device: str) -> str:
         suggestion = "Name one of those (--agent NAME)."
     else:
         why = f"{device} shares several agents with this device: {listed(names)}"
-        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion="Say which is meant (--agent NAME)."))
+        raise RemitError(
+            fault(
+                Code.INPUT_VALIDATION_FAILED,
+                why,
+                suggestion="Say which is meant (--agent NAME; in a chat /resume NAME).",
+            )
+        )
     raise RemitError(fault(Code.AGENT_NOT_FOUND, why, suggestion=suggestion))
 
 

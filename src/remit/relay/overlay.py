@@ -63,9 +63,8 @@ def step(overlay: Overlay, event: Event, now_ms: int) -> Step | Refused:
     if allowed is None:
         return Refused(refusal(overlay.state, type(event)))
     # Nobody knows for how long a host that died was still at work.
-    since = None if isinstance(event, Restarted) else overlay.since_ms
-    spent = 0 if since is None else max(0, now_ms - since)
-    taken = _take(replace(overlay, active_ms=overlay.active_ms + spent, since_ms=None), event, now_ms)
+    active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
+    taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms)
     if isinstance(taken, Refused):
         return taken
     run = taken.overlay

@@ -117,13 +117,9 @@ class Peers:
         found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
         return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
 
-    def list(self, *, shared: bool | None = None) -> list[Peer]:
-        """Return the known devices by name; with *shared*, those that do (`True`: "shared with me") or do not share."""
-        found = self._everyone().values()
-        return sorted(
-            (peer for peer in found if shared is None or peer.shared is shared),
-            key=lambda peer: (peer.card.name, peer.device),
-        )
+    def list(self) -> list[Peer]:
+        """Return the known devices, by name."""
+        return sorted(self._everyone().values(), key=lambda peer: (peer.card.name, peer.device))
 
     def row(self, device: str) -> tuple[int, Peer]:
         """Return what `find` does; raise a `RemitError` if the device is unknown."""

@@ -105,9 +105,11 @@ class Post:
         self._is_direct = False
         """Whether all that was opened and not handed on is in there; else the inbox is read."""
         self._owed: set[str] = set()
-        self._troubled: set[str] = set()
+        self._troubled: dict[str, Fault] = {}
         self._resting: set[str] = set()
         """Those of them that are left alone until it is tried again."""
+        self._later: set[str] = set()
+        """Who sent what could not be taken when it came, and has to send it again."""
         self._asks_from = 0.0
         """When those who were not asked for what is missing here are asked next."""
 
@@ -178,6 +180,13 @@ class Post:
             if not await self.do(self._sealer.outbox, 0, 1):
                 return
             await self._settled.wait()
+
+    def obstacle(self, device: str) -> str:
+        """Return why nothing gets to a device for now; empty: nothing is known to be in the way."""
+        if self._link.state == "waiting":
+            return self._link.why.rpartition("; ")[0]  # without when it is tried next
+        found = self._troubled.get(device)
+        return "" if found is None else found.message
 
     # ── bringing ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -308,12 +317,13 @@ class Post:
         delivery = deliveries[came.count]
         _log.info("%s", refused.fault.message)
         if refused.remedy == "later":
-            # It stays at the gateway, and all behind it, until something was taken here.
-            self._wrong(delivery.sender, refused.fault)
-            await asyncio.sleep(TELL_S)
-            return came.count
-        with suppress(StoreError):  # whatever is asked for by it comes again
-            await self._remedy(delivery.sender, refused)
+            # Left at the gateway, it would hold up what others send. Its sender holds it, and is asked for it.
+            if delivery.sender not in self._later:
+                self._later.add(delivery.sender)
+                self._wrong(delivery.sender, refused.fault)
+        else:
+            with suppress(StoreError):  # whatever is asked for by it comes again
+                await self._remedy(delivery.sender, refused)
         self._link.acknowledge(delivery)
         return came.count + 1
 
@@ -340,16 +350,25 @@ class Post:
 
     async def _remedy(self, sender: str, refused: Refused) -> None:
         if refused.remedy == "renew":
-            await self._renew(sender)
+            if await self.do(self._sealer.may_renew, sender):
+                await self._renew(sender)
+            else:
+                self._later.add(sender)
         elif refused.remedy == "acknowledge":
             with suppress(RemitError):
                 await self.do(self._sealer.acknowledge, sender, always=True)
 
-    async def _renew(self, device: str) -> None:
+    async def _renew(self, device: str) -> bool:
+        """Begin anew with a device, and say whether there is nothing more to do about that."""
         key = await self._key_of(device)
-        if key is not None:
-            with suppress(RemitError):
-                await self.do(self._sealer.renew, device, key)
+        if key is None:
+            return False
+        try:
+            return await self.do(self._sealer.renew, device, key)
+        except StoreError:
+            return False
+        except RemitError:  # nothing is said to it any more
+            return True
 
     async def _tell(self) -> None:
         """Say now and then how far this device is, ask again for what is missing, and leave keys where few are left."""
@@ -362,9 +381,13 @@ class Post:
             for device in owed:
                 with suppress(RemitError):
                     await self.do(self._sealer.acknowledge, device)
+            for device in self._later - self._resting:
+                if await self.do(self._sealer.may_renew, device) and await self._renew(device):
+                    self._later.discard(device)
             if not owed:  # nothing came for a while: what is missing does not come by itself
                 for device in await self.do(self._sealer.stuck):
-                    await self._renew(device)
+                    if await self.do(self._sealer.may_renew, device):
+                        await self._renew(device)
                 if self._asks_from <= asyncio.get_running_loop().time() and self._link.state == "connected":
                     asked = await self.do(self._sealer.ask)
                     self._asks_from = math.inf if asked else asyncio.get_running_loop().time() + ASK_S
@@ -387,12 +410,11 @@ class Post:
 
     def _wrong(self, device: str, why: Fault) -> None:
         self._resting.add(device)
-        self._troubled.add(device)
+        self._troubled[device] = why
         self._trouble(device, why)
 
     def _right(self, device: str) -> None:
-        if device in self._troubled:
-            self._troubled.discard(device)
+        if self._troubled.pop(device, None) is not None:
             self._trouble(device, None)
 
 

@@ -11,10 +11,13 @@ from msgspec import Meta, Struct
 from remit.policy.rate import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.remit import MAX_INTEGER
 from remit.relay.frames import Constraints, Mode
 from remit.relay.review import Rules
 
-Id = Annotated[str, Meta(min_length=1, max_length=256)]
+MAX_ID = 256
+Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
+"""What devices, traces, profiles, questions and conversations are called between devices."""
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -53,7 +56,7 @@ class Control(Struct, frozen=True, kw_only=True):
     """The device of the person whose run this is; the same on every hop."""
     trace_id: Id
     """The same on every hop, and on every turn of a run."""
-    hop_count: Annotated[int, Meta(ge=1)]
+    hop_count: Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
     """1 from the origin to the first shared agent; each agent that passes a task on adds one."""
     orchestrator_profile_id: Id
     """The profile that sends this message."""

@@ -4,6 +4,7 @@ What nobody in this process can take, and somebody in another could, stays in th
 """
 
 import logging
+from collections.abc import Callable
 
 from remit.protocol.errors import RemitError
 from remit.relay import letters, offers, wishes
@@ -24,6 +25,7 @@ async def read(
     sharing: Sharing | None,
     *,
     sealer: Sealer,
+    now_ms: Callable[[], int],
     shares_nothing: bool = False,
     errands: Errands | None = None,
 ) -> None:
@@ -31,7 +33,7 @@ async def read(
 
     Where nothing is *sharing*, a question waits for a process that does, unless this device *shares_nothing* at all.
     """
-    reading = _Reading(post, host, sharing, sealer, shares_nothing, errands)
+    reading = _Reading(post, host, sharing, sealer, now_ms, shares_nothing, errands)
     async for opened in post:
         try:
             letter = letters.read(opened.body)
@@ -49,6 +51,7 @@ class _Reading:
         host: Host | None,
         sharing: Sharing | None,
         sealer: Sealer,
+        now_ms: Callable[[], int],
         shares_nothing: bool,
         errands: Errands | None,
     ) -> None:
@@ -56,6 +59,7 @@ class _Reading:
         self._host = host
         self._sharing = sharing
         self._sealer = sealer
+        self._now_ms = now_ms
         self._shares_nothing = shares_nothing
         self._errands = errands
         self._left: set[str] = set()
@@ -77,7 +81,7 @@ class _Reading:
             self._sharing.take(opened, asks)
         elif self._shares_nothing:
             try:
-                await self._post.do(decline, self._sealer, opened, asks, NOTHING_SHARED)
+                await self._post.do(decline, self._sealer, opened, asks, NOTHING_SHARED, self._now_ms())
             except RemitError as error:
                 _log.warning("a question could not be declined, and stays in the inbox: %s", error.fault.message)
 

@@ -113,7 +113,10 @@ class Receiver:
         gen = line.out.gen
         line = self._sender.heard(row, peer, line, piece.ack)
         if entered.fresh and piece.renew:
-            line = self._sender.restart(row, peer, line)
+            if line.out.gen == gen:
+                if not self._sender.may_restart(row, line):
+                    raise Refused(Reason.HURRIED, device)
+                line = self._sender.restart(row, peer, line)
         elif piece.kind == "ask" and line.out.gen == gen:
             line = self._sender.asked(row, peer, line, piece.ack)
         else:
@@ -223,9 +226,13 @@ class Receiver:
         ((last,),) = self._state.rows("SELECT max(seq) FROM pieces WHERE peer = ?", row)
         return last is not None and last >= self._sender.line(row).inc.next
 
-    def _is_full(self, row: int) -> bool:
+    def has_room(self, row: int) -> bool:
+        """Say whether so much was taken that it is worth while to have the rest sent again."""
+        return not self._is_full(row, 0.5)
+
+    def _is_full(self, row: int, share: float = 1) -> bool:
         ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM inbox WHERE peer = ?", row)
-        return count >= MAX_INBOX or total >= MAX_INBOX_BYTES
+        return count >= share * MAX_INBOX or total >= share * MAX_INBOX_BYTES
 
     # ── losses ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -245,7 +252,7 @@ class Receiver:
         """Note a loss that the other device has found, as it looks from here."""
         try:
             loss = msgspec.msgpack.decode(body, type=_Loss)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         mirrored: dict[Side, Side] = {"here": "there", "there": "here"}
         self._note(row, _Loss(forgot=mirrored[loss.forgot], direction="out", count=loss.count))

@@ -5,7 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.frames import Mode, Role
-from remit.relay.moves import Effect, Label, Reason, State
+from remit.relay.moves import ENDED, Effect, Label, Reason, State
 from remit.relay.profile import Limits
 from remit.relay.review import Review
 
@@ -86,6 +86,27 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     """What is shown if a limit ended the run."""
     result: str = ""
     """What the agent said when it was done."""
+
+    def spent_ms(self, now_ms: int) -> int:
+        """Return how long the run has been at work by *now_ms*; on a clock that was set back, no time has passed."""
+        return self.active_ms + (0 if self.since_ms is None else max(0, now_ms - self.since_ms))
+
+    @property
+    def asked(self) -> str | None:
+        """The last message, if it has no answer yet and was not lost."""
+        said = reversed((*self.timeline, *self.kept))
+        last = next((entry for entry in said if entry.role == "remote_agent" or entry.id), None)
+        return None if last is None or last.role == "remote_agent" or last.failed else last.id
+
+    @property
+    def draft(self) -> Pending | None:
+        """The draft that waits for a person, or was left unsent at the end; none, if the agent is done with it."""
+        return None if self.pending is None or self.pending.done else self.pending
+
+    @property
+    def waits(self) -> bool:
+        """Whether a draft waits for a person."""
+        return self.draft is not None and self.state not in ENDED
 
 
 class Step(Struct, frozen=True):

@@ -12,7 +12,8 @@ acknowledge it. So the same bytes may be sent again at any time, and come again 
 
 What its caller does, besides: for each device that is `wanting`, fetch a key and `begin`. Of what `open` refuses, do
 what the refusal's `remedy` says. When nothing more is on its way, `acknowledge` who sent something, and `renew` with
-whom it is `stuck`. After a start, when what waited has come, `ask`: this device may not be as it was.
+whom it is `stuck`, or from whom something was to come `later`: each as soon as this device `may_renew`. After a start,
+when what waited has come, `ask`: this device may not be as it was.
 
 All of it is synchronous: call it through one thread or `asyncio.to_thread`.
 """
@@ -204,6 +205,11 @@ class Sealer:
         """
         rows = self._state.rows("SELECT DISTINCT peer FROM pieces ORDER BY peer")
         return [self.peers.named(row) for (row,) in rows if self._receiver.has_gap(row)]
+
+    def may_renew(self, device: str) -> bool:
+        """Say whether there is room for what a device would send again after `renew`, and it was not just done."""
+        row, _ = self.peers.row(device)
+        return self._receiver.has_room(row) and self._sender.may_restart(row, self._sender.line(row))
 
     def losses(self, device: str) -> list[Loss]:
         """Return what was lost between this device and another because one of them was put back; both say the same."""

@@ -20,6 +20,8 @@ from remit.relay.streams import (
     Outgoing,
     Part,
     Piece,
+    Reason,
+    Refused,
     Told,
     chained,
     cut,
@@ -36,6 +38,11 @@ MAX_HELD = 2_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
 # All of that is sealed once more if the other side asks for what it misses, and not sooner again than after so long.
 REPEATED_MS = 30_000
+# So much is sealed in some 20 ms. More is not sealed again oftener within that time, for whatever reason: who could
+# have that done with each message would have this device do nothing else. A device that was put back needs it twice.
+LITTLE_HELD = 100
+LITTLE_HELD_BYTES = 1024 * 1024
+MOST_RESTARTS = 4
 
 
 class Held(Struct, frozen=True):
@@ -115,8 +122,26 @@ class Sender:
             renew=renew,
             former=(*was.former, was.stream)[-FORMER:] if was.stream else was.former,
         )
-        line = structs.replace(line, out=out)
+        line = structs.replace(self._counted(row, line), out=out)
         return self._seal_all(row, peer, line, live, numbers) if numbers else self._put(row, peer, line, live, "open")
+
+    def may_restart(self, row: int, line: Line) -> bool:
+        """Say whether a new stream may begin now: there is little to seal for it, or that was not done too often."""
+        since_ms = self._now_us() // 1_000 - line.long_since_ms
+        return line.long_count < MOST_RESTARTS or not 0 <= since_ms < REPEATED_MS or not self._is_long(row)
+
+    def _counted(self, row: int, line: Line) -> Line:
+        """Return the line with one more stream that begins, if there is much to seal for it."""
+        now_ms = self._now_us() // 1_000
+        if not self._is_long(row):
+            return line
+        if 0 <= now_ms - line.long_since_ms < REPEATED_MS:
+            return structs.replace(line, long_count=line.long_count + 1)
+        return structs.replace(line, long_since_ms=now_ms, long_count=1)
+
+    def _is_long(self, row: int) -> bool:
+        count, total = self._held(row)
+        return count > LITTLE_HELD or total > LITTLE_HELD_BYTES
 
     def catch_up(self, row: int, peer: Peer, line: Line) -> Line:
         """Seal what was held because there was no session, now that the other side may have opened one."""
@@ -154,6 +179,8 @@ class Sender:
             case Told.STALE:
                 return line
             case Told.AHEAD:
+                if not self.may_restart(row, line):
+                    raise Refused(Reason.HURRIED, peer.device)
                 return self.restart(row, peer, line, above=ack.gen)
             case Told.SETTLES:
                 if last is not None:
@@ -223,8 +250,12 @@ class Sender:
         found = self._state.one("SELECT seq FROM sqlite_sequence WHERE name = 'outbox'")
         return max(self._now_us(), found[0] + 1 if found else 1)
 
-    def _room(self, row: int, peer: Peer, size: int) -> None:
+    def _held(self, row: int) -> tuple[int, float]:
         ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM held WHERE peer = ?", row)
+        return count, total
+
+    def _room(self, row: int, peer: Peer, size: int) -> None:
+        count, total = self._held(row)
         if count >= MAX_HELD or total + size > MAX_HELD_BYTES:
             raise RemitError(
                 fault(

@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from remit.relay.box import parcel
-from remit.relay.device import keep_account, load_account
+from remit.relay.device import PICKLE_KEY, keep_account, load_account
 from remit.relay.identity import Card
 from remit.relay.olm import Account, Message, Session, olm
 from remit.relay.peers import Peer
@@ -18,7 +18,6 @@ KEPT_SESSIONS = 5
 # Of sessions that were dropped the names stay: with a fallback key the same message could open the same one again.
 KEPT_NAMES = 500
 KEPT_MARKS = 4_096
-_PICKLE = bytes(32)
 
 Mark = Literal["sealed", "message"]
 
@@ -65,7 +64,7 @@ class Sessions:
     def keep(self, peer: int, live: Live) -> int:
         """Keep a session as it now is, and return its row; the oldest goes if there are too many."""
         name = live.session.session_id
-        kept = _Kept(name=name, pickle=live.session.pickle(_PICKLE), mine=live.mine, answered=live.answered)
+        kept = _Kept(name=name, pickle=live.session.pickle(PICKLE_KEY), mine=live.mine, answered=live.answered)
         content = self._state.lock(kept, f"sessions/{peer}")
         if live.row:
             self._state.execute("UPDATE sessions SET content = ? WHERE id = ?", content, live.row)
@@ -167,7 +166,7 @@ class Sessions:
         if live is not None and was == content:
             return live
         kept = self._state.unlock(content, f"sessions/{peer}", _Kept)
-        session = olm().Session.from_pickle(kept.pickle, _PICKLE)
+        session = olm().Session.from_pickle(kept.pickle, PICKLE_KEY)
         return Live(row=row, session=session, mine=kept.mine, answered=kept.answered)
 
     # ── what has been seen ────────────────────────────────────────────────────────────────────────────────────────────

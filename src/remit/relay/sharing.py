@@ -8,7 +8,8 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from remit.policy.rate import Window
+from remit.policy.rate import Window, count, wait_ms
+from remit.protocol.card import Rate
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
@@ -20,15 +21,15 @@ from remit.relay.post import Post
 from remit.relay.profile import Control, Profile, Standing, counted, judge_incoming
 from remit.relay.questions import answered, declined, request_id, sender, step_of, submission
 from remit.relay.seal import Opened, Sealer
-from remit.relay.streams import MAX_MESSAGE
-from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError, Whose
 from remit.runtime.runs import Going
 
 NOTHING_SHARED = fault(Code.AGENT_NOT_FOUND, "the device that was asked shares no agent")
 
-_NOW_MS = LoopClock().wall_ms
+# Enough to see what is going on. Whoever is turned away more often must not fill the record with it, which is for good.
+NOTED_REFUSALS = Rate(calls=60, seconds=60)
+
 _log = logging.getLogger("remit.relay")
 
 
@@ -93,6 +94,8 @@ class Sharing:
         """What each device has lately asked of each agent."""
         self._answered: dict[str, dict[str, Window]] = {}
         """What of that was answered: kept with each answer, for after a restart. What was not is then judged anew."""
+        self._turned_away: dict[str, Window] = {}
+        """How often each device was lately."""
         self._under_way: dict[asyncio.Task[None], _Question] = {}
 
     async def close(self) -> None:
@@ -162,13 +165,16 @@ class Sharing:
 
     async def _work_on(self, question: "_Question") -> None:
         opened, asks, asked = question.opened, question.asks, None
-        await self._post.do(self._hear, question)
-        self._told(Told(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
         if opened.sender not in self._windows:
             kept = await self._post.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
             self._answered.setdefault(opened.sender, kept)
             self._windows.setdefault(opened.sender, dict(kept))
         found = self._judged(question)
+        if isinstance(found, Fault):
+            question.turned_away = True
+            question.is_noted = self._is_noted(opened.sender)
+        await self._post.do(self._hear, question)
+        self._told(Told(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
         if isinstance(found, Fault):
             letter = declined(asks, found)
         else:
@@ -189,8 +195,8 @@ class Sharing:
 
     async def _answer(self, question: "_Question", shared: Shared) -> Answers | Declines:
         asks = question.asks
-        # What a device writes there goes into the record, and has to be read from it again.
-        said = checked(submission(question.opened, asks, shared.agent), max_bytes=MAX_MESSAGE)
+        # What a device writes there goes into the record, even if the hub refuses it, and has to be read from it again.
+        said = checked(submission(question.opened, asks, shared.agent))
         going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
         if isinstance(going, Response):
             response = going
@@ -213,7 +219,8 @@ class Sharing:
         shared = self._shared[name]
         profile, now_ms = shared.profile, self._now_ms()
         # Those that came before: of several that come at once the first are let in.
-        earlier = list(takewhile(lambda each: each is not question, self._under_way.values()))
+        before = takewhile(lambda each: each is not question, self._under_way.values())
+        earlier = [each for each in before if not each.turned_away]
         standing = Standing(
             in_flight=sum(each.name == name for each in earlier),
             window=windows.get(name, Window()),
@@ -245,7 +252,7 @@ class Sharing:
 
         def commit() -> None:
             with self._sealer.device.state.writing():
-                _seal(self._sealer, opened, letter)
+                self._sealer.seal(opened.sender, letters.write(letter))
                 self._sealer.taken(*taken)
                 self._close(question, event, code)
                 if asked is not None:
@@ -276,13 +283,23 @@ class Sharing:
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _is_noted(self, device: str) -> bool:
+        """Say whether it is noted that a device is turned away once more, and count that."""
+        window, now = self._turned_away.get(device, Window()), self._now_ms() / 1_000
+        self._turned_away[device] = count(window, NOTED_REFUSALS, now)
+        if not wait_ms(window, NOTED_REFUSALS, now):
+            return True
+        if window.calls == NOTED_REFUSALS.calls:
+            _log.warning("the device %s is turned away so often that not all of it is put on record", device)
+        return False
+
     def _hear(self, question: "_Question") -> None:
         """Note that a question came, unless it was before a restart (S13)."""
         state, place = self._sealer.device.state, _place(question.opened)
         with state.writing():
             before_ms = state.fact(place, int)
             question.since_ms = self._now_ms() if before_ms is None else before_ms
-            if before_ms is None:
+            if before_ms is None and question.is_noted:
                 state.keep(place, question.since_ms)
                 notes.keep(state, self._note(question, "asked"))
 
@@ -290,7 +307,8 @@ class Sharing:
         """Note what a question came to, in the transaction in which it is forgotten."""
         state = self._sealer.device.state
         state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
-        notes.keep(state, self._note(question, event, code))
+        if question.is_noted:
+            notes.keep(state, self._note(question, event, code))
 
     def _note(self, question: "_Question", event: str, code: str = "") -> Note:
         # A name that is not shared here is the other device's word.
@@ -315,6 +333,9 @@ class _Question:
         """The run of the hub that it became."""
         self.since_ms = 0
         self.withdrawn = False
+        self.turned_away = False
+        """Whether it was judged that nobody is asked: then it keeps nobody else from being."""
+        self.is_noted = True
 
 
 def _beside(control: Control, other: Control) -> bool:
@@ -323,21 +344,17 @@ def _beside(control: Control, other: Control) -> bool:
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
 
 
-def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault) -> None:
+def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault, now_ms: int) -> None:
     """Say to a device why what it asks is not answered, and forget that it asked."""
     with sealer.device.state.writing():
-        _seal(sealer, opened, declined(asks, why))
-        notes.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, _NOW_MS()))
+        sealer.seal(opened.sender, letters.write(declined(asks, why)))
+        sealer.taken(opened.id)
+        notes.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, now_ms))
 
 
 def _place(opened: Opened) -> str:
     """Return where it is kept since when a question of the inbox is worked on."""
     return f"asked/{opened.id}"
-
-
-def _seal(sealer: Sealer, opened: Opened, letter: Answers | Declines) -> None:
-    sealer.seal(opened.sender, letters.write(letter))
-    sealer.taken(opened.id)
 
 
 def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]:

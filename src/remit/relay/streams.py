@@ -143,6 +143,9 @@ class Line(Struct, frozen=True):
     """When it last asked for what is missing."""
     repeated_ms: int = 0
     """When it last began anew because it was asked for what is missing."""
+    long_since_ms: int = 0
+    """Since when it is counted how often it began anew with much that had to be sealed again."""
+    long_count: int = 0
 
 
 class Reason(StrEnum):
@@ -160,6 +163,7 @@ class Reason(StrEnum):
     SUPERSEDED = "superseded"
     ROLLED_BACK = "rolled_back"
     FULL = "full"
+    HURRIED = "hurried"
 
 
 Remedy = Literal["drop", "later", "renew", "acknowledge"]
@@ -171,8 +175,9 @@ class _Row(Struct, frozen=True):
     meaning: str
 
 
-# One row for each reason. What to do with the sealed bytes: `drop` them; leave them unacknowledged, so that they come
-# again `later`; or drop them after `Sealer.renew` or `Sealer.acknowledge` has told the other side where this one is.
+# One row for each reason. What to do with the sealed bytes: `drop` them; have them come again `later`, by leaving them
+# where they are or by `Sealer.renew`, for their sender holds what is in them; or drop them after `Sealer.renew` or
+# `Sealer.acknowledge` has told the other side where this one is.
 REASONS: dict[Reason, _Row] = {
     Reason.UNKNOWN_DEVICE: _Row(Code.PERMISSION_DENIED, "drop", "it comes from a device that is not known here"),
     Reason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not reach this device"),
@@ -186,6 +191,7 @@ REASONS: dict[Reason, _Row] = {
     Reason.SUPERSEDED: _Row(Code.STATE_CONFLICT, "acknowledge", "it belongs to a stream that ended"),
     Reason.ROLLED_BACK: _Row(Code.STATE_CONFLICT, "renew", "its sender was put back to an earlier state"),
     Reason.FULL: _Row(Code.OVERLOADED, "later", "more is waiting to be taken from its sender than is kept"),
+    Reason.HURRIED: _Row(Code.RATE_LIMITED, "later", "it wants all that is held for its sender sealed again too soon"),
 }
 
 
@@ -361,6 +367,6 @@ def decode_piece(plain: bytes) -> Piece | None:
     """Return the piece in what was decrypted, or None if it is none."""
     try:
         piece = _piece.decode(plain)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return piece if (piece.part is None) == (piece.kind != "part") else None

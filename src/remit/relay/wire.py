@@ -235,6 +235,9 @@ _from_device = msgspec.json.Decoder(FromDevice)
 _put = msgspec.msgpack.Decoder(Put)
 _delivery = msgspec.msgpack.Decoder(Delivery)
 
+# What is deeper than the decoder goes may stand in a field that nobody knows.
+_UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+
 encode_text = msgspec.json.Encoder().encode
 encode_binary = msgspec.msgpack.Encoder().encode
 
@@ -243,7 +246,7 @@ def read_from_gateway(text: bytes | str) -> FromGateway:
     """Return the control frame that a gateway sent, or raise `Malformed`."""
     try:
         return _from_gateway.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except _UNREADABLE as error:
         raise Malformed(f"control frame: {error}") from error
 
 
@@ -251,7 +254,7 @@ def read_from_device(text: bytes | str) -> FromDevice:
     """Return the control frame that a device sent, or raise `Malformed`."""
     try:
         return _from_device.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except _UNREADABLE as error:
         raise Malformed(f"control frame: {error}") from error
 
 
@@ -259,7 +262,7 @@ def read_put(data: bytes) -> Put:
     """Return what a device would have delivered, or raise `Malformed`."""
     try:
         return _put.decode(data)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except _UNREADABLE as error:
         raise Malformed(f"put: {_named(error, Put)}") from error
 
 
@@ -267,7 +270,7 @@ def read_delivery(data: bytes) -> Delivery:
     """Return what a gateway delivers, or raise `Malformed`."""
     try:
         return _delivery.decode(data)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except _UNREADABLE as error:
         raise Malformed(f"delivery: {_named(error, Delivery)}") from error
 
 

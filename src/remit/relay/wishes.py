@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from remit.relay import moves
 from remit.relay.keeping import Runs
-from remit.relay.moves import ENDED, State
+from remit.relay.moves import State
 from remit.relay.run import Overlay
 from remit.relay.state import State as File
 
@@ -85,11 +85,6 @@ def is_early(wish: Wish, run: Overlay) -> bool:
 # ── what waits ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def waits(run: Overlay) -> bool:
-    """Say whether a draft of the run waits for a person."""
-    return run.pending is not None and not run.pending.done and run.state not in ENDED
-
-
 def kept_runs(file: File) -> list[Overlay]:
     """Return the runs of a device as they were last kept, oldest first."""
     return Runs(file).all()
@@ -98,4 +93,4 @@ def kept_runs(file: File) -> list[Overlay]:
 def waiting(file: File) -> list[Overlay]:
     """Return the runs that have a draft which waits for a person, and nobody has answered yet."""
     answered = {wish.event.draft for _, wish in left(file) if isinstance(wish.event, moves.Approve | moves.Reject)}
-    return [run for run in kept_runs(file) if waits(run) and run.pending and run.pending.id not in answered]
+    return [run for run in kept_runs(file) if run.waits and run.draft and run.draft.id not in answered]

@@ -1,5 +1,6 @@
 """A socket that is listened at, or a sentence that says why it cannot be."""
 
+import errno
 import os
 import socket
 
@@ -7,6 +8,7 @@ from remit.protocol.errors import Code, RemitError, fault
 
 # So many may have come before they are taken: all the devices of a gateway that was restarted, nearly at once.
 BACKLOG = 1_024
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EINVAL)
 
 
 def listening(host: str, port: int) -> socket.socket:
@@ -22,7 +24,11 @@ def listening(host: str, port: int) -> socket.socket:
         # What `create_server` says of it names the address once more.
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else getattr(error, "strerror", None) or str(error)
+        reason = reason.partition(" (while")[0]
         why = f"{host} port {port} cannot be listened at: {reason}"
-        raise RemitError(
-            fault(Code.TEAM_INVALID, why, suggestion="Choose another with --port, or 0 for any that is free.")
-        ) from error
+        suggestion = "Choose another with --port, or 0 for any that is free."
+        if number in _NOT_HERE or (number or 0) < 0:  # what is wrong with a name has numbers of its own
+            suggestion = "Choose an address of this machine with --host: 127.0.0.1, or 0.0.0.0 for all that it has."
+        elif number == errno.EACCES:
+            suggestion = "Choose another with --port: those below 1024 may need more rights than this user has."
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=suggestion)) from error

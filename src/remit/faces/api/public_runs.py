@@ -1,28 +1,22 @@
-"""What faces are shown of profiles, devices and runs with shared agents, and what they may do with a run.
+"""What faces are shown of profiles, devices and runs with shared agents.
 
 These are types of their own: what is not named here is not shown, whatever a run comes to hold. No key, token, sealed
 message, control envelope or frame of a local agent has a place in them.
 """
 
-from typing import Annotated, Literal, assert_never
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from remit.protocol.errors import Code, RemitError, fault
-from remit.relay import moves
+from remit.faces.api.acts import ActName, possible
 from remit.relay.frames import Mode, Role
 from remit.relay.letters import Offer
-from remit.relay.moves import ENDED, Label, Reason, State
-from remit.relay.notes import Person
+from remit.relay.moves import Label, Reason, State
 from remit.relay.offers import shares
 from remit.relay.peers import Peer
 from remit.relay.profile import Profile
 from remit.relay.review import RULES, Review
 from remit.relay.run import Entry, Overlay, Pending
-
-# As much as a device takes from another (`letters.Asks`), and more than any draft has.
-Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
-Name = Annotated[str, Meta(min_length=1, max_length=256)]
 
 # ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,11 +144,6 @@ class DraftView(Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
-ActName = Literal[
-    "pause", "resume", "stop", "take_over", "hand_back", "say", "approve", "reject", "set_objective", "set_mode"
-]
-
-
 class View(Struct, frozen=True, kw_only=True):
     """A run, whole."""
 
@@ -226,10 +215,10 @@ def view(run: Overlay, now_ms: int) -> View:
         mode=run.mode,
         state=run.state,
         decides=run.decides,
-        acts=_acts(run),
+        acts=possible(run),
         turn=run.turn,
         max_turns=limits.max_turns,
-        active_ms=run.active_ms + (0 if run.since_ms is None else max(0, now_ms - run.since_ms)),
+        active_ms=run.spent_ms(now_ms),
         is_active=run.since_ms is not None,
         max_duration_ms=limits.max_duration_ms,
         failures=run.failures,
@@ -238,7 +227,7 @@ def view(run: Overlay, now_ms: int) -> View:
         max_tokens=limits.max_tokens_budget,
         timeline=tuple(map(_turn, run.timeline)),
         kept=len(run.kept),
-        draft=None if run.pending is None else _draft(run.pending),
+        draft=None if run.draft is None else _draft(run.draft),
         failure=run.failure,
         ended=run.ended,
         banner=run.banner,
@@ -257,7 +246,7 @@ def line(run: Overlay) -> RunLine:
         mode=run.mode,
         state=run.state,
         turn=run.turn,
-        waits=run.pending is not None and run.state not in ENDED,
+        waits=run.waits,
         ended=run.ended,
     )
 
@@ -282,145 +271,3 @@ def _draft(pending: Pending) -> DraftView:
 
 def _reviews(reviews: tuple[Review, ...]) -> tuple[ReviewView, ...]:
     return tuple(ReviewView(rule=each.rule, why=each.why) for each in reviews)
-
-
-# ── what can be done ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    by: Annotated[str, Meta(max_length=256)] = ""
-    """Who does it, as the record is to name them; empty: this API."""
-
-
-class Begin(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to be started."""
-
-    profile: Name
-    device: Name
-    objective: Text
-    agent: Name | None = None
-    """What the device shares the other agent as; None: the only one that it shares."""
-    mode: Mode | None = None
-    """None: that of the profile."""
-
-
-class Pause(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send nothing until it is resumed."""
-
-
-class Resume(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Go on, or try again after an error."""
-
-    agent: Name | None = None
-    """For a run that was started without naming the agent, while it was not known what the device shares."""
-
-
-class Stop(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """End it."""
-
-
-class TakeOver(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The person says what is said next."""
-
-
-class HandBack(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The agent says what is said next."""
-
-
-class Say(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the person who has taken over says."""
-
-    text: Text
-
-
-class Approve(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Send a draft, perhaps with other words."""
-
-    draft: Name
-    text: Text | None = None
-
-
-class Reject(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Do not send a draft; the agent is told why, and asked again."""
-
-    draft: Name
-    reason: Annotated[str, Meta(max_length=2_000)] = ""
-
-
-class SetObjective(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Redirect it."""
-
-    objective: Text
-
-
-class SetMode(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Change who sees drafts first."""
-
-    mode: Mode
-
-
-Act = Pause | Resume | Stop | TakeOver | HandBack | Say | Approve | Reject | SetObjective | SetMode
-
-
-def person_of(deed: Begin | Act) -> Person:
-    """Return who does something, as far as the face says."""
-    return Person(deed.by or "api", "api")
-
-
-def event_of(act: Act) -> moves.Event:
-    """Return what happens to a run by an act; a face can have nothing else happen to it."""
-    match act:
-        case Pause():
-            return moves.Pause()
-        case Resume(agent=agent):
-            return moves.Resume(agent or "")
-        case Stop():
-            return moves.Stop()
-        case TakeOver():
-            return moves.TakeOver()
-        case HandBack():
-            return moves.HandBack()
-        case Say(text=text):
-            return moves.Say(text)
-        case Approve(draft=draft, text=words):
-            return moves.Approve(draft, words)
-        case Reject(draft=draft, reason=reason):
-            return moves.Reject(draft, reason)
-        case SetObjective(objective=objective):
-            return moves.SetObjective(objective)
-        case SetMode(mode=mode):
-            return moves.SetMode(mode)
-        case _:
-            assert_never(act)
-
-
-ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
-    "pause": (Pause, moves.Pause),
-    "resume": (Resume, moves.Resume),
-    "stop": (Stop, moves.Stop),
-    "take_over": (TakeOver, moves.TakeOver),
-    "hand_back": (HandBack, moves.HandBack),
-    "say": (Say, moves.Say),
-    "approve": (Approve, moves.Approve),
-    "reject": (Reject, moves.Reject),
-    "set_objective": (SetObjective, moves.SetObjective),
-    "set_mode": (SetMode, moves.SetMode),
-}
-"""Everything that can be done with a run, by name."""
-
-
-def kind_of(name: str) -> type[Act]:
-    """Return what has to be said for an act, or raise a `RemitError` that names all of them."""
-    for act, (kind, _) in ACTS.items():
-        if act == name:
-            return kind
-    raise RemitError(fault(Code.NOT_FOUND, f"`{name[:100]}` is not what can be done with a run: {', '.join(ACTS)} are"))
-
-
-def _acts(run: Overlay) -> tuple[ActName, ...]:
-    """Return what is not refused from the outset, by the table of moves and by whose turn it is."""
-    person = run.decides == "person"
-    out: set[ActName] = {"take_over"} if person else {"hand_back", "say"}
-    if run.pending is None:
-        out |= {"approve", "reject"}
-    return tuple(name for name, (_, event) in ACTS.items() if (run.state, event) in moves.TABLE and name not in out)

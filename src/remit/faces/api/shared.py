@@ -1,7 +1,8 @@
 """Runs with shared agents for the faces of the same user: HTTP and server-sent events, on this machine alone.
 
-A face gets high-level values only (`public_runs`). Who may come is said in `loopback`. Each event of the stream is the
-whole view of a run, so that a face shows what it is told last and has nothing to piece together.
+A face gets high-level values only (`public_runs`), and can do what `acts` names. Who may come is said in `loopback`.
+Each event of the stream is the whole view of a run, so that a face shows what it is told last and has nothing to piece
+together.
 """
 
 import asyncio
@@ -15,24 +16,13 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from remit.faces.api.acts import Begin, event_of, kind_of, person_of
 from remit.faces.api.app import no_such_thing
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
 from remit.faces.api.changes import Change, Changes
 from remit.faces.api.delegations import STREAM_HEADERS, Endpoint, guarded, optional
 from remit.faces.api.loopback import check
-from remit.faces.api.public_runs import (
-    Begin,
-    Devices,
-    Profiles,
-    Runs,
-    device_view,
-    event_of,
-    kind_of,
-    line,
-    person_of,
-    profile_view,
-    view,
-)
+from remit.faces.api.public_runs import Devices, Profiles, Runs, device_view, line, profile_view, view
 from remit.faces.api.server import Server
 from remit.faces.api.streams import KEEP_ALIVE, KEEP_ALIVE_S
 from remit.faces.api.waiting import Leaving, Soon
@@ -55,7 +45,6 @@ MOST_RUNS = 1_000
 MOST_CONNECTIONS = 64
 DRAIN_S = 2.0
 
-_NOW_MS = LoopClock().wall_ms
 _NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
@@ -68,14 +57,7 @@ class Ready(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def serve_shared(
-    host: Host,
-    changes: Changes,
-    *,
-    token: Path,
-    port: int = 0,
-    now_ms: Callable[[], int] = _NOW_MS,
-) -> AsyncGenerator[str, None]:
+async def serve_shared(host: Host, changes: Changes, *, token: Path, port: int = 0) -> AsyncGenerator[str, None]:
     """Serve the runs of an open *host* to faces on this machine while the block lasts; yield the address.
 
     *changes* is what the host was given as `changed`, or is told by that. Whoever comes has to know the token in the
@@ -83,7 +65,8 @@ async def serve_shared(
     if it cannot listen there, or the file holds something else.
     """
     with listening(HOST, port) as bound:
-        service = SharedApi(host, changes, token=token_in(token), port=bound.getsockname()[1], now_ms=now_ms)
+        secret, at = token_in(token), bound.getsockname()[1]
+        service = SharedApi(host, changes, token=secret, port=at, now_ms=LoopClock().wall_ms)
         async with Server(service, bound=bound, drain_s=DRAIN_S, connections=MOST_CONNECTIONS) as server:
             yield server.address
 

@@ -11,7 +11,7 @@ from remit.faces.cli.show.screen import clock_time, many, print_json, print_text
 from remit.faces.cli.suggest import recorded_profiles, run_ids
 from remit.faces.outputs.audit import AuditCheckpoint, AuditRow, Verification
 from remit.faces.safe_text import json_for_terminal
-from remit.protocol.codec import encode
+from remit.protocol.codec import did_you_mean, encode
 from remit.protocol.records import Record
 from remit.runtime.audit import Row
 
@@ -113,7 +113,7 @@ def tail(
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
         run = run and find_recorded(connection, run)
-        shown = before_newest(connection, count, run, profile)
+        begun = shown = before_newest(connection, count, run, profile)
         while True:
             page = records(run, None, shown, PAGE, profile)(connection)
             for record in page:
@@ -122,8 +122,21 @@ def tail(
             if len(page) == PAGE:
                 continue
             if not follow:
-                return
+                break
             time.sleep(FOLLOW_S)
+    if profile is not None and count and shown == begun:
+        near = did_you_mean(profile, _profiles(team_file, overrides))
+        click.echo(f"Nothing is on record of a profile `{profile[:100]}`{near or '.'}", err=True)
+
+
+def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
+    from remit.faces.team.file import find_team, load_team
+
+    found = team_file or find_team()
+    if found is None:
+        return []
+    team = load_team(found, overrides=overrides, secrets=False, code=False)
+    return [*team.profiles, *team.shared]
 
 
 def _print(record: Record, *, as_jsonl: bool) -> None:

@@ -1,13 +1,14 @@
 """`remit chat`: talk to an agent, or have one's own talk to the one that somebody shares."""
 
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import NoReturn, get_args
 
 import click
 
 from remit.faces.cli.drive.order import Duration, Order
 from remit.faces.cli.options import json_option, jsonl_option, team_options
 from remit.faces.cli.suggest import chat_names, device_names, offered_agents, session_ids, shared_run_ids
+from remit.relay.frames import Mode
 
 # Which options belong to which chat: with a device, and without one.
 _ALONE = {"session": "--session", "user": "--user", "max_tokens": "--budget", "deadline_ms": "--deadline"}
@@ -34,7 +35,7 @@ _SHARED = {
 @click.option("--objective", metavar="TEXT", help="With DEVICE: what the two agents shall work on.")
 @click.option(
     "--mode",
-    type=click.Choice(["manual", "semi_auto", "full_auto"]),
+    type=click.Choice(get_args(Mode)),
     help="With DEVICE: which drafts you see first. Without it: as the profile says.",
 )
 @click.option(
@@ -64,7 +65,7 @@ def chat(
     device: str | None,
     shared_agent: str | None,
     objective: str | None,
-    mode: Literal["manual", "semi_auto", "full_auto"] | None,
+    mode: Mode | None,
     continued: str | None,
     serves: bool,
     session: str | None,

@@ -59,6 +59,10 @@ def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], a
     """
     from remit.faces.device import create_device
 
+    if name is not None and not name.strip():
+        raise click.BadParameter(
+            "it must not be empty; without it the device is named after this host", param_hint="--name"
+        )
     team = _team(team_file, overrides)
     device = create_device(team, name or _own_name(team))
     try:
@@ -153,7 +157,10 @@ def pair(
         print_json(DevicePaired(device=known, code=code))
         return
     state = "verified" if known.verified else "not verified: compare the code, then pair again with --verified"
-    click.echo(f"{_called(card)} is known, and {state}.", err=True)
+    may = ", and may reach this device" if known.verified and known.allowed else ""
+    click.echo(f"{_called(card)} is known, and {state}{may}.", err=True)
+    if allows and not peer.allowed:
+        click.echo("It is allowed only once it is verified.", err=True)
     if peer.may_talk:
         _say_what_is_missing(team, peer, share=not peer.allowed)
     else:
@@ -305,11 +312,12 @@ def _do_they_match(card: Card) -> bool:
 
 def _say_what_is_missing(team: Team, peer: Peer, share: bool) -> None:
     named = [each.devices for each in team.profiles.values()]
+    named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
     if not share:
         named += [each.devices for each in team.shared.values()]
     if any({peer.device, peer.card.name} & devices for devices in named):
         return
-    what, where = "no profile may call it", "a [profiles.NAME]"
+    what, where = "no profile or agent asks it", "a [profiles.NAME]"
     if not share:
         what, where = f"{what}, and nothing is shared with it", f"{where} or [shared.NAME]"
     click.echo(f'→ As yet {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from remit.faces.cli.options import json_option, team_options
+from remit.faces.folders import make_private
 
 if TYPE_CHECKING:  # what it takes to sign is not loaded to show help
     from remit.faces.outputs.keys import KeysShown
@@ -62,7 +63,7 @@ def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> N
 
     files = _files(team_file, overrides)
     try:
-        _make_folder(files.key.parent)
+        make_private(files.key.parent)
         HubKey.create(now_ms()).save(files.key)
     except FileExistsError as error:
         raise UnfitError(f"{files.key} exists already.\n→ See it with `remit keys show`, or rotate it.") from error
@@ -257,14 +258,6 @@ def _loaded(files: Files) -> HubKey:
     return HubKey.load(files.key)
 
 
-def _make_folder(folder: Path) -> None:
-    """Make the folder of a key; Remit's own ignores itself in git."""
-    is_new = not folder.exists()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if is_new and folder.name == ".remit":
-        (folder / ".gitignore").write_text("*\n", encoding="ascii")
-
-
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(encoding="utf-8").splitlines()
@@ -294,7 +287,7 @@ def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
     except ValueError as error:
         raise UnfitError(f"{path} would not be right then: {error}\n→ Nothing was changed.") from error
     try:
-        _make_folder(path.parent)
+        make_private(path.parent)
         write_private(path, content, replace=True)
     except OSError as error:
         raise _unwritable(path, error) from error

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 import click
 
 from remit import __version__
-from remit.faces.cli.options import AS_JSON
+from remit.faces.cli.options import AS_JSON, NAMED_TEAM
 
 # `remit --help` must not wait for a database: a command's module is imported when the command is used.
 
@@ -95,7 +95,7 @@ class Commands(click.Group):
         except Exception as error:  # noqa: BLE001 - what is not ours is raised on
             from remit.faces.cli.show.failures import explain
 
-            ctx.exit(explain(error, as_json=bool(ctx.meta.get(AS_JSON))))
+            ctx.exit(explain(error, as_json=bool(ctx.meta.get(AS_JSON)), named_team=ctx.meta.get(NAMED_TEAM)))
 
     def main(self, *args: Any, **extra: Any) -> NoReturn:
         """Run a command and leave with its exit code."""

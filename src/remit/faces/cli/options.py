@@ -23,6 +23,7 @@ def team_options(command: F) -> F:
         "team_file",
         type=click.Path(path_type=Path),
         envvar="REMIT_TEAM",
+        callback=_note_team,
         help="The team file. Without it: remit.toml here, or in the nearest folder above.",
     )(command)
 
@@ -42,6 +43,15 @@ def store_option(command: F) -> F:
         type=click.Path(path_type=Path),
         help="The record to look at. Without it: the team's, or .remit/hub.db.",
     )(command)
+
+
+NAMED_TEAM = "remit.named_team"
+"""Where the context of a command knows which team file was named, for what it says to type next."""
+
+
+def _note_team(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:  # noqa: ARG001 - click's
+    ctx.meta[NAMED_TEAM] = value
+    return value
 
 
 AS_JSON = "remit.as_json"

@@ -1,7 +1,7 @@
 """`remit pending`: what agents may only do, or send, if a person agrees."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -10,20 +10,11 @@ from typing import Any, TypeVar
 import click
 
 from remit.faces.cli.options import json_option, jsonl_option, same_team, store_option, team_options
-from remit.faces.cli.show.screen import (
-    clock_time,
-    cut,
-    now_ms,
-    print_fields,
-    print_json,
-    print_table,
-    print_text,
-    spoken,
-)
+from remit.faces.cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
+from remit.faces.cli.show.screen import now_ms, print_fields, print_json, print_table, print_text
 from remit.faces.cli.suggest import question_ids
-from remit.faces.outputs.questions import Decided, DraftAnswered, Pending, PendingQuestion
+from remit.faces.outputs.questions import Decided, DraftAnswered, Pending
 from remit.faces.outputs.shared import SharedDraft
-from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Decision, Question
@@ -32,10 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 # How soon a question that is put is shown to whoever watches; nobody notices half a second.
 WATCH_S = 0.5
-# As much of a draft as tells it from others; `remit pending show` has all of it.
-DRAFT_SHOWN = 80
-
-Asked = Question | SharedDraft
 
 
 @click.group()
@@ -96,13 +83,13 @@ def list_pending(
     look = partial(_everything, path, team_file, overrides)
     found = look()
     if as_json and not watch:
-        print_json(Pending(questions=tuple(map(_question, _questions_in(found))), drafts=_drafts_in(found)))
+        print_json(Pending(questions=tuple(map(question_of, _questions_in(found))), drafts=_drafts_in(found)))
         return
     if as_jsonl or as_json:
         for each in found:
-            print_json(_document(each))
+            print_json(document_of(each))
     elif found:
-        print_table(["id", "asks", "question", "left"], [_row(each, found) for each in found])
+        print_table(["id", "asks", "question", "left"], [row_of(each, found) for each in found])
         click.echo(f"→ {_todo('ID', team_file, store_path, show=True)}", err=True)
     else:
         click.echo("Nothing is pending.", err=True)
@@ -130,9 +117,9 @@ def show(
 
     found = _find(_everything(store_file(store_path, team_file, overrides), team_file, overrides), question)
     if as_json:
-        print_json(_document(found))
+        print_json(document_of(found))
         return
-    print_fields(_fields(found) if isinstance(found, Question) else _draft_fields(found))
+    print_fields(fields_of(found))
     click.echo(f"→ {_todo(short_id(found), team_file, store_path)}", err=True)
 
 
@@ -209,80 +196,18 @@ def _questions(path: Path) -> list[Question]:
 
 
 def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
-    known = set(map(_id, shown))
+    known = set(map(id_of, shown))
     while True:
         time.sleep(WATCH_S)
         found = look()
         for each in found:
-            if _id(each) in known:
+            if id_of(each) in known:
                 continue
             if as_lines:
-                print_json(_document(each))
+                print_json(document_of(each))
             else:
-                print_text("  ".join(_row(each, found)))
-        known = set(map(_id, found))
-
-
-def _id(asked: Asked) -> str:
-    return asked.id if isinstance(asked, Question) else asked.draft
-
-
-def short_id(asked: Asked) -> str:
-    """Return as much of an id as tells it from all others: the end of the run, its place in it, and what is asked.
-
-    What is asked alone would not do: the same may be asked again, of another run, and be approved by mistake.
-    """
-    name, run = _id(asked), asked.request.run if isinstance(asked, Question) else asked.run
-    return name[max(0, len(run) - 6) :] if name.startswith(run) else name
-
-
-def _row(asked: Asked, among: Sequence[Asked]) -> tuple[str, str, str, str]:
-    name = short_id(asked)
-    if sum(_id(each).endswith(name) for each in among) > 1:
-        name = _id(asked)
-    if isinstance(asked, SharedDraft):
-        to = asked.device_name or asked.device
-        text = f"Send as turn {asked.turn}: {cut(asked.text, DRAFT_SHOWN)}"
-        return name, f"{asked.profile} → {to}", text, "paused" if asked.paused else ""
-    left = spoken(max(0, asked.expires_ms - now_ms()))
-    return name, f"{asked.request.origin} → {asked.request.target}", asked.text, left
-
-
-def _draft_fields(draft: SharedDraft) -> Iterator[tuple[str, str]]:
-    yield "draft", draft.text
-    yield "to be sent", f"as turn {draft.turn}, {draft.profile} → {draft.device_name or draft.device}"
-    yield "objective", draft.objective
-    yield "because", "\n".join(f"{each.rule}: {each.why}" for each in draft.reviews)
-    yield "paused", "an answer counts once the run goes on" if draft.paused else ""
-    yield "you may change", "text"
-    yield "run", draft.run
-    yield "id", draft.draft
-
-
-def _document(asked: Asked) -> PendingQuestion | SharedDraft:
-    return _question(asked) if isinstance(asked, Question) else asked
-
-
-def _question(question: Question) -> PendingQuestion:
-    left_ms = max(0, question.expires_ms - now_ms())
-    return PendingQuestion(question=question, run=question.request.run, left_ms=left_ms)
-
-
-def _fields(question: Question) -> Iterator[tuple[str, str]]:
-    request = question.request
-    yield "question", question.text
-    yield "asks", f"{request.origin} → {request.target}" + (f" for {request.capability}" if request.capability else "")
-    yield "objective", request.objective
-    yield "input", text_of(request.input)
-    yield "because", request.reason
-    yield "for user", request.remit.user
-    yield "through", " → ".join(request.remit.chain)
-    yield "may spend", f"{spoken(request.remit.time_ms)}, {request.remit.tokens} tokens"
-    yield "you may change", ", ".join(sorted(question.editable)) or "nothing"
-    yield "asked", clock_time(question.asked_ms)
-    yield "too late in", spoken(max(0, question.expires_ms - now_ms()))
-    yield "run", request.run
-    yield "id", question.id
+                print_text("  ".join(row_of(each, found)))
+        known = set(map(id_of, found))
 
 
 # ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -124,7 +124,8 @@ def relay(
     """Run a gateway that carries sealed messages between devices, until Ctrl-C.
 
     It knows devices by their keys, keeps what is for those that are not there, and can read nothing of it: who sends
-    how much to whom and when is all it sees. It needs no team file. docs/relay.md says what a bad one could do.
+    how much to whom and when is all it sees. It needs no team file. docs/relay-security.md says what a bad one could
+    do.
 
     Its name is what devices sign when they come, so that no other gateway can pass on what they signed; `name` in
     `[relay]` of their team files is the same. GET /healthz says whether it is well, and GET /metrics has its figures

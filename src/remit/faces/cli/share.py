@@ -48,7 +48,7 @@ def share(
     from remit.faces.cli.drive import leaving
     from remit.faces.cli.drive.data import data_only
     from remit.faces.cli.drive.logs import logging_to
-    from remit.faces.cli.drive.sharing import Told, attend, chosen
+    from remit.faces.cli.drive.sharing import Documents, attend, chosen
     from remit.faces.cli.places import importing, team_path
     from remit.faces.team.file import load_team
 
@@ -58,7 +58,7 @@ def share(
         with importing():
             team = load_team(team_path(team_file), overrides=overrides)
         shared = chosen(team, agent, devices)
-        to = Told(data, everything=as_jsonl) if as_json or as_jsonl else None
+        to = Documents(data, everything=as_jsonl) if as_json or as_jsonl else None
         code, stuck = leaving.run(attend(team, shared, to))
         if stuck:
             leaving.leave(code)

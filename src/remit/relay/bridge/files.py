@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import PurePath
 
 # More than a source file ever has.
@@ -46,7 +45,7 @@ class Files:
         if line is None and limit is None:
             return text
         first = max(1, line or 1) - 1
-        return "".join(islice(text.splitlines(keepends=True), first, None if limit is None else first + limit))
+        return "".join(text.splitlines(keepends=True)[first : None if limit is None else first + max(0, limit)])
 
     def _parts(self, path: str) -> tuple[str, ...]:
         """Return the way from the folder to a file, or raise an `UnreadableError`."""

@@ -6,8 +6,10 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import apsw
 from aiohttp import WSMsgType, web
 
+from remit.protocol.errors import Code, fault
 from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit.relay.gateway.connection import Connection
 from remit.relay.gateway.exchange import Exchange
@@ -32,7 +34,7 @@ from remit.relay.wire import (
     signed_text,
 )
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Clock
+from remit.runtime.ports import Clock, StoreError
 from remit.stores.connection import Durability
 from remit.stores.faults import TROUBLE, translate
 from remit.transports.credentials.keys import is_signed, written
@@ -101,6 +103,10 @@ class Gateway:
     async def __aenter__(self) -> "Gateway":
         try:
             queue = await asyncio.to_thread(open_queue, self.path, self._durability, self.limits, self._clock.wall_ms)
+        except apsw.BusyError as error:  # it is opened by one process alone, so that is another gateway
+            why = f"{self.path}: another gateway has it, in another process"
+            todo = "End that one, or give this one a folder of its own (--folder)."
+            raise StoreError(fault(Code.STORE_UNAVAILABLE, why, suggestion=todo)) from error
         except TROUBLE as error:
             raise translate(error, self.path) from error
         self._closing = False

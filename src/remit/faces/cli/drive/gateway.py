@@ -9,6 +9,7 @@ import click
 from msgspec import Struct, ValidationError, convert, structs
 
 from remit.faces.cli.drive.data import Data
+from remit.faces.folders import make_private
 from remit.faces.outputs.devices import GatewayUp
 from remit.faces.team.values import Duration, duration, duration_ms
 from remit.protocol.errors import Code, RemitError, fault
@@ -70,11 +71,8 @@ async def attend(
 
 
 def _make(folder: Path) -> None:
-    is_new = not folder.parent.exists()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if is_new and folder.parent.name == ".remit":
-            (folder.parent / ".gitignore").write_text("*\n", encoding="ascii")
+        make_private(folder)
     except OSError as error:
         why = f"{folder} cannot be used: {error.strerror}"
         raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Choose another with --folder.")) from error

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first asks to stop and waits for the end, the second leaves at once."""
+"""What tells a command to end: which signals those are, and what two of them mean."""
 
 import asyncio
 import os
@@ -11,11 +11,24 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
-    """Call *stop* in the event loop at the first signal to end, and at the second *leave*, and exit at once.
+def hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    """Have *hear* called at each signal to end, while the block lasts.
 
     What this process ignores, as one that was started with `nohup` does, it goes on ignoring.
     """
+    known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, hear) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Generator[None]:
+    """Call *stop* in the event loop at the first signal to end, and at the second *leave*, and exit at once."""
     loop = asyncio.get_running_loop()
     heard: list[int] = []
 
@@ -27,11 +40,5 @@ def interrupts(stop: Callable[[str], None], leave: Callable[[], None]) -> Genera
             os._exit(INTERRUPTED)
         loop.call_soon_threadsafe(stop, signal.Signals(number).name)
 
-    known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, hear) for number in wanted}
-    try:
+    with hearing(hear):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -24,7 +24,7 @@ from remit.relay import link, sharing
 from remit.relay.peers import Peer, Peers
 
 
-class Told(NamedTuple):
+class Documents(NamedTuple):
     """Where documents go, and whether one goes there for everything that happens."""
 
     data: Data
@@ -71,7 +71,7 @@ def _able(peer: Peer) -> Peer:
     return peer
 
 
-async def attend(team: Team, shared: Mapping[str, SharedSection], to: Told | None) -> int:
+async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents | None) -> int:
     """Share agents of a team until told to end, and return the exit code."""
     loop = asyncio.get_running_loop()
     told_to_end: asyncio.Future[str] = loop.create_future()
@@ -114,7 +114,7 @@ async def attend(team: Team, shared: Mapping[str, SharedSection], to: Told | Non
 
 
 def _tell(
-    team: Team, shared: Mapping[str, SharedSection], device: str, to: Told | None, name_of: Callable[[str], str]
+    team: Team, shared: Mapping[str, SharedSection], device: str, to: Documents | None, name_of: Callable[[str], str]
 ) -> None:
     assert team.relay is not None, "without a gateway nothing is shared"
     lines = tuple(
@@ -145,7 +145,7 @@ def said_of(what: sharing.Told, name: str) -> str:
 class _Watching:
     """Says what happens, each in a line."""
 
-    def __init__(self, known: Iterable[Peer], to: Told | None) -> None:
+    def __init__(self, known: Iterable[Peer], to: Documents | None) -> None:
         self._names = {each.device: each.card.name for each in known}
         self._to = to
         self._is_linked = True
@@ -185,7 +185,7 @@ class _Watching:
             self._say(why)
         elif state == "waiting" and self._is_linked:
             self._is_linked = False
-            self._say(f"{why}, and so on until it is there")
+            self._say(f"{why.rpartition('; ')[0]}; it is tried again until it is there")
 
     def name(self, device: str) -> str:
         """Return what a device is called here."""

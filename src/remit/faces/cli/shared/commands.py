@@ -19,7 +19,7 @@ COMMANDS = {
     "reject": "do not send it, and tell your agent why: /reject WHY; also: r WHY",
     "show": "show the draft that waits, whole",
     "pause": "send nothing more for now; so does Ctrl-C",
-    "resume": "go on, or try again after an error",
+    "resume": "go on, or try again after an error; /resume AGENT if the device shares several",
     "stop": "end the run for good",
     "take over": "write yourself: each line that you type is sent as yours",
     "hand back": "let your agent write again",
@@ -110,6 +110,7 @@ def _command(typed: str, run: Overlay) -> Meaning:
         "reject": _reject,
         "objective": _objective,
         "mode": _mode,
+        "resume": _resume,
     }
     if name in known:
         return known[name](rest.strip(), run)
@@ -121,7 +122,6 @@ def _command(typed: str, run: Overlay) -> Meaning:
     }
     events: dict[str, Event] = {
         "pause": moves.Pause(),
-        "resume": moves.Resume(),
         "stop": moves.Stop(),
         "take over": moves.TakeOver(),
         "hand back": moves.HandBack(),
@@ -157,6 +157,10 @@ def _edit(rest: str, run: Overlay) -> Meaning:
 
 def _reject(rest: str, run: Overlay) -> Meaning:
     return _no_draft(run) if run.pending is None else _possible(moves.Reject(run.pending.id, rest), run)
+
+
+def _resume(rest: str, run: Overlay) -> Meaning:
+    return _possible(moves.Resume(agent=rest), run)
 
 
 def _objective(rest: str, run: Overlay) -> Meaning:

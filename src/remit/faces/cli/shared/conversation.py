@@ -118,7 +118,7 @@ class Conversation:
         if not ended.cancelled():
             why = ended.result().fault
             self.code = TABLE[why.code].exit_code
-            self._view.board.say(worded(why))
+            self._view.board.say(*worded(why).splitlines())
             self._over.set()
 
     async def _tick(self) -> None:
@@ -153,7 +153,7 @@ class Conversation:
             try:
                 await self._take(typed)
             except RemitError as error:
-                self._view.board.say(f"Not done: {worded(error.fault)}")
+                self._view.board.say(*f"Not done: {worded(error.fault)}".splitlines())
                 self._pausing = False
             self._view.remind()
 

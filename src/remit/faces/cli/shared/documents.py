@@ -22,18 +22,18 @@ def turn(run: Overlay, entry: Entry) -> SharedTurn:
 
 def draft(run: Overlay, device_name: str) -> SharedDraft | None:
     """Return the draft that waits, or was left unsent at the end."""
-    if run.pending is None or run.pending.done:
+    if run.draft is None:
         return None
     return SharedDraft(
-        draft=run.pending.id,
+        draft=run.draft.id,
         run=run.id,
         profile=run.profile,
         device=run.device,
         device_name=device_name,
         objective=run.objective,
         turn=run.turn + 1,
-        text=run.pending.text,
-        reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.pending.reviews),
+        text=run.draft.text,
+        reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.draft.reviews),
         paused=run.state in {State.PAUSED, State.ERROR},
     )
 

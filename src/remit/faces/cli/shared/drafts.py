@@ -1,6 +1,5 @@
 """Drafts to shared agents that wait for a person, seen and answered from another process."""
 
-import os
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -9,18 +8,17 @@ from pathlib import Path
 
 from remit.faces.cli.places import team_path
 from remit.faces.cli.shared import documents
+from remit.faces.device import key_file, passphrase_of
 from remit.faces.outputs.shared import SharedDraft
-from remit.faces.team.checks import secret_of
 from remit.faces.team.file import find_team, load_team
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay import wishes
-from remit.relay.keyfile import KEY_FILE, LOCK_FILE, open_keys
+from remit.relay.keyfile import LOCK_FILE, open_keys
 from remit.relay.moves import Approve, Reject
 from remit.relay.peers import Peers
 from remit.relay.state import State
 from remit.relay.wishes import Wish
 from remit.runtime.keys import Keys
-from remit.runtime.registry import team_invalid
 
 # A host looks for answers four times a second; with one that is busy nobody waits longer than this.
 HEARD_S = 2.0
@@ -80,10 +78,7 @@ def is_at_work(path: Path) -> bool:
 
 @contextmanager
 def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Generator[State]:
-    key = path.with_name(KEY_FILE)
-    if not key.exists():  # else a new one would be made, which opens nothing
-        raise team_invalid(f"{key} is not there, and nothing else opens {path}")
-    file = State.open(path, _keys(key, _passphrase(team_file, overrides)))
+    file = State.open(path, _keys(key_file(path), _passphrase(team_file, overrides)))
     try:
         yield file
     finally:
@@ -99,10 +94,4 @@ def _keys(path: Path, passphrase: str) -> Keys:
 def _passphrase(team_file: Path | None, overrides: Sequence[str]) -> str:
     if team_file is None and find_team() is None:
         return ""
-    team = load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
-    if team.relay is None or team.relay.passphrase is None:
-        return ""
-    try:
-        return secret_of(team.relay.passphrase, os.environ)
-    except ValueError as error:
-        raise team_invalid(str(error)) from error
+    return passphrase_of(load_team(team_path(team_file), overrides=overrides, secrets=False, code=False))

@@ -18,7 +18,7 @@ from remit.faces.api.changes import Changes
 from remit.faces.api.shared import TOKEN_FILE, serve_shared
 from remit.faces.cli.drive import leaving
 from remit.faces.cli.drive.data import Data, data_only
-from remit.faces.cli.drive.interrupts import INTERRUPTED
+from remit.faces.cli.drive.interrupts import INTERRUPTED, hearing
 from remit.faces.cli.drive.logs import logging_to
 from remit.faces.cli.drive.sharing import said_of
 from remit.faces.cli.options import same_team
@@ -36,7 +36,7 @@ from remit.faces.team.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay.frames import Mode
-from remit.relay.moves import ENDED
+from remit.relay.moves import ENDED, State
 from remit.relay.offers import heard
 from remit.relay.peers import Peer, Peers
 from remit.relay.run import Overlay
@@ -76,6 +76,8 @@ def hold_shared(order: SharedOrder) -> int:
     with data_only() as data:
         team = load_team(Path(order.team_file), overrides=order.overrides)
         _refuse_unknown(team, order.profile)
+        with using_device(team) as own:  # who is not known is said before anything connects
+            find_device(Peers(own.state).list(), order.device)
         order = _clear(order, team)
         held = _Held(order, data)
         stuck = True
@@ -251,7 +253,8 @@ class _Held:
         which = "" if newest.id == run.id else f" {run.id}"
         order = self._order
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
-        return f"The run stays paused.\n→ remit chat {names} --continue{which}{order.team}"
+        stays = "stands still" if run.state is State.ERROR else "stays paused"
+        return f"The run {stays}.\n→ remit chat {names} --continue{which}{order.team}"
 
     @contextmanager
     def _printing(self) -> Generator[None]:
@@ -266,7 +269,7 @@ class _Held:
 
     @contextmanager
     def _hearing(self) -> Generator[None]:
-        """Hear signals while the chat lasts; what this process ignores it goes on ignoring."""
+        """Hear signals while the chat lasts."""
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None, "signals are heard in a task"
         heard = 0
@@ -289,11 +292,5 @@ class _Held:
                 os._exit(INTERRUPTED)
             loop.call_soon_threadsafe(act, number)
 
-        known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, hear) for number in wanted}
-        try:
+        with hearing(hear):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

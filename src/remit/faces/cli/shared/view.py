@@ -119,8 +119,8 @@ class View:
 
     def show_draft(self) -> None:
         """Show the draft that waits, whole."""
-        waits = self.run is not None and self.run.pending is not None and self.run.state not in ENDED
-        self.board.tell(wording.draft_lines(self.run) if waits and self.run else ["No draft waits."])
+        run = self.run
+        self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No draft waits."])
 
     def remind(self) -> None:
         """Say again what waits for an answer, where it does not stay in sight by itself."""
@@ -162,7 +162,9 @@ class View:
             return
         self._troubles[device] = why.message
         if known != why.message:
-            self._note(f"Not sent yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}".rstrip())
+            name = one_line(self._device) or "The other device"
+            says = f"{name} is not reached yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}"
+            self._note(says.rstrip())
 
     def unable(self, wish: Wish, why: str) -> None:
         """Say that what somebody wanted of the run in another terminal cannot be done."""

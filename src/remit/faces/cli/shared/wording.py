@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from remit.faces.cli.show.screen import clock_time, cut, spoken
 from remit.faces.safe_text import one_line, several_lines
+from remit.protocol.errors import Code
 from remit.relay.bridge.permissions import Permission
 from remit.relay.frames import Mode
 from remit.relay.moves import Label, State
@@ -89,9 +90,9 @@ def ending(run: Overlay) -> Iterator[str]:
         yield "Stopped."
     if run.result:
         yield from (f"    {line}" for line in several_lines(run.result).splitlines())
-    if run.pending is not None and not run.pending.done:
+    if run.draft is not None:
         yield "A draft was left unsent:"
-        yield from (f"    {line}" for line in several_lines(run.pending.text).splitlines())
+        yield from (f"    {line}" for line in several_lines(run.draft.text).splitlines())
     yield f"{meters(run, 0)}."
 
 
@@ -100,7 +101,9 @@ def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[s
     why = one_line(run.failure.replace(run.device, device) if device else run.failure)
     yield f"It does not go on: {why.removesuffix('.') or 'something failed'}."
     if typed:
-        yield "→ /resume tries again, /take over lets you write, /stop ends it."
+        unclear = not run.agent and run.failure.startswith(Code.AGENT_NOT_FOUND)
+        again = "/resume AGENT goes on with that one" if unclear else "/resume tries again"
+        yield f"→ {again}, /take over lets you write, /stop ends it."
 
 
 def permission_lines(question: Permission) -> Iterator[str]:
@@ -255,7 +258,7 @@ def _words(text: str) -> Iterator[str]:
 def meters(run: Overlay, now_ms: int) -> str:
     """Return what has been used of each limit."""
     limits = run.limits
-    active_ms = run.active_ms + (max(0, now_ms - run.since_ms) if run.since_ms is not None else 0)
+    active_ms = run.spent_ms(now_ms)
     time = spoken(active_ms - active_ms % 1_000) if active_ms >= 1_000 else "0 s"
     shown = [f"turn {run.turn} of {limits.max_turns}", f"{time} of {spoken(limits.max_duration_ms)}"]
     if limits.max_tokens_budget is not None:

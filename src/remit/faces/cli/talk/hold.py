@@ -6,7 +6,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Thread
 from types import FrameType
@@ -16,7 +16,7 @@ import click
 
 from remit.faces.cli.drive import leaving
 from remit.faces.cli.drive.data import data_only
-from remit.faces.cli.drive.interrupts import INTERRUPTED
+from remit.faces.cli.drive.interrupts import INTERRUPTED, hearing
 from remit.faces.cli.drive.order import Order
 from remit.faces.cli.talk.conversation import Conversation, hint
 from remit.faces.cli.talk.reading import Keyboard, Lines, Piped
@@ -99,27 +99,25 @@ class _Beside:
         self._thread = Thread(target=self._serve, name="remit-chat", daemon=True)
         self._reading = self._working = False
         self._heard = 0
-        self._before: dict[int, Any] = {}
+        self._heeding = ExitStack()
         self._error: BaseException | None = None
         self.stuck = False
         """Whether something in it does not end."""
 
     def __enter__(self) -> None:
-        known = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        wanted = [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
-        self._before = {number: signal.signal(number, self._hear) for number in wanted}
+        self._heeding.enter_context(hearing(self._hear))
         self._thread.start()
         try:
             self._loop = self._opened.result()
         except BaseException:
-            self._restore()
+            self._heeding.close()
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._heard = 0
         self._loop.call_soon_threadsafe(self._chat.close)
         self._thread.join()
-        self._restore()
+        self._heeding.close()
         if self._error is not None and kind is None:
             raise self._error
 
@@ -153,10 +151,6 @@ class _Beside:
             self._chat.over, self._chat.code = True, INTERRUPTED
         if self._working:
             self._loop.call_soon_threadsafe(self._chat.stop, signal.Signals(number).name)
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
     def _serve(self) -> None:
         try:

@@ -1,0 +1,158 @@
+"""What faces may do with runs with shared agents: each act with what has to be said for it, and what happens by it."""
+
+from typing import Annotated, Literal, assert_never
+
+from msgspec import Meta, Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay import moves
+from remit.relay.frames import Mode
+from remit.relay.notes import Person
+from remit.relay.run import Overlay
+
+# As long as an objective of the envelope may be (`protocol/envelope.py`), and more than any draft has.
+Text = Annotated[str, Meta(min_length=1, max_length=100_000)]
+Name = Annotated[str, Meta(min_length=1, max_length=256)]
+
+ActName = Literal[
+    "pause", "resume", "stop", "take_over", "hand_back", "say", "approve", "reject", "set_objective", "set_mode"
+]
+
+
+class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    by: Annotated[str, Meta(max_length=256)] = ""
+    """Who does it, as the record is to name them; empty: this API."""
+
+
+class Begin(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run to be started."""
+
+    profile: Name
+    device: Name
+    objective: Text
+    agent: Name | None = None
+    """What the device shares the other agent as; None: the only one that it shares."""
+    mode: Mode | None = None
+    """None: that of the profile."""
+
+
+class Pause(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Send nothing until it is resumed."""
+
+
+class Resume(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Go on, or try again after an error."""
+
+    agent: Name | None = None
+    """For a run that was started without naming the agent, while it was not known what the device shares."""
+
+
+class Stop(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """End it."""
+
+
+class TakeOver(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The person says what is said next."""
+
+
+class HandBack(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The agent says what is said next."""
+
+
+class Say(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the person who has taken over says."""
+
+    text: Text
+
+
+class Approve(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Send a draft, perhaps with other words."""
+
+    draft: Name
+    text: Text | None = None
+
+
+class Reject(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Do not send a draft; the agent is told why, and asked again."""
+
+    draft: Name
+    reason: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class SetObjective(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Redirect it."""
+
+    objective: Text
+
+
+class SetMode(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Change who sees drafts first."""
+
+    mode: Mode
+
+
+Act = Pause | Resume | Stop | TakeOver | HandBack | Say | Approve | Reject | SetObjective | SetMode
+
+
+def person_of(deed: Begin | Act) -> Person:
+    """Return who does something, as far as the face says."""
+    return Person(deed.by or "api", "api")
+
+
+def event_of(act: Act) -> moves.Event:
+    """Return what happens to a run by an act; a face can have nothing else happen to it."""
+    match act:
+        case Pause():
+            return moves.Pause()
+        case Resume(agent=agent):
+            return moves.Resume(agent or "")
+        case Stop():
+            return moves.Stop()
+        case TakeOver():
+            return moves.TakeOver()
+        case HandBack():
+            return moves.HandBack()
+        case Say(text=text):
+            return moves.Say(text)
+        case Approve(draft=draft, text=words):
+            return moves.Approve(draft, words)
+        case Reject(draft=draft, reason=reason):
+            return moves.Reject(draft, reason)
+        case SetObjective(objective=objective):
+            return moves.SetObjective(objective)
+        case SetMode(mode=mode):
+            return moves.SetMode(mode)
+        case _:
+            assert_never(act)
+
+
+ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
+    "pause": (Pause, moves.Pause),
+    "resume": (Resume, moves.Resume),
+    "stop": (Stop, moves.Stop),
+    "take_over": (TakeOver, moves.TakeOver),
+    "hand_back": (HandBack, moves.HandBack),
+    "say": (Say, moves.Say),
+    "approve": (Approve, moves.Approve),
+    "reject": (Reject, moves.Reject),
+    "set_objective": (SetObjective, moves.SetObjective),
+    "set_mode": (SetMode, moves.SetMode),
+}
+"""Everything that can be done with a run, by name."""
+
+
+def kind_of(name: str) -> type[Act]:
+    """Return what has to be said for an act, or raise a `RemitError` that names all of them."""
+    for act, (kind, _) in ACTS.items():
+        if act == name:
+            return kind
+    raise RemitError(fault(Code.NOT_FOUND, f"`{name[:100]}` is not what can be done with a run: {', '.join(ACTS)} are"))
+
+
+def possible(run: Overlay) -> tuple[ActName, ...]:
+    """Return what is not refused from the outset, by the table of moves and by whose turn it is."""
+    person = run.decides == "person"
+    out: set[ActName] = {"take_over"} if person else {"hand_back", "say"}
+    if run.pending is None:
+        out |= {"approve", "reject"}
+    return tuple(name for name, (_, event) in ACTS.items() if (run.state, event) in moves.TABLE and name not in out)
