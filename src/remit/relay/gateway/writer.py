@@ -1,8 +1,13 @@
-"""The one thread that touches a gateway's file: whatever is asked of it meanwhile shares one transaction."""
+"""What touches a gateway's file, one transaction at a time: whatever is asked for meanwhile shares the next.
+
+A thread does it, so that a slow disk holds up nobody. While the disk is quick and there is little to do, the event loop
+does it itself, as long as the thread rests: to hand over and back takes longer than that.
+"""
 
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +20,10 @@ T = TypeVar("T")
 
 # Those who came first would wait too long for larger ones, and gain nothing.
 MAX_BATCH = 1_000
+
+# A disk as quick as this, and so few jobs, cost less than waking another thread and being woken by it.
+QUICK_S = 0.001
+FEW = 32
 
 # What nobody waits for urgently waits this long for company: a commit costs more than all that is in it.
 PATIENCE_S = 0.003
@@ -30,7 +39,7 @@ class Job(NamedTuple):
 
 
 class Writer:
-    """The jobs and the thread behind them. Everything but `_run` and what it calls happens in the event loop."""
+    """The jobs and the thread behind them. Everything but `_run` and what it calls happens in the event loop alone."""
 
     def __init__(
         self,
@@ -51,6 +60,10 @@ class Writer:
         self._gate = threading.Lock()
         self._gate.acquire()
         self._signalled = False
+        self._resting = False
+        """Whether the thread waits for a signal, and so touches nothing."""
+        self._quick = False
+        """Whether the last transaction was over before anybody could have noticed."""
         self._planned = False
         self._later: asyncio.TimerHandle | None = None
         self._failed = False
@@ -106,9 +119,14 @@ class Writer:
         if self._later:
             self._later.cancel()
             self._later = None
-        if not self._signalled:
-            self._signalled = True
-            self._gate.release()
+        if self._signalled:
+            return
+        # With a hook it is about slow disks and dying ones, which must not hold up the event loop.
+        if self._resting and self._quick and len(self._jobs) <= FEW and not self._stopping and not self._commit_hook:
+            self._do_batch()
+            return
+        self._signalled = True
+        self._gate.release()
 
     def _settle(self, done: list[tuple[Callable[[Any], None], Any]]) -> None:
         for then, result in done:
@@ -133,8 +151,9 @@ class Writer:
     def _run(self) -> None:
         while not self._stopping or self._jobs:
             if not self._jobs:
+                self._resting = True
                 self._gate.acquire()
-                self._signalled = False
+                self._resting = self._signalled = False
             self._do_batch()
         try:
             self._queue.connection.close()
@@ -146,6 +165,7 @@ class Writer:
         if not batch:
             return
         done: list[tuple[Callable[[Any], None], Any]] = []
+        began = time.perf_counter()
         try:
             with write_lock(self._queue.connection):
                 if self._miscounted:
@@ -158,8 +178,10 @@ class Writer:
                     self._commit_hook()
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing of the batch holds, and all are told
             self._failed = self._miscounted = True
+            self._quick = False
             self._tell(lambda error=error: self._fail(error))
             return
+        self._quick = time.perf_counter() - began < QUICK_S
         self._tell(lambda: self._settle(done))
 
     def _take(self) -> list[Job]:
