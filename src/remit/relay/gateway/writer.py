@@ -1,7 +1,8 @@
 """What touches a gateway's file, one transaction at a time: whatever is asked for meanwhile shares the next.
 
-A thread does it, so that a slow disk holds up nobody. While the disk is quick and there is little to do, the event loop
-does it itself, as long as the thread rests: to hand over and back takes longer than that.
+A thread does it, so that a slow disk does not hold up the event loop. While the last transaction was quick and there is
+little to do, the loop does it itself, as long as the thread rests: to hand over and back takes longer than that. A disk
+that becomes slow all at once is noticed by the one transaction that holds the loop up.
 """
 
 import asyncio
