@@ -46,6 +46,7 @@ from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
 from remit.stores.telemetry.spans import Spans
+from waiting import eventually
 
 SOON = 20.0
 
@@ -452,26 +453,30 @@ async def _progress_and_time_outs(watch: Watch) -> None:
             brief.progress(TEXT, partial=partial)
         with suppress(RemitError):
             brief.progress(TEXT, partial=Answer(TEXT, confidence=7))
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return TEXT
 
     @hub.agent("a", may_call=["b"])
     async def a(brief: Brief) -> Any:
         return (await brief.delegate("b", input=TEXT, deadline_ms=100)).result
 
+    late, ended = asyncio.Event(), asyncio.Event()
+
     @hub.agent("stubborn")
     async def stubborn(brief: Brief) -> str:
         try:
-            await asyncio.sleep(60)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
-            await asyncio.sleep(0.2)
+            await late.wait()
+        ended.set()
         return TEXT
 
     async with watch.open(hub):
         await watch.ask(hub, "b", TEXT, deadline_ms=100)
         await watch.ask(hub, "a")
         await watch.ask(hub, "stubborn", TEXT, deadline_ms=50)
-        await asyncio.sleep(0.3)
+        late.set()
+        await ended.wait()
 
 
 @path
@@ -480,7 +485,7 @@ async def _cancellations(watch: Watch) -> None:
 
     async def never(question: Question) -> bool:
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return True
 
     def asks(request: Request, facts: Facts) -> Verdict:
@@ -492,7 +497,7 @@ async def _cancellations(watch: Watch) -> None:
     async def a(brief: Brief) -> str:
         brief.progress("x", partial=Answer(TEXT))
         started.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return TEXT
 
     hub.agent("asked")(quiet)
@@ -613,7 +618,7 @@ async def _questions_to_people(watch: Watch) -> None:
             case "mumbles":
                 return TEXT  # pyright: ignore[reportReturnType]
             case "waits":
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
                 return True
             case _:
                 return True
@@ -647,8 +652,7 @@ async def _questions_that_wait_for_people(watch: Watch) -> None:
     hub.agent("b")(repeat)
     async with watch.open(hub):
         tasks = [asyncio.create_task(watch.ask(hub, "b", f"{n} {TEXT}", input=JSON, handoff=SAID)) for n in range(3)]
-        while len(pending := await hub.pending()) < 3:
-            await asyncio.sleep(0.01)
+        pending = await eventually(hub.pending, when=lambda found: len(found) == 3)
         await watch.look(hub)
         assert watch.leaks() == {}
         await hub.decide(pending[0].id, agreed=False, by="carol", reason=TEXT)
@@ -695,7 +699,7 @@ async def _steps_of_a_resumable_run(watch: Watch) -> None:
     async def a(brief: Brief) -> Any:
         said = [await brief.delegate("b", objective=TEXT, input=JSON), await brief.use("look", at=TEXT)]
         stopped.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
         return said
 
     async with watch.open(hub):

@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit.testing import TurnedClock
+from waiting import eventually, eventually_beside
 
 LEASE_MS = 200
 DAY_MS = 24 * 3_600_000
@@ -86,9 +85,7 @@ async def ask(hub: Hub) -> Response:
 
 
 async def question(store: SqliteStore) -> Question:
-    async with asyncio.timeout(SOON):
-        while not (found := await store.pending()):
-            await asyncio.sleep(0.01)
+    found = await eventually(store.pending)
     (only,) = found
     return only
 
@@ -129,19 +126,13 @@ async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Pat
 # ── killed and started again ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def eventually(holds: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + SOON
-    while not holds():
-        assert time.monotonic() < until
-        assert process.poll() is None
-        time.sleep(0.01)
-
-
 def killed_while_waiting(folder: Path, days: float) -> None:
     """Let a hub of that date take the run as far as it comes, and kill it with -9 there."""
     ready = folder / "waits"
-    process = subprocess.Popen([sys.executable, __file__, str(folder), str(days)])
-    eventually(ready.exists, process)
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(folder), str(days)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
+    eventually_beside(ready.exists, lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     ready.unlink()
@@ -217,8 +208,7 @@ async def live(folder: Path, days: float) -> None:
     runs.LEASE_MS = LEASE_MS
     async with team(folder, Dated(days)) as hub, asyncio.TaskGroup() as group:
         group.create_task(ask(hub))
-        while not any(frame.pauses for frame in hub._frames()):  # pyright: ignore[reportPrivateUsage]
-            await asyncio.sleep(0.01)
+        await eventually(lambda: any(frame.pauses for frame in hub._frames()))  # pyright: ignore[reportPrivateUsage]
         await question(hub.store)  # pyright: ignore[reportArgumentType]
         (folder / "waits").touch()
 

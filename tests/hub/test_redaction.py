@@ -43,6 +43,7 @@ from remit.protocol.codec import encode
 from remit.runtime import runs, upkeep
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
+from waiting import eventually
 
 SOON = 20.0
 
@@ -818,9 +819,7 @@ async def test_what_a_person_wrote_is_in_no_file(make_hub: MakeHub, tmp_path: Pa
     seen.echo("b")
     async with seen.hub as hub:
         asked = asyncio.create_task(ask(hub, "b", input=MAIL))
-        async with asyncio.timeout(SOON):
-            while not (pending := await hub.pending()):
-                await asyncio.sleep(0.01)
+        pending = await eventually(hub.pending)
         assert MAIL not in str(pending)
         await hub.decide(pending[0].id, agreed=True, by="carol", reason=f"for {OTHER}", edits={"input": OTHER})
         response = await asked

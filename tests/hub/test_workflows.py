@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from remit import (
 from remit.policy.plan import Step, Workflow
 from remit.runtime import runs
 from remit.testing import MemoryStore
+from waiting import eventually, eventually_beside, no_longer
 
 MakeHub = Callable[..., Hub]
 
@@ -378,8 +378,7 @@ def make_life(folder: Path) -> Hub:
     async def work(brief: Brief) -> str:
         with (folder / "done.txt").open("a") as marks:
             marks.write(f"{brief.objective}\n")
-        while (folder / "hang").exists() and (folder / "hang").read_text() == brief.objective:
-            await asyncio.sleep(0.005)
+        await no_longer(lambda: (folder / "hang").exists() and (folder / "hang").read_text() == brief.objective)
         return f"did {brief.objective}"
 
     steps = (
@@ -402,13 +401,11 @@ async def live(folder: Path) -> None:
 def kill_at(folder: Path, step: str) -> None:
     """Start a life in a process of its own, and kill it with -9 while a step is under way."""
     (folder / "hang").write_text(step)
-    process = subprocess.Popen([sys.executable, __file__, str(folder)])
+    process = subprocess.Popen(
+        [sys.executable, __file__, str(folder)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    )
     marks = folder / "done.txt"
-    give_up = time.monotonic() + 30
-    while not (marks.exists() and step in marks.read_text().split()):
-        assert time.monotonic() < give_up
-        assert process.poll() is None
-        time.sleep(0.01)
+    eventually_beside(lambda: marks.exists() and step in marks.read_text().split(), lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     (folder / "hang").unlink()
@@ -436,8 +433,7 @@ async def test_a_step_that_may_have_been_done_is_done_again_only_if_a_person_say
     await asyncio.to_thread(kill_at, tmp_path, "d")
     async with make_life(tmp_path) as hub:
         asking = asyncio.create_task(hub.ask("trip", "go", user="u", request_id="r"))
-        while not (pending := await hub.pending()):
-            await asyncio.sleep(0.01)
+        pending = await eventually(hub.pending)
         assert "not known whether this was done before the restart" in pending[0].text
         await hub.decide(pending[0].id, agreed=again, by="eve")
         response = await asking
@@ -454,8 +450,7 @@ async def test_a_yes_is_to_one_restart_and_not_to_the_next(tmp_path: Path, monke
     async with make_life(tmp_path) as hub:
         asking = asyncio.create_task(hub.ask("trip", "go", user="u", request_id="r"))
         await agree(hub, "d (step 4 of 5). Shall it be done again?")
-        while (tmp_path / "done.txt").read_text().split().count("d") < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: (tmp_path / "done.txt").read_text().split().count("d") >= 2)
         # As if it had been killed: what it was at is not known to have ended.
         await hub.store.flush()
         shutil.copytree(tmp_path, tmp_path / "next", ignore=shutil.ignore_patterns("hang"))
@@ -469,8 +464,7 @@ async def test_a_yes_is_to_one_restart_and_not_to_the_next(tmp_path: Path, monke
 
 
 async def agree(hub: Hub, end: str) -> None:
-    while not (pending := await hub.pending()):
-        await asyncio.sleep(0.01)
+    pending = await eventually(hub.pending)
     assert pending[0].text.endswith(end)
     await hub.decide(pending[0].id, agreed=True, by="eve")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from devices import introduce, sealer
-from pairs import BOUND_S, Pair, together
+from pairs import Pair, together
 from recorded import recorded, steps
 from remit.detectors.pipeline import pipeline
 from remit.protocol.codec import encode
@@ -36,6 +36,7 @@ from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing import MemoryStore
 from remit.testing.samples import a_step
 from sealed_devices import carry, prekey_of
+from waiting import eventually
 
 CANARY = "what nobody may find in the record"
 ANNA = Person("anna", "chat")
@@ -137,9 +138,7 @@ async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_
         assert run.pending is not None
         file = pair.anna.device.state
         wishes.leave(file, Wish(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
-        async with asyncio.timeout(BOUND_S):
-            while not any(each.event == "Reject" for each in pair.notes):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: any(each.event == "Reject" for each in pair.notes))
         wishes.leave(file, Wish(run=run.id, event=moves.Stop()))
         await pair.until(run, State.STOPPED)
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
@@ -174,9 +173,7 @@ async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_
     gate = asyncio.Event()
     async with together(tmp_path, canaries, mode="full_auto", answers_after=gate) as pair:
         run = await pair.until(await pair.start(), State.WAITING_REMOTE)
-        async with asyncio.timeout(BOUND_S):
-            while not steps(await recorded(pair.bob, tmp_path / "bobs.db")):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=steps)
     async with together(tmp_path, canaries, mode="full_auto") as pair:
         await pair.host.act(run.id, moves.Resume())
         await pair.until(run, State.COMPLETED)
@@ -194,10 +191,9 @@ async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tm
         orchestrator_profile_id=CANARY,
     )
     letter = Asks(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
-    async with together(tmp_path) as pair, asyncio.timeout(BOUND_S):
+    async with together(tmp_path) as pair:
         await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, letters.write(letter), requester="anna")
-        while len(found := await recorded(pair.bob, tmp_path / "bobs.db")) < 2:
-            await asyncio.sleep(0.05)
+        found = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
     assert [(each.event, each.profile, each.requester, each.hops, each.code) for each in steps(found)] == [
         ("asked", "", "anna", 2, ""),
         ("declined", "", "anna", 2, "AGENT_NOT_FOUND"),
@@ -278,10 +274,9 @@ async def test_what_is_noted_while_it_is_open_is_brought_without_a_word(
     monkeypatch.setattr(notes, "LOOK_S", 0.01)
     anna, store = sealer(tmp_path, "anna"), MemoryStore()
     await store.open()
-    async with Recording(anna.device.state, store, device=anna.device.id), asyncio.timeout(BOUND_S):
+    async with Recording(anna.device.state, store, device=anna.device.id):
         note(anna.device.state, 1)
-        while turns(await store.records()) != [1]:
-            await asyncio.sleep(0.01)
+        await eventually(store.records, when=lambda rows: turns(rows) == [1])
     anna.device.state.close()
 
 
@@ -323,11 +318,10 @@ async def test_a_record_that_cannot_be_written_holds_up_no_run_and_is_tried_agai
     anna, store = sealer(tmp_path, "anna"), Troubled()
     await store.open()
     store.troubles = 2
-    async with Recording(anna.device.state, store, device=anna.device.id) as recording, asyncio.timeout(BOUND_S):
+    async with Recording(anna.device.state, store, device=anna.device.id) as recording:
         note(anna.device.state, 1)
         recording.wake()
-        while turns(await store.records()) != [1]:
-            await asyncio.sleep(0.01)
+        await eventually(store.records, when=lambda rows: turns(rows) == [1])
     assert caplog.text.count("steps with other devices are not recorded yet: the disk is full") == 1
     note(anna.device.state, 2)
     store.troubles = 2

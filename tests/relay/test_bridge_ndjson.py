@@ -533,7 +533,7 @@ from remit.relay.bridge.ndjson import NdjsonAgent
 async def main():
     agent = NdjsonAgent("p-1", rogue("family", Path({file!r})))
     await agent.prompt(request())
-    await asyncio.sleep(600)
+    await asyncio.Event().wait()
 
 asyncio.run(main())
 """

@@ -26,6 +26,7 @@ from remit.relay.letters import Answers, Asks, Declines, Letter, Withdraws
 from remit.relay.post import Post
 from remit.relay.profile import Control
 from two_sides import there
+from waiting import eventually, no_longer
 
 USER = "anna@example.org"
 
@@ -146,8 +147,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
         )
         await post.send(bob.id, letters.write(Asks(id="1", session="s", text="you do it", control=own)))
         reading = asyncio.create_task(collect(post, said))
-        while not said:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: said)
         reading.cancel()
         await asyncio.wait({reading})
         slow.go_on.set()
@@ -257,10 +257,8 @@ class Slow:
 
 async def empty(*neighbours: Neighbour) -> None:
     """Return once none of them has a letter that nobody has taken."""
-    async with asyncio.timeout(BOUND_S):
-        for each in neighbours:
-            while await each.post.do(each.sealer.inbox):
-                await asyncio.sleep(0.01)
+    for each in neighbours:
+        await no_longer(lambda at=each: at.post.do(at.sealer.inbox))
 
 
 async def test_a_cancel_crosses_every_device_and_the_question_is_answered_once(tmp_path: Path) -> None:
@@ -327,9 +325,7 @@ async def test_an_answer_that_comes_too_late_is_forgotten(tmp_path: Path, caplog
         with caplog.at_level(logging.INFO, "remit.relay"):
             late = letters.write(Answers(to="long-ago", session="s", text="at last"))
             await bob.post.send(anna.id, late)
-            async with asyncio.timeout(BOUND_S):
-                while "came too late" not in caplog.text:
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: "came too late" in caplog.text)
         await empty(anna)
 
 
@@ -378,13 +374,11 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
         async with there(bob.sealer, serving.url) as away, there(anna.sealer, serving.url) as post:
             for each in said:
                 await post.send(bob.id, letters.write(each))
-            while len(await away.do(bob.sealer.inbox)) < 3:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: away.do(bob.sealer.inbox), when=lambda found: len(found) >= 3)
         async with bob.at_work(serving.url), there(anna.sealer, serving.url) as post:
             reading = asyncio.create_task(collect(post, answers))
             await empty(bob)
-            while not answers:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: answers)
             reading.cancel()
             await asyncio.wait({reading})
     (declined,) = answers
@@ -616,13 +610,11 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
         for _ in range(2):
             await post.send(bob.id, letters.write(asks))
         await slow.began.wait()
-        while await post.do(anna.sealer.unsettled, bob.id):
-            await asyncio.sleep(0.01)
+        await no_longer(lambda: post.do(anna.sealer.unsettled, bob.id))
         slow.go_on.set()
         await empty(bob)
         await post.send(bob.id, letters.write(asks))
-        while len(answers) < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: len(answers) >= 2)
         assert len(await bob.hub.store.runs(limit=10)) == 1
         reading.cancel()
         await asyncio.wait({reading})

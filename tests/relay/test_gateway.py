@@ -49,6 +49,7 @@ from remit.relay.wire import (
 from remit.stores.connection import connect_reader, connect_writer
 from remit.testing import TurnedClock
 from remit.transports.credentials.keys import raw
+from waiting import eventually
 
 A, B = id_of("a"), id_of("b")
 
@@ -364,9 +365,7 @@ async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: P
         gateway.sweep()
         clock.turn(11)
         gateway.sweep()
-        async with asyncio.timeout(20):
-            while len(gateway.connected()) > 1:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: len(gateway.connected()) <= 1)
         await socket.close()
         async with link_to(at.url, "b") as b, asyncio.timeout(20):
             assert [(await b.receive()).number for _ in range(60)] == list(range(1, 61))

@@ -20,6 +20,7 @@ from remit.relay.gateway.serving import Serving
 from remit.relay.greeting import greet, look
 from remit.relay.wire import PATH, Bye, Delivery, Done, Publish, Standing, Welcome, read_from_gateway
 from remit.testing import TurnedClock
+from waiting import no_longer
 
 PROXIES = networks(["127.0.0.1", "10.0.0.0/8"])
 ONE, OTHER = "203.0.113.7", "203.0.113.8"
@@ -171,9 +172,7 @@ async def test_a_connection_that_ended_makes_room_for_the_next(tmp_path: Path) -
                 assert isinstance(client.answer, Welcome)
                 await client.say(Publish(request=1))
                 assert isinstance(await client.hear(), Done)
-            async with asyncio.timeout(10):
-                while at.gateway.connected():
-                    await asyncio.sleep(0.005)
+            await no_longer(at.gateway.connected)
 
 
 async def test_those_who_do_not_greet_are_few_from_one_address(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from remit.relay.wire import (
 )
 from remit.testing import TurnedClock
 from remit.transports.credentials.keys import raw
+from waiting import eventually, no_longer
 
 CONTINUED, TEXT, BINARY, CLOSE, PING = 0, 1, 2, 8, 9
 UPGRADE = (
@@ -109,9 +110,7 @@ async def unaffected(at: Serving) -> AsyncGenerator[None]:
         found = await b.hear()
         assert isinstance(found, Delivery)
         assert found.body == b"still here"
-    async with asyncio.timeout(10):
-        while at.gateway.connected():
-            await asyncio.sleep(0.005)
+    await no_longer(at.gateway.connected)
 
 
 NONSENSE = {
@@ -189,8 +188,7 @@ async def test_pings_count_like_anything_else(tmp_path: Path) -> None:
         one.writer.write(framed(PING, b"x") * 8)
         async with asyncio.timeout(10):
             assert await one.reader.readexactly(3 * 8) == b"\x8a\x01x" * 8
-        while len(waited) < 3:
-            await asyncio.sleep(0.005)
+        await eventually(lambda: len(waited) >= 3)
     assert waited == pytest.approx([0.1, 0.2, 0.3])
 
 

@@ -16,6 +16,7 @@ from remit.relay.letters import Answers, Declines
 from remit.relay.moves import State
 from remit.relay.profile import Limits
 from two_sides import two_sides
+from waiting import eventually, no_longer
 
 
 async def test_start_an_orchestrated_session_and_loop(tmp_path: Path) -> None:
@@ -46,11 +47,13 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
             assert run.turn == turn - 1
             edited = "edited by me" if turn == 2 else None
             run = await pair.host.act(run.id, moves.Approve(run.pending.id, edited))
-            while run.turn < turn or run.state is State.WAITING_REMOTE or run.state is State.READY_TO_SEND:
-                run = next(each for each in pair.host.runs if each.id == run.id)
-                if run.pending is not None and run.turn == turn:
-                    break
-                await asyncio.sleep(0.01)
+            run = await eventually(
+                lambda: pair.host.runs[0],
+                when=lambda now, turn=turn: (
+                    now.turn >= turn
+                    and (now.pending is not None or now.state not in {State.WAITING_REMOTE, State.READY_TO_SEND})
+                ),
+            )
         run = await pair.until(run, State.COMPLETED)
     assert [each.label for each in run.timeline if each.label] == ["approved", "edited", "approved"]
 
@@ -74,8 +77,7 @@ async def test_pause_resume_and_stop_leave_the_session_whole(tmp_path: Path) -> 
         run = await pair.until(await pair.start(), State.WAITING_LOCAL)
         run = await pair.host.act(run.id, moves.Pause())
         pair.local.gate.set()
-        while next(each for each in pair.host.runs if each.id == run.id).pending is None:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: next(each for each in pair.host.runs if each.id == run.id).pending)
         assert not await pair.hub.store.runs(limit=1), "nothing is sent while it is paused"
         session = pair.anna.session(pair.bob.device.id)
         run = await pair.host.act(run.id, moves.Resume())
@@ -129,9 +131,9 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
         run = await pair.until(await pair.start(), State.READY_TO_SEND)
         assert run.pending is not None
         await pair.host.act(run.id, moves.Approve(run.pending.id))
-        async with asyncio.timeout(BOUND_S):
-            while len((before := next(each for each in pair.host.runs)).timeline) < 2 or before.pending is None:
-                await asyncio.sleep(0.01)
+        before = await eventually(
+            lambda: pair.host.runs[0], when=lambda now: len(now.timeline) >= 2 and now.pending is not None
+        )
         message, here = before.timeline[0].id, pair.anna.device.id
         for letter in (
             Answers(to=message, session=run.session, text="and another"),
@@ -141,11 +143,8 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
             await asyncio.to_thread(pair.bob.seal, here, letters.write(letter))
         last = Answers(to="x", session="of no run", text="the last")
         await asyncio.to_thread(pair.bob.seal, here, letters.write(last))
-        async with asyncio.timeout(BOUND_S):
-            while await asyncio.to_thread(pair.bob.unsettled, here):
-                await asyncio.sleep(0.01)
-            while await asyncio.to_thread(pair.anna.inbox):
-                await asyncio.sleep(0.01)
+        await no_longer(lambda: asyncio.to_thread(pair.bob.unsettled, here))
+        await no_longer(lambda: asyncio.to_thread(pair.anna.inbox))
         assert next(each for each in pair.host.runs) == before
 
 
@@ -168,8 +167,8 @@ async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: 
         run = await sides.host.act(run.id, moves.Stop())
         assert run.state is State.STOPPED
         await stopped.wait()
-        while await sides.ours.do(sides.anna.inbox) or await sides.theirs.do(sides.bob.inbox):
-            await asyncio.sleep(0.01)
+        for post, sealer in ((sides.ours, sides.anna), (sides.theirs, sides.bob)):
+            await no_longer(lambda post=post, sealer=sealer: post.do(sealer.inbox))
         assert sides.now(run) == run, "what comes back of it changes nothing"
 
 

@@ -37,6 +37,7 @@ from remit.relay.wire import (
     encode_text,
 )
 from remit.testing import TurnedClock
+from waiting import eventually
 
 A, B = id_of("a"), id_of("b")
 
@@ -307,9 +308,7 @@ async def test_a_silent_network_is_noticed_and_left(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, Proxy(at.url) as network, both(network.url, **quick) as (a, b):
         network.stall()
         outcome = a.put(b.device, 1, b"one")
-        async with asyncio.timeout(10):
-            while a.state == "connected":
-                await asyncio.sleep(0.01)
+        await eventually(lambda: a.state != "connected")
         network.cut()
         network.flow()
         assert await outcome == Receipt(b.device, 1)

@@ -33,6 +33,7 @@ from remit.testing import MemoryStore
 from shared_teams import device_of, make_annas, make_bobs, team_in
 from shared_teams import introduce as introduce_teams
 from two_sides import Stranger, there
+from waiting import eventually
 
 BOUND_S = 20
 EXPERT = Offer(name="expert", description="Knows the API.")
@@ -40,9 +41,7 @@ HELPER = Offer(name="helper")
 
 
 async def until(what: Callable[[], Any]) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while not what():
-            await asyncio.sleep(0.01)
+    await eventually(what)
 
 
 # ── letters ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -315,23 +314,19 @@ async def start(at_work: Relaying, device: str, **more: Any) -> Overlay:
 
 async def until_asked(at_work: Relaying, run: Overlay) -> Overlay:
     """Return the run once a draft of it waits for a person."""
-    assert at_work.host is not None
-    async with asyncio.timeout(BOUND_S):
-        while (now := next(each for each in at_work.host.runs if each.id == run.id)).state is not State.READY_TO_SEND:
-            await asyncio.sleep(0.01)
-    return now
+    return await in_state(at_work, run, State.READY_TO_SEND)
 
 
 async def ended(at_work: Relaying, run: Overlay) -> Overlay:
-    assert at_work.host is not None
-    async with asyncio.timeout(BOUND_S):
-        while (now := next(each for each in at_work.host.runs if each.id == run.id)).state not in {
-            State.COMPLETED,
-            State.STOPPED,
-            State.ERROR,
-        }:
-            await asyncio.sleep(0.01)
-    return now
+    return await in_state(at_work, run, State.COMPLETED, State.STOPPED, State.ERROR)
+
+
+async def in_state(at_work: Relaying, run: Overlay, *states: State) -> Overlay:
+    host = at_work.host
+    assert host is not None
+    return await eventually(
+        lambda: next(each for each in host.runs if each.id == run.id), when=lambda now: now.state in states
+    )
 
 
 async def test_what_is_shared_is_told_while_both_are_at_work_and_taken_back(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from remit.relay.seal import Loss, Opened, Sealer
 from remit.relay.state import State
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
+from waiting import eventually, no_longer
 
 BOUND_S = 8
 
@@ -76,12 +77,11 @@ async def test_who_is_away_gets_it_later_and_so_does_whose_gateway_is(
     async with gateway(tmp_path) as serving:
         port = int(serving.url.rpartition(":")[2])
         async with linked(bob, serving.url) as two:  # its keys have to be there once
-            while not two._link.one_time_left:  # pyright: ignore[reportPrivateUsage]
-                await asyncio.sleep(0.01)
+            await eventually(lambda: two._link.one_time_left)  # pyright: ignore[reportPrivateUsage]
         async with linked(anna, serving.url) as one:
             await one.send(bob.device.id, b"while you are away")
-            while await one.do(anna.outbox) or await one.do(anna.wanting):
-                await asyncio.sleep(0.01)
+            await no_longer(lambda: one.do(anna.outbox))
+            await no_longer(lambda: one.do(anna.wanting))
     async with linked(anna, f"ws://127.0.0.1:{port}") as one, linked(bob, f"ws://127.0.0.1:{port}") as two:
         await one.send(bob.device.id, b"while nobody is there")
         async with gateway(tmp_path, port):
@@ -111,9 +111,7 @@ async def test_who_cannot_be_reached_is_told_about_and_tried_again(tmp_path: Pat
         linked(anna, serving.url, trouble=lambda device, why: told.append((device, why))) as one,
     ):
         await one.send(bob.device.id, b"hello?")
-        async with asyncio.timeout(BOUND_S):
-            while not told:
-                await asyncio.sleep(0.01)
+        await eventually(lambda: told)
         device, why = told[0]
         assert device == bob.device.id
         assert why is not None
@@ -162,9 +160,7 @@ async def test_a_device_that_was_put_back_gets_what_it_misses_although_nobody_sp
         async with linked(bob, serving.url) as two:
             await one.send(bob.device.id, b"two")
             await taken(two, 1)
-            async with asyncio.timeout(BOUND_S):
-                while await one.do(anna.unsettled, bob.device.id):
-                    await asyncio.sleep(0.01)
+            await no_longer(lambda: one.do(anna.unsettled, bob.device.id))
             monkeypatch.setattr(bob, "acknowledge", _silent)
             await one.send(bob.device.id, b"three")
             await taken(two, 1)
@@ -172,9 +168,7 @@ async def test_a_device_that_was_put_back_gets_what_it_misses_although_nobody_sp
         restored = Sealer(_loaded(State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")))
         async with linked(restored, serving.url) as two:
             assert [each.body for each in await taken(two, 1)] == [b"three"]
-            async with asyncio.timeout(BOUND_S):
-                while not (lost := await one.do(anna.losses, bob.device.id)):
-                    await asyncio.sleep(0.01)
+            lost = await eventually(lambda: one.do(anna.losses, bob.device.id))
     assert lost == [Loss(peer=bob.device.id, forgot="there", direction="out", count=1)]
     assert restored.losses(anna.device.id) == [Loss(peer=anna.device.id, forgot="here", direction="in", count=1)]
 

@@ -12,6 +12,7 @@ from remit.relay import post as post_module
 from remit.relay import seal as seal_module
 from remit.relay.post import Post
 from remit.relay.seal import Sealer
+from waiting import eventually
 
 BOUND_S = 50
 DEATHS = 60
@@ -81,8 +82,7 @@ async def test_nothing_is_lost_repeated_or_reordered_whoever_dies(
         for side in sides:
             side._tasks[1].cancel()  # pyright: ignore[reportPrivateUsage]
         for side, other in (sides, reversed(sides)):
-            while len(side.heard) < other.said:
-                await asyncio.sleep(0.02)
+            await eventually(lambda side=side, other=other: len(side.heard) >= other.said)
         for side in sides:
             await side.die()
     for side, other in (sides, reversed(sides)):

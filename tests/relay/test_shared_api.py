@@ -30,6 +30,7 @@ from remit.relay.run import Overlay, Pending
 from remit.relay.seal import Opened
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
+from waiting import no_longer
 
 BOUND_S = 20
 
@@ -338,9 +339,7 @@ async def test_readers_are_let_go_when_they_leave_and_when_the_service_ends(
         async with face.events() as events:
             await events.next()
             assert face.changes.readers == 1
-        async with asyncio.timeout(BOUND_S):
-            while face.changes.readers:
-                await asyncio.sleep(0.01)
+        await no_longer(lambda: face.changes.readers)
         async with face.events() as events:
             await events.next()
             await events.sign_of_life()

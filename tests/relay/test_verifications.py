@@ -23,6 +23,7 @@ from remit.relay.moves import State
 from remit.relay.profile import Control, Limits
 from remit.relay.run import Overlay
 from two_sides import EXAMPLE, REQUESTER, Sides, Stranger, Tap, stranger, two_sides
+from waiting import eventually
 
 AUTO = "full_auto"
 
@@ -369,9 +370,7 @@ async def test_all_that_a_gateway_stores_and_sends_holds_no_plaintext(tmp_path: 
         assert run.pending is not None
         tap.flowing.clear()
         await sides.host.act(run.id, moves.Approve(run.pending.id, f"{draft} {run.pending.text}"))
-        async with asyncio.timeout(20):
-            while not tap.put or tap.put[0][-72:-8] not in contents(files):
-                await asyncio.sleep(0.01)
+        await eventually(lambda: tap.put and tap.put[0][-72:-8] in contents(files))
         stored = contents(files)
         tap.flowing.set()
         for turn in (2, 3):

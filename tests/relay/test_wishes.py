@@ -1,18 +1,18 @@
 """What is wanted of a run in another process reaches its host through the device's file."""
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pairs import BOUND_S, Pair, together
+from pairs import Pair, together
 from remit.relay import moves, wishes
 from remit.relay.moves import State
 from remit.relay.run import Overlay
 from remit.relay.state import State as File
 from remit.relay.wishes import Wish
 from remit.runtime.keys import Keys
+from waiting import eventually, no_longer
 
 
 def beside(path: Path) -> File:
@@ -21,16 +21,12 @@ def beside(path: Path) -> File:
 
 
 async def until_forgotten(file: File) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while wishes.left(file):
-            await asyncio.sleep(0.01)
+    await no_longer(lambda: wishes.left(file))
 
 
 async def shows(pair: Pair, what: Callable[[Overlay], bool]) -> Overlay:
     """Return the one run once it is so."""
-    async with asyncio.timeout(BOUND_S):
-        while not what(pair.host.runs[0]):
-            await asyncio.sleep(0.01)
+    await eventually(lambda: what(pair.host.runs[0]))
     return pair.host.runs[0]
 
 
@@ -100,9 +96,7 @@ async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_th
     async with together(tmp_path) as pair:
         # What is left after it is done before it, so it was looked at and let be.
         wishes.leave(file, Wish(run="none", event=moves.Stop()))
-        async with asyncio.timeout(BOUND_S):
-            while len(wishes.left(file)) > 1:
-                await asyncio.sleep(0.01)
+        await no_longer(lambda: len(wishes.left(file)) > 1)
         assert [each.state for each in pair.host.runs] == [State.PAUSED]
         await pair.host.act(run.id, moves.Resume())
         run = await shows(pair, lambda run: bool(run.timeline))

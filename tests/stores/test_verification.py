@@ -13,6 +13,7 @@ from remit.runtime.signing import decode_checkpoints, read_key
 from remit.stores.connection import connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress
+from waiting import eventually
 
 
 async def written(path: Path, *, records: int = 20, every: int = 10_000) -> Path:
@@ -190,9 +191,7 @@ async def test_the_chain_is_sealed_when_the_time_has_come_though_nothing_more_is
     await store.open()
     store.append(Kind.PROGRESS, 1, "run", "session", progress("x"))
     await store.flush()
-    async with asyncio.timeout(PATIENCE):
-        while (await store.verify()).unprotected:
-            await asyncio.sleep(0.01)
+    await eventually(store.verify, when=lambda found: not found.unprotected)
     await store.close()
 
 
