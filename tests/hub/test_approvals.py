@@ -36,8 +36,8 @@ from remit.protocol.records import Approval
 from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
 from remit.testing.clock import TurnedClock
+from waiting import PATIENCE_S
 
-SOON = 20.0
 MakeHub = Callable[..., Hub]
 
 CARD = "4111 1111 1111 1111"
@@ -88,7 +88,7 @@ class Team:
         return self.replies[-1].result
 
     async def ask(self, agent: str, text: str = "pay bob", **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, text, user="u-1", **options)
 
     async def reply(self, agent: str, text: str = "pay bob", **options: Any) -> Response:
@@ -105,7 +105,7 @@ def agent(request: pytest.FixtureRequest) -> str:
 
 async def questions(hub: Hub, count: int = 1) -> list[Question]:
     """Wait until so many questions are pending, and return them."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found := await hub.pending()) < count:
             await asyncio.sleep(0)
     return found
@@ -456,7 +456,7 @@ async def test_an_edited_input_is_held_to_the_capabilitys_schema(make_hub: MakeH
         ran.append(brief.input)
         return "paid"
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("pay", capability="PAY", input={"amount": 1}, user="u-1"))
         await answer(hub, edits={"input": {"amount": "much"}})
         assert code_of(await asking) is Code.INPUT_VALIDATION_FAILED
@@ -552,7 +552,7 @@ async def test_a_token_in_an_edit_is_raw_for_a_callee_that_may_see_it(make_hub: 
         given.append(brief.input)
         return "x"
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("b", "pay", input={"card": CARD, "amount": 100}, user="u-1"))
         (question,) = await questions(hub)
         token = question.request.input["card"]
@@ -582,7 +582,7 @@ async def test_a_token_that_stands_for_a_number_can_be_put_into_the_objective(ma
         given.append(brief.request.objective)
         return "x"
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("b", "pay", input={"card": 4111111111111111}, user="u-1"))
         (question,) = await questions(hub)
         await hub.decide(question.id, agreed=True, by="ann", edits={"objective": question.request.input["card"]})
@@ -614,7 +614,7 @@ async def test_a_detector_that_fails_lets_nobody_be_asked(make_hub: MakeHub, age
         replies.append(await brief.delegate("b", objective="pay bob"))
         return "went on"
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask(agent, "pay bob" if agent == "b" else "pay", user="u-1")
         shown = response if agent == "b" else replies[-1]
         assert shown.fault is not None
@@ -808,7 +808,7 @@ async def test_who_has_waited_for_a_person_works_on_in_a_slot(make_hub: MakeHub,
         crowds.append(len(at_work))
         return status
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         first = group.create_task(team.ask("one", "first"))
         (question,) = await questions(hub)
         second = group.create_task(team.ask("one", "second"))
@@ -892,7 +892,7 @@ async def test_a_root_has_all_of_its_time_after_a_person_has_thought(make_hub: M
         left.append(brief.time_left_ms())
         return "x"
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("b", user="u-1", deadline_ms=5_000))
         (question,) = await questions(hub)
         clock.turn(60)
@@ -973,7 +973,7 @@ async def test_of_three_at_once_no_one_waits_for_the_question_of_another(make_hu
     async with hub:
         asking = asyncio.create_task(team.ask("top"))
         try:
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(PATIENCE_S):
                 assert len(await questions(hub, 2)) == 2
                 while ("c", None) not in team.given:
                     await asyncio.sleep(0)
@@ -1030,7 +1030,7 @@ async def test_the_rules_of_a_team_ask_refuse_and_allow(make_hub: MakeHub) -> No
         Rule(then="refuse", from_="a", to="b"),
     ]
     team = Team(make_hub(guards=[guard_of(rules)], approver="inbox"))
-    async with team.hub as hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with team.hub as hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         allowed = await hub.ask("b", "pay eve", user="boss")
         eve = await team.ask("b", "Pay EVE")
         nested = await team.reply("a")

@@ -10,8 +10,7 @@ import pytest
 from remit import BreakerSettings, Brief, Code, Fault, Hub, Rate, RemitError, Response, Status, fault
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 class Scene(NamedTuple):
@@ -24,7 +23,7 @@ class Scene(NamedTuple):
     let_go: asyncio.Event
 
     async def ask(self, text: str = "ok", agent: str = "shaky") -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, text, user="u")
 
     async def fail(self, times: int) -> list[Code | None]:
@@ -124,7 +123,7 @@ async def test_after_thirty_seconds_one_probe_is_let_through_and_its_success_clo
 @pytest.mark.parametrize("agent", ["shaky", "boss"])
 async def test_of_many_that_come_at_once_only_one_is_the_probe(scene: Scene, agent: str) -> None:
     """C8, decision 3: allow is not a reservation; who is judged at once is still admitted one by one."""
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         await scene.fail(5)
         scene.clock.turn(30)
         tasks = [asyncio.create_task(scene.ask("wait", agent)) for _ in range(5)]
@@ -170,7 +169,7 @@ async def test_refusals_never_open_it(scene: Scene) -> None:
 
 
 async def test_cancelled_calls_never_open_it(scene: Scene) -> None:
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         for _ in range(10):
             scene.begun.clear()
             task = asyncio.create_task(scene.ask("hang"))
@@ -189,7 +188,7 @@ async def test_answers_that_are_none_open_it(scene: Scene, text: str) -> None:
 
 
 async def test_time_outs_open_it(scene: Scene) -> None:
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         for _ in range(5):
             scene.begun.clear()
             task = asyncio.create_task(scene.hub.ask("shaky", "hang", user="u", deadline_ms=1_000))
@@ -200,7 +199,7 @@ async def test_time_outs_open_it(scene: Scene) -> None:
 
 
 async def test_a_probe_that_is_cancelled_leaves_the_question_to_the_next(scene: Scene) -> None:
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         await scene.fail(5)
         scene.clock.turn(30)
         probe = asyncio.create_task(scene.ask("hang"))
@@ -213,7 +212,7 @@ async def test_a_probe_that_is_cancelled_leaves_the_question_to_the_next(scene: 
 
 async def test_a_call_from_before_the_opening_does_not_speak_for_the_probe(scene: Scene) -> None:
     """A success that was on its way before the agent broke says nothing about whether it has recovered."""
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         early = asyncio.create_task(scene.hub.ask("shaky", "wait", user="u", deadline_ms=100_000))
         await scene.begun.wait()
         await scene.fail(5)
@@ -256,7 +255,7 @@ class Rated(NamedTuple):
     ran: list[str]
 
     async def ask(self, agent: str = "rated") -> Fault | None:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             response = await self.hub.ask(agent, "x", user="u")
         return response.fault or (response.result if isinstance(response.result, Fault) else None)
 

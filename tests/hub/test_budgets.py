@@ -30,8 +30,7 @@ from remit import (
 from remit.runtime.ledger import Frame, Ledger
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 def ledger_of(hub: Hub) -> Ledger:
@@ -204,7 +203,7 @@ async def test_however_a_callee_ends_its_reservation_is_settled_by_what_it_spent
         response = await brief.delegate("callee", objective="x", max_tokens=500, deadline_ms=1_000)
         return [str(response.status), response.usage.total, brief.tokens_left()]
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(hub.ask("boss", user="u", max_tokens=1_000))
         if end in ("times out", "cancelled"):
             await begun.wait()
@@ -384,7 +383,7 @@ async def test_nothing_more_starts_in_a_run_that_was_overrun_but_what_is_in_flig
         await let_go.wait()
         return str((await brief.delegate("spender", objective="x")).status)
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         bystander = asyncio.create_task(hub.ask("other", user="u"))
         response = await hub.ask("boss", user="u", max_tokens=1_000)
         assert (await bystander).result == "success"
@@ -494,7 +493,7 @@ class Team:
         return Call(target=target, objective=f"part {number}", input=plan, max_tokens=plan[0])
 
     async def run(self, trees: Sequence[Plan], tokens: int) -> list[Response]:
-        async with asyncio.timeout(SOON), self.hub, asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), self.hub, asyncio.TaskGroup() as group:
             work = [
                 group.create_task(
                     self.hub.ask("a0", input=tree, user="u", max_tokens=tokens, request_id=f"root {each}")

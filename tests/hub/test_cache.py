@@ -13,8 +13,8 @@ from remit.protocol.envelope import VERSION
 from remit.runtime.cache import Cache
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
-SOON = 10.0
 LOOK = Capability(code="LOOK", read_only=True, cache_ms=60_000)
 
 Behaviour = Callable[[Brief], Awaitable[Any]]
@@ -56,7 +56,7 @@ class Scene:
         self.responses: list[Response] = []
 
     async def ask(self, given: object = "x", user: str = "u", agent: str = "caller", **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, user=user, input=given, **options)
 
     @property
@@ -348,7 +348,7 @@ async def test_equal_requests_at_once_are_carried_out_once() -> None:
 async def test_each_that_waits_keeps_its_own_deadline() -> None:
     scene = Scene()
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         leader = asyncio.create_task(scene.ask())
         await scene.begun.wait()
         scene.options = {"deadline_ms": 1_000}
@@ -366,7 +366,7 @@ async def test_each_that_waits_keeps_its_own_deadline() -> None:
 async def test_if_the_one_that_runs_is_cancelled_another_takes_over() -> None:
     scene = Scene()
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         leader = asyncio.create_task(scene.ask())
         await scene.begun.wait()
         followers = [asyncio.create_task(scene.ask()) for _ in range(2)]
@@ -392,7 +392,7 @@ async def test_nobody_waits_until_the_one_that_was_cancelled_has_cleaned_up() ->
         raise AssertionError
 
     scene = Scene(does=stubborn)
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         leader = asyncio.create_task(scene.ask())
         await scene.begun.wait()
         follower = asyncio.create_task(scene.ask())
@@ -409,7 +409,7 @@ async def test_nobody_waits_until_the_one_that_was_cancelled_has_cleaned_up() ->
 async def test_who_waits_and_has_more_time_takes_over_from_one_that_ran_out_of_it() -> None:
     scene = Scene()
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         scene.options = {"deadline_ms": 1_000}
         leader = asyncio.create_task(scene.ask())
         await scene.begun.wait()
@@ -428,7 +428,7 @@ async def test_who_waits_and_has_more_time_takes_over_from_one_that_ran_out_of_i
 async def test_who_waits_and_has_more_tokens_takes_over_from_one_that_spent_too_many() -> None:
     scene = Scene()
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         scene.options = {"max_tokens": 100}
 
         async def spend(brief: Brief) -> str:
@@ -451,7 +451,7 @@ async def test_who_waits_and_has_more_tokens_takes_over_from_one_that_spent_too_
 async def test_one_that_gives_up_waiting_disturbs_nobody() -> None:
     scene = Scene()
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         leader = asyncio.create_task(scene.ask())
         await scene.begun.wait()
         followers = [asyncio.create_task(scene.ask()) for _ in range(3)]
@@ -479,7 +479,7 @@ async def test_what_is_not_equal_does_not_wait_for_each_other(other: dict[str, A
     """C10: tools, targets, users, what may not be kept, what is personal, and a configuration that is over."""
     scene = Scene(other.get("capability", LOOK))
     scene.go.clear()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         given = other.get("given", "x")
         leader = asyncio.create_task(scene.ask(given))
         await scene.begun.wait()
@@ -511,7 +511,7 @@ async def test_who_waits_takes_no_place_of_the_callee() -> None:
 async def test_a_hub_that_closes_ends_those_who_wait_too() -> None:
     scene = Scene()
     scene.go.clear()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async with scene.hub:
             tasks = [asyncio.create_task(scene.ask()) for _ in range(3)]
             await scene.begun.wait()
@@ -563,7 +563,7 @@ async def test_two_that_need_each_other_do_not_wait_for_each_other() -> None:
 
     add("ping", "pong")
     add("pong", "ping")
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         tasks = [group.create_task(hub.ask(f"ask-{name}", user="u")) for name in ("ping", "pong")]
     assert [task.result().result for task in tasks] == [
         "ping and pong and LOOP_DETECTED",
@@ -597,7 +597,7 @@ async def test_a_run_that_is_taken_up_again_is_given_what_it_was_given(tmp_path:
 
         return hub
 
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async with make() as hub:
             await hub.ask("once", user="u")
             task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))

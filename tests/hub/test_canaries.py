@@ -46,9 +46,7 @@ from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
 from remit.stores.telemetry.spans import Spans
-from waiting import eventually
-
-SOON = 20.0
+from waiting import PATIENCE_S, eventually
 
 CANARIES = {
     "email": "canary.bird@example.org",
@@ -116,7 +114,7 @@ class Watch:
 
     @asynccontextmanager
     async def open(self, hub: Hub) -> AsyncGenerator[None]:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             async with hub:
                 events = hub.events()
                 yield

@@ -37,11 +37,11 @@ from remit.policy.conflicts import find
 from remit.runtime import combine as combining
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
 
 # Generous, because a machine that runs every test at once is slow.
-SOON = 20.0
 
 
 class Team:
@@ -104,7 +104,7 @@ class Team:
         self.hub.agent("boss", may_call=["*"])(boss)
 
     async def ask(self, **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask("boss", "When does it leave?", user="u-1", **options)
 
     async def combined(self, **options: Any) -> Combined:
@@ -668,7 +668,7 @@ async def test_a_slot_is_free_while_its_holder_waits_for_several(team: Team) -> 
 
     for name in ("left", "right"):
         team.hub.agent(name, concurrency=1, may_call=["left", "right"])(asks_the_other)
-    async with team.hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with team.hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         tasks = [group.create_task(team.hub.ask(name, "begin", user="u-1")) for name in ("left", "right")]
     assert [task.result().result for task in tasks] == ["done", "done"]
 

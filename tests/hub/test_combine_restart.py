@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 
+from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Response, Usage
 from remit.runtime import combine as combining
 from remit.runtime import runs
 from remit.stores.sqlite import SqliteStore
+from waiting import PATIENCE_S
 
-SOON = 20.0
 LEASE_MS = 300
 UNKNOWN = "OUTCOME_UNKNOWN"
 
@@ -149,7 +150,10 @@ class Race:
 
 def life(folder: Path, agent: str, point: str, number: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, __file__, str(folder), agent, point, number], stdout=subprocess.PIPE, text=True
+        [sys.executable, __file__, str(folder), agent, point, number],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=with_tests_on_path(),
     )
 
 
@@ -159,11 +163,11 @@ def killed_and_restarted(folder: Path, agent: str, point: str) -> tuple[Any, Cou
         assert first.stdout is not None
         assert first.stdout.readline().strip() == point
         first.send_signal(signal.SIGKILL)
-        assert first.wait(SOON) == -signal.SIGKILL
+        assert first.wait(PATIENCE_S) == -signal.SIGKILL
     with life(folder, agent, "", "second") as second:
         assert second.stdout is not None
         outcome = json.loads(second.stdout.readline())
-        assert second.wait(SOON) == 0
+        assert second.wait(PATIENCE_S) == 0
     return outcome, Counter((folder / "executed.log").read_text().split())
 
 
@@ -228,7 +232,7 @@ async def live(folder: Path, agent: str, stop_at: str, number: str) -> None:
 
     combining.Several.next = heard_of
     async with race.hub:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             response = await race.hub.ask(agent, "go", user="u", request_id="1")
         print(json.dumps(shown(response) if response.fault else response.result), flush=True)
 

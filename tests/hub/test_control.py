@@ -14,8 +14,8 @@ from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status
 from remit.runtime import runs
 from remit.runtime.ports import Accepted, Control, Decision, Known, Question
 from remit.stores.sqlite import SqliteStore
+from waiting import PATIENCE_S
 
-SOON = 20.0
 LEASE_MS = 300
 MakeHub = Callable[..., Hub]
 
@@ -84,14 +84,14 @@ class Team:
         return "never"
 
     async def ask(self, agent: str, *, user: str = "u-1", **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, "x", user=user, **options)
 
     async def question(self) -> Question:
         return (await self.questions())[0]
 
     async def questions(self, count: int = 1) -> list[Question]:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             while len(found := await self.hub.pending()) < count:
                 await asyncio.sleep(0)
         return found
@@ -174,7 +174,7 @@ async def test_a_caller_that_goes_away_while_its_request_waits_cancels_it(team: 
 @WAITING
 async def test_a_reader_that_stops_reading_while_its_request_waits_cancels_it(team: Team, agent: str) -> None:
     """O9: the question is on the stream before it is answered."""
-    async with team.hub as hub, asyncio.timeout(SOON):
+    async with team.hub as hub, asyncio.timeout(PATIENCE_S):
         async with aclosing(hub.stream(agent, "x", user="u-1")) as stream:
             async for record in stream:
                 if record.kind == "approval":
@@ -229,7 +229,7 @@ async def test_a_run_that_is_cancelled_while_it_is_made_durable_asks_nobody(
         await asyncio.sleep(0)
         store.gate.set()
         try:
-            done, _ = await asyncio.wait({asking}, timeout=2)
+            done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
             assert done, "it waits for a person though it was cancelled"
         finally:
             for question in await hub.pending():
@@ -378,7 +378,7 @@ async def test_a_run_that_is_cancelled_while_no_hub_is_there_does_not_go_on(
     await store.close()
     again = Team(make_hub)
     async with again.hub as hub:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             while [each for each in await hub.store.runs() if each.state != "finished"]:
                 await asyncio.sleep(0)
                 assert "b" not in again.ran
@@ -412,7 +412,7 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_is_not
         await asyncio.Event().wait()
         return "never"
 
-    async with again as hub, asyncio.timeout(SOON):
+    async with again as hub, asyncio.timeout(PATIENCE_S):
         occupier = asyncio.create_task(hub.ask("busy", "occupy", user="u-9"))
         await occupied.wait()
         write(tmp_path, f"UPDATE request SET lease_until_ms = 0 WHERE lease_until_ms = {later}")
@@ -421,7 +421,7 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_is_not
         occupier.cancel()
         await asyncio.wait({occupier})
         repeated = asyncio.create_task(hub.ask("busy", "x", user="u-1", request_id="1"))
-        done, _ = await asyncio.wait({repeated}, timeout=2)
+        done, _ = await asyncio.wait({repeated}, timeout=PATIENCE_S)
         assert done, "the request was begun anew, under a new run"
         assert repeated.result().run == run.run
     assert ran == ["occupy"]
@@ -443,7 +443,7 @@ async def test_every_hub_on_a_store_is_told_to_reload(make_hub: MakeHub, tmp_pat
     first, second = make_hub(), make_hub()
     first.on_reload(hears("first"))
     second.on_reload(hears("second"))
-    async with first, second, asyncio.timeout(SOON):
+    async with first, second, asyncio.timeout(PATIENCE_S):
         await elsewhere(tmp_path, "", "reload", "ann", "new limits")
         told = {await heard.get(), await heard.get()}
     assert told == {("first", "ann", "new limits"), ("second", "ann", "new limits")}
@@ -461,13 +461,13 @@ async def test_a_reload_that_fails_does_not_keep_the_hub_from_listening(make_hub
 
     team = Team(make_hub)
     team.hub.on_reload(reload)
-    async with team.hub as hub, asyncio.timeout(SOON):
+    async with team.hub as hub, asyncio.timeout(PATIENCE_S):
         await hub.store.control("", "reload", "ann", "wrong")
         assert await heard.get() == "wrong"
         asking = asyncio.create_task(team.ask("b"))
         question = await team.question()
         await hub.store.control(question.request.run, "cancel", "ann", "")
-        done, _ = await asyncio.wait({asking}, timeout=2)
+        done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
         hub.cancel(question.request.run)
         assert done, "the hub does not hear any more"
         await hub.store.control("", "reload", "ann", "mended")
@@ -484,13 +484,13 @@ async def test_a_reload_that_takes_its_time_does_not_keep_a_run_from_being_cance
 
     team = Team(make_hub)
     team.hub.on_reload(reload)
-    async with team.hub as hub, asyncio.timeout(SOON):
+    async with team.hub as hub, asyncio.timeout(PATIENCE_S):
         await hub.store.control("", "reload", "ann", "")
         await begun.wait()
         asking = asyncio.create_task(team.ask("b"))
         question = await team.question()
         await hub.store.control(question.request.run, "cancel", "ann", "")
-        done, _ = await asyncio.wait({asking}, timeout=2)
+        done, _ = await asyncio.wait({asking}, timeout=PATIENCE_S)
         may_end.set()
         hub.cancel(question.request.run)
         assert done, "the hub does not hear while it reloads"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, InboxApprover, Limits, Response, Rule, Status, Step, Workflow, guard_of
 from remit.runtime import runs
 from remit.runtime.approvals import decide
@@ -25,7 +26,6 @@ LEASE_MS = 200
 DAY_MS = 24 * 3_600_000
 DAY_S = 24 * 3_600.0
 MONTH_MS = 30 * DAY_MS
-SOON = 30.0
 MAIL = "ann@example.org"
 ORDER = {"to": MAIL}
 
@@ -129,9 +129,7 @@ async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Pat
 def killed_while_waiting(folder: Path, days: float) -> None:
     """Let a hub of that date take the run as far as it comes, and kill it with -9 there."""
     ready = folder / "waits"
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(folder), str(days)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
+    process = subprocess.Popen([sys.executable, __file__, str(folder), str(days)], env=with_tests_on_path())
     eventually_beside(ready.exists, lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

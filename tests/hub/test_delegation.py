@@ -7,6 +7,7 @@ import pytest
 
 from remit import Answer, Brief, Call, Code, Handoff, Hub, Limits, Response, Source, Status, Usage
 from remit.protocol.records import Notice
+from waiting import PATIENCE_S
 
 
 def says(text: str) -> Callable[[Brief], object]:
@@ -113,7 +114,7 @@ async def test_a_fan_out_runs_at_once_and_its_answers_come_in_the_order_asked(hu
     all_there = asyncio.Barrier(3)
 
     async def specialist(brief: Brief) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             await all_there.wait()
         return f"{brief.request.target} on {brief.objective}"
 
@@ -165,7 +166,7 @@ async def test_one_that_fails_or_hangs_or_is_refused_does_not_take_the_others_do
         return [(reply.status, reply.fault.code if reply.fault else None) for reply in replies]
 
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("prime", user="u-1")
     assert response.unwrap() == [
         ["timeout", "TIMEOUT"],
@@ -448,7 +449,7 @@ async def test_a_failed_request_returns_at_once_with_code_and_message(hub: Hub) 
         raise ValueError("page 6 is torn")
 
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("breaks", user="u-1")
     assert response.fault is not None
     assert (response.status, response.fault.code) == (Status.FAILED, Code.DELEGATION_FAILED)
@@ -477,7 +478,7 @@ async def test_a_time_out_brings_what_was_finished_and_names_what_was_not(hub: H
         return Answer(f"as far as it came: {reply.result}", finished=reply.finished, unfinished=reply.unfinished)
 
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("prime", user="u-1")
     assert (response.status, response.result) == (Status.PARTIAL, "as far as it came: one, two")
     assert (response.finished, response.unfinished) == (("1", "2"), ("3",))

@@ -28,8 +28,7 @@ from remit.protocol.submission import Submission
 from remit.runtime.events import BACKLOG
 from remit.runtime.runs import Going
 from remit.testing.memory import MemoryStore
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 def a_team(path: Path, **options: Any) -> Hub:
@@ -94,7 +93,7 @@ STORY = [
 
 async def read(records: AsyncGenerator[Record, None] | Events, count: int = 1_000_000) -> list[Record]:
     found: list[Record] = []
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async for record in records:
             found.append(record)
             if len(found) == count:
@@ -164,7 +163,7 @@ async def test_a_stream_of_a_request_asked_before_ends_with_its_outcome(tmp_path
         await let_go.wait()
         return "done"
 
-    async with hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         first = group.create_task(hub.ask("slow", user="u", request_id="1"))
         await begun.wait()
         if when == "after it ended":
@@ -197,7 +196,7 @@ async def test_who_stops_reading_a_stream_cancels_the_run(tmp_path: Path) -> Non
         finally:
             cancelled.set()
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         stream = hub.stream("slow", user="u", request_id="1")
         await read(stream, 2)
         await stream.aclose()
@@ -258,7 +257,7 @@ async def test_several_readers_of_one_listener_all_end_when_it_is_closed(tmp_pat
         readers = [asyncio.create_task(read(events)) for _ in range(2)]
         await asyncio.sleep(0)
         events.close()
-        done, waiting = await asyncio.wait(readers, timeout=1)
+        done, waiting = await asyncio.wait(readers, timeout=PATIENCE_S)
         for task in waiting:
             task.cancel()
         await asyncio.wait(readers)
@@ -270,7 +269,7 @@ async def test_whoever_listens_is_told_when_the_hub_closes(tmp_path: Path) -> No
         listener = asyncio.create_task(read(hub.events()))
         await asyncio.sleep(0)
         await hub.ask("helper", user="u")
-    done, _ = await asyncio.wait({listener}, timeout=1)
+    done, _ = await asyncio.wait({listener}, timeout=PATIENCE_S)
     listener.cancel()
     await asyncio.wait({listener})
     assert listener in done
@@ -288,7 +287,7 @@ async def test_a_listener_that_never_reads_does_not_hold_up_the_hub() -> None:
                 await asyncio.sleep(0)
         return "done"
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         with hub.events() as idle, hub.events() as eager:
             task = asyncio.create_task(read(eager, BACKLOG + 2))
             assert (await hub.ask("chatty", user="u")).ok
@@ -346,7 +345,7 @@ async def test_whoever_follows_a_run_hears_of_it_alone_and_the_store_has_one_lis
         brief.progress(brief.text)
         brief.say(brief.text)
 
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         sent = [hub.receive(Submission(target="helper", user="u", objective=text), Sender(name="x")) for text in "ab"]
         followed = [hub.follow(request.run) for request in (*sent, sent[0])]
         assert store.listening == 1
@@ -446,7 +445,7 @@ async def test_a_fan_out_that_is_refused_whole_stays_refused_while_others_end() 
         await first
         return [each.status for each in responses]
 
-    async with asyncio.timeout(SOON), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         response = await hub.ask("boss", user="u")
     assert response.result == ["refused"] * 3
     assert started == ["first"]

@@ -9,24 +9,23 @@ import pytest
 
 from openai_server import OpenAIServer, call
 from remit import Brief, Capability, Code, Hub, ModelAgent, RemitError, Response
+from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
-
-SOON = 20.0
 
 
 async def interrupted(hub: Hub, agent: str, reached: asyncio.Event, text: str = "go") -> None:
     """Ask an agent, and close the hub once it has come so far: a resumable run is handed back."""
     async with hub:
         going = asyncio.create_task(hub.ask(agent, text, user="u", request_id="r"))
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             await reached.wait()
     with suppress(asyncio.CancelledError):
         await going
 
 
 async def resumed(hub: Hub, agent: str, text: str = "go") -> Response:
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         return await hub.ask(agent, text, user="u", request_id="r")
 
 

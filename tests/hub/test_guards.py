@@ -26,6 +26,7 @@ from remit import (
     fault,
 )
 from remit.runtime.ports import Approver, Question
+from waiting import PATIENCE_S
 
 
 class Team:
@@ -48,7 +49,7 @@ class Team:
 
     async def reply(self) -> Response:
         """Return what `a` is answered when it asks `b`."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await self.hub.ask("a", user="u-1")
         assert response.ok, response.fault
         return self.replies[-1]
@@ -316,7 +317,7 @@ async def test_all_guards_are_asked_again_after_a_yes(make_hub: Callable[..., Hu
 
     @hub.agent("a", may_call=["*"])
     async def a(brief: Brief) -> str:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             asked = group.create_task(brief.delegate("b", objective="pay"))
             await started.wait()
             group.create_task(brief.delegate("c"))

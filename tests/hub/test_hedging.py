@@ -34,8 +34,8 @@ from remit.policy.verdict import ALLOW
 from remit.runtime.standing import NEWEST, tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
-SOON = 10.0
 LOOK = Capability(code="LOOK", read_only=True, hedge_ms=500)
 
 Behaviour = Callable[[Brief], Awaitable[Any]]
@@ -121,7 +121,7 @@ async def test_the_first_good_answer_counts_and_the_other_is_cancelled(several: 
         scene.ask = at_once
     slow.spends = quick.spends = 100
     quick.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await slow.begun.wait()
         scene.clock.turn(0.49)
@@ -149,7 +149,7 @@ async def test_the_first_good_answer_counts_and_the_other_is_cancelled(several: 
 async def test_who_answers_in_time_is_not_doubted() -> None:
     scene = Scene()
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.4)
@@ -163,7 +163,7 @@ async def test_who_answers_in_time_is_not_doubted() -> None:
 async def test_the_first_may_still_win() -> None:
     scene = Scene()
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -178,7 +178,7 @@ async def test_both_together_get_what_one_was_granted() -> None:
     """Decision 12: all attempts at one delegation share one reservation; here each has half of it."""
     scene = Scene()
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
@@ -197,7 +197,7 @@ async def test_whoever_spends_more_than_its_half_is_stopped() -> None:
     first, second = Worker(scene, "first"), Worker(scene, "second")
     first.spends = 600
     second.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         await scene.start()
     assert [(each.status, each.fault and each.fault.code) for each in scene.responses] == [
         (Status.FAILED, Code.TOKEN_BUDGET_EXCEEDED)
@@ -210,7 +210,7 @@ async def test_a_failure_before_the_time_falls_back_with_all_that_is_left() -> N
     first.spends, first.fails = 300, True
     first.go.set()
     second.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         assert (await scene.start()).result == ["second"]
     assert second.granted == [(700, 10_000)]
 
@@ -221,7 +221,7 @@ async def test_if_one_of_them_fails_the_other_is_waited_for(failing: str) -> Non
     workers = {name: Worker(scene, name) for name in ("first", "second")}
     other = "second" if failing == "first" else "first"
     workers[failing].fails = True
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await workers["first"].begun.wait()
         scene.clock.turn(0.5)
@@ -240,7 +240,7 @@ async def test_if_both_fail_a_third_gets_what_they_left() -> None:
     first.fails = second.fails = True
     first.spends, second.spends = 100, 200
     third.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -268,7 +268,7 @@ async def test_who_is_asked_beside_is_judged_anew() -> None:
 
     scene = Scene(guards=[look])
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -290,7 +290,7 @@ async def test_if_nobody_else_may_be_asked_the_first_is_waited_for(fails: bool) 
     first, second = Worker(scene, "first"), Worker(scene, "second")
     first.fails, first.spends = fails, 100
     second.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         boss = next(each for each in scene.hub._frames() if each.parent is None)  # pyright: ignore[reportPrivateUsage]
@@ -320,7 +320,7 @@ async def test_nobody_waits_for_a_person_once_there_is_an_answer() -> None:
 
     scene = Scene(guards=[ask_first], approver=never)
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -353,7 +353,7 @@ async def test_the_time_in_which_a_person_is_asked_does_not_make_it_slow() -> No
     second = Worker(scene, "second")
     helper = Worker(scene, "helper", capabilities=[])
     helper.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await asked.wait()
         scene.clock.turn(3)
@@ -389,7 +389,7 @@ async def test_two_that_are_asked_for_the_same_count_as_one_at_once() -> None:
         return [await looking, meanwhile, *beside]
 
     scene.ask = ask
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -402,7 +402,7 @@ async def test_who_was_overtaken_is_known_to_be_slow_and_the_record_says_so_too(
     scene = Scene()
     slow, quick = Worker(scene, "slow"), Worker(scene, "quick")
     quick.go.set()
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await slow.begun.wait()
         scene.clock.turn(0.5)
@@ -434,7 +434,7 @@ async def test_a_caller_that_gives_up_ends_both() -> None:
         return []
 
     scene.ask = ask
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -464,7 +464,7 @@ async def test_a_caller_that_gives_up_while_a_person_is_asked_leaves_nothing_beh
         return []
 
     scene.ask = ask
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -476,7 +476,7 @@ async def test_a_caller_that_gives_up_while_a_person_is_asked_leaves_nothing_beh
 async def test_the_deadline_holds_for_both() -> None:
     scene = Scene()
     first, second = Worker(scene, "first"), Worker(scene, "second")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(0.5)
@@ -495,7 +495,7 @@ async def test_it_takes_another_to_ask_and_a_call_that_names_nobody() -> None:
         if named:
             Worker(scene, "other")
             scene.call = replace(scene.call, target="only", input=1)
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             if not named:
                 await scene.hub.__aenter__()
             only.begun.clear()
@@ -515,7 +515,7 @@ async def test_one_that_may_not_do_it_twice_is_never_asked_beside() -> None:
     scene = Scene()
     first = Worker(scene, "first")
     second = Worker(scene, "second", capabilities=[Capability(code="LOOK")])
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = scene.start()
         await first.begun.wait()
         scene.clock.turn(5)
@@ -560,7 +560,7 @@ def resumable(path: Path, clock: TurnedClock, over: asyncio.Event, reached: asyn
 async def test_a_run_that_is_taken_up_again_is_given_the_answer_that_counted(tmp_path: Path, winner: str) -> None:
     """Decision 4: whichever of the two it was, and whatever became of the other."""
     clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
         workers = {name: Worker(scene, name) for name in ("first", "second")}
         async with scene.hub:
@@ -584,7 +584,7 @@ async def test_a_run_that_stopped_while_both_were_at_work_asks_both_again(tmp_pa
     """Decision 4: what changes nothing may be done again, by whom it was done before."""
     clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
     over.set()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
         workers = {name: Worker(scene, name) for name in ("first", "second", "third")}
         async with scene.hub:
@@ -610,7 +610,7 @@ async def test_an_answer_counts_though_the_other_had_not_ended_when_the_hub_stop
     """Decision 4: a completed step is never repeated; the one that was overtaken is still cleaning up."""
     clock, over, reached = TurnedClock(), asyncio.Event(), asyncio.Event()
     begun = asyncio.Event()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         scene = resumable(tmp_path / "hub.db", clock, over, reached)
 
         @scene.hub.agent("first", capabilities=[LOOK])

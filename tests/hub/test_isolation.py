@@ -32,6 +32,7 @@ from remit import (
 )
 from remit.protocol.records import Body
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 
 def says(text: str) -> Callable[[Brief], object]:
@@ -64,7 +65,7 @@ async def beside_a_sibling(hub: Hub, agent: str, **options: Any) -> Response:
         return replies[1].unwrap()
 
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("prime", user="u-1")
             assert response.unwrap() == "unharmed"
             assert (await hub.ask("sibling", user="u-2")).unwrap() == "unharmed"
@@ -168,7 +169,7 @@ async def test_a_root_agent_that_raises_leaves_the_hub_as_it_was(hub: Hub) -> No
 
     hub.agent("fine")(says("fine"))
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("raises", user="u-1", deadline_ms=2_000)
             assert (await hub.ask("fine", user="u-1")).unwrap() == "fine"
     assert response.fault is not None
@@ -417,16 +418,16 @@ async def test_who_tries_the_forbidden_without_end_can_still_be_stopped(hub: Hub
 
 async def test_a_plain_function_that_blocks_does_not_hold_up_an_async_sibling(hub: Hub) -> None:
     """K12: agents that are not async run in threads."""
-    sibling_ran = threading.Event()
+    waits, sibling_ran = threading.Event(), threading.Event()
 
     @hub.agent("blocks")
     def blocks(brief: Brief) -> str:
-        time.sleep(0.01)
-        return "unblocked" if sibling_ran.wait(5) else "blocked the loop"
+        waits.set()
+        return "unblocked" if sibling_ran.wait(PATIENCE_S) else "blocked the loop"
 
     @hub.agent("quick")
     async def quick(brief: Brief) -> str:
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(waits.wait, PATIENCE_S)
         sibling_ran.set()
         return "quick"
 
@@ -446,7 +447,7 @@ async def test_two_calls_of_a_plain_function_run_at_once_although_only_one_threa
     @hub.agent("plain")
     def plain(brief: Brief) -> str:
         if brief.objective != "warm up":
-            together.wait(2)
+            together.wait(PATIENCE_S)
         return "x"
 
     @hub.agent("prime", may_call=["plain"])
@@ -465,7 +466,7 @@ async def test_a_plain_function_that_hangs_past_its_deadline_is_left_behind(hub:
 
     @hub.agent("hangs")
     def hangs(brief: Brief) -> str:
-        let_go.wait(10)
+        let_go.wait(PATIENCE_S)
         return "too late"
 
     try:
@@ -483,7 +484,7 @@ async def test_all_places_of_one_agent_can_be_stuck_while_another_answers(hub: H
     @hub.agent("stuck", concurrency=2)
     def hangs(brief: Brief) -> str:
         stuck.release()
-        let_go.wait(10)
+        let_go.wait(PATIENCE_S)
         return "too late"
 
     @hub.agent("plain")
@@ -496,8 +497,8 @@ async def test_all_places_of_one_agent_can_be_stuck_while_another_answers(hub: H
         asking = [asyncio.create_task(hub.ask("stuck", str(number), user="u-1")) for number in range(4)]
         try:
             for _ in range(2):
-                assert await asyncio.to_thread(stuck.acquire, timeout=5)
-            async with asyncio.timeout(5):
+                assert await asyncio.to_thread(stuck.acquire, timeout=PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):
                 assert (await hub.ask("fine", user="u-2")).unwrap() == "fine"
                 assert (await hub.ask("plain", user="u-2")).unwrap() == "plain"
                 late = await hub.ask("stuck", "late", user="u-2", deadline_ms=30)
@@ -804,7 +805,7 @@ async def test_a_store_that_breaks_in_the_middle_leaves_nobody_waiting() -> None
     loop = asyncio.get_running_loop()
     complaints: list[object] = []
     loop.set_exception_handler(lambda _, context: complaints.append(context.get("exception")))
-    async with asyncio.timeout(5), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         assert (await hub.ask("a", user="u-1")).unwrap() == "from b"
     gc.collect()
     assert [type(each) for each in complaints] == [OSError]

@@ -18,11 +18,13 @@ from typing import Any
 import apsw
 import pytest
 
+from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
 from remit.runtime import runs
 from remit.stores.sqlite import SqliteStore
+from sweeps import SweptStore
+from waiting import PATIENCE_S
 
-SOON = 20.0
 LEASE_MS = 300
 
 Reach = Callable[[str], Awaitable[None]]
@@ -44,7 +46,7 @@ class Journey:
         self._add_agents()
 
     async def ask(self, agent: str = "root", **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, "travel", user="u", request_id="1", **options)
 
     def executed(self) -> Counter[str]:
@@ -194,7 +196,7 @@ async def silenced(folder: Path, point: str, agent: str) -> AsyncGenerator[tuple
     """Run *agent* until *point* in a hub that then loses its lease; it wakes up again at the end."""
     silence = Silence(point)
     silence.journey = journey = Journey(folder, silence)
-    async with asyncio.timeout(SOON), journey.hub:
+    async with asyncio.timeout(PATIENCE_S), journey.hub:
         task = asyncio.create_task(journey.ask(agent))
         await silence.reached.wait()
         fall_silent(journey.hub)
@@ -341,7 +343,7 @@ async def test_an_asker_that_gives_up_does_not_make_closing_forget_the_run(tmp_p
     async with silenced(tmp_path, "in root", "root"):
         gate = Silence("in root")
         gate.journey = journey = Journey(tmp_path, gate)
-        async with asyncio.timeout(SOON), journey.hub:
+        async with asyncio.timeout(PATIENCE_S), journey.hub:
             hasty = asyncio.create_task(journey.ask(deadline_ms=1_000))
             await gate.reached.wait()
             assert (await hasty).status is Status.TIMEOUT
@@ -401,9 +403,10 @@ async def test_a_run_that_fell_silent_three_times_is_given_up(tmp_path: Path) ->
 
 async def test_a_run_whose_agent_is_not_here_is_left_for_a_hub_that_has_it(tmp_path: Path) -> None:
     async with silenced(tmp_path, "in look", "root"):
-        stranger = Hub(store=tmp_path / "hub.db", durability="process")
+        store = SweptStore(tmp_path / "hub.db", durability="process")
+        stranger = Hub(store=store)
         async with stranger:
-            await asyncio.sleep(LEASE_MS / 1_000)  # long enough for it to look twice
+            await store.looked_twice()
             (run,) = await stranger.store.runs()
             assert run.response is None
         journey = Journey(tmp_path)
@@ -426,7 +429,9 @@ class Child:
 
     def __init__(self, folder: Path, agent: str, point: str = "", *, diverges: bool = False) -> None:
         command = [sys.executable, __file__, str(folder), agent, point, "diverges" if diverges else ""]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_tests_on_path()
+        )
 
     def line(self) -> str:
         """Return the next line that it prints; the test's own time limit bounds the wait."""
@@ -463,7 +468,7 @@ def killed_and_restarted(folder: Path, agent: str, point: str, *, diverges: bool
         assert first.process.wait() == -signal.SIGKILL
     with child(folder, agent, diverges=diverges) as second:
         status, outcome = json.loads(second.line())
-        assert second.process.wait(SOON) == 0
+        assert second.process.wait(PATIENCE_S) == 0
     return status, outcome
 
 

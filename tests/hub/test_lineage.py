@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from remit import Answer, Brief, Call, Code, Hub, Limits, Response, Status
+from waiting import PATIENCE_S
 
 
 def relay(to: str) -> Callable[[Brief], object]:
@@ -161,7 +162,7 @@ async def test_the_same_objective_is_refused_while_it_is_in_progress(hub: Hub) -
 
     @hub.agent("prime", may_call=["byte"])
     async def prime(brief: Brief) -> str:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             first = group.create_task(brief.delegate("byte", objective="extract receipt"))
             await started.wait()
             second = await brief.delegate("byte", objective="extract receipt", input="other input")
@@ -245,7 +246,7 @@ async def test_what_did_not_succeed_may_be_tried_again(hub: Hub, end: str) -> No
         return [first.status, second.unwrap()]
 
     async with hub:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE_S):
             response = await hub.ask("prime", user="u-1")
     if end == "refused":
         assert response.result == [end, "half"]
@@ -317,7 +318,7 @@ async def test_a_fourth_call_beside_three_in_flight_is_refused_too(hub: Hub) -> 
 
     @hub.agent("prime", may_call=["worker"])
     async def prime(brief: Brief) -> list[str]:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             first = [group.create_task(brief.delegate("worker", objective=str(number))) for number in range(2)]
             for _ in first:
                 await waiting.acquire()
@@ -350,7 +351,7 @@ async def test_a_fan_out_is_refused_whole_even_if_room_comes_free_while_it_is_ju
 
     @hub.agent("prime", may_call=["worker"])
     async def prime(brief: Brief) -> list[str]:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             group.create_task(brief.delegate("worker", objective="first"))
             await started.wait()
             # Naming a session makes the judging wait for the store, and that is when the first one ends.

@@ -13,8 +13,7 @@ from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response,
 from remit.runtime import runs
 from remit.runtime.ports import StoreError
 from remit.testing.clock import TurnedClock
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 def code_of(response: Response) -> Code | None:
@@ -44,7 +43,7 @@ class Office:
 
 @asynccontextmanager
 async def opened(*offices: Office) -> AsyncGenerator[None]:
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         for office in offices:
             await office.hub.__aenter__()
         try:
@@ -188,12 +187,12 @@ async def test_a_hub_that_waits_for_another_hubs_run_can_be_closed(tmp_path: Pat
         async with asyncio.TaskGroup() as group:
             first = group.create_task(one.ask())
             await one.begun.wait()
-            async with asyncio.timeout(SOON):
+            async with asyncio.timeout(PATIENCE_S):
                 await other.hub.__aenter__()
                 second = group.create_task(other.ask())
                 await other.hub.store.flush()
                 closing = group.create_task(other.hub.__aexit__(None, None, None))
-                done, _ = await asyncio.wait({closing}, timeout=2)
+                done, _ = await asyncio.wait({closing}, timeout=PATIENCE_S)
             one.let_go.set()
         assert first.result().ok
     assert closing in done, "closing waited for the other hub's run"
@@ -290,7 +289,7 @@ async def test_an_asker_that_leaves_before_its_request_is_accepted_is_let_go_at_
         await asyncio.sleep(0)
         assert not office.begun.is_set()
         task.cancel()
-        done, _ = await asyncio.wait({task}, timeout=2)
+        done, _ = await asyncio.wait({task}, timeout=PATIENCE_S)
         office.let_go.set()
         assert task in done, "its cancellation waited for the whole run"
 
@@ -365,7 +364,7 @@ async def test_a_part_that_is_nonsense_does_not_keep_a_run_from_ending(tmp_path:
         begun.set()
         await asyncio.Event().wait()
 
-    async with asyncio.timeout(SOON), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         task = asyncio.create_task(hub.ask("slow", user="u", request_id="1", deadline_ms=1_000))
         await begun.wait()
         clock.turn(1.1)
@@ -529,7 +528,7 @@ async def test_a_request_that_never_began_may_come_again_though_the_store_was_in
     async def broken(*_: object, **__: object) -> bool:
         raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))
 
-    async with hub, asyncio.timeout(10), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         first = group.create_task(hub.ask("one", "first", user="u-1"))
         await began.wait()
         queued = group.create_task(hub.ask("one", "second", user="u-1", request_id="q"))

@@ -9,9 +9,9 @@ import pytest
 import isolated_agents as agents
 from remit import Brief, Code, Hub, Progress, RemitError, Response, Status, Usage
 from remit.testing.clock import TurnedClock
+from waiting import PATIENCE_S
 
 # Generous, because a machine that runs every test at once is slow.
-SOON = 20.0
 
 
 def is_there(pid: int) -> bool:
@@ -78,7 +78,7 @@ async def test_an_isolated_agent_that_does_not_stop_is_killed_at_its_deadline(
     hub.agent("busy", isolation="process")(function)
     hub.agent("other", isolation="process")(agents.tell_pid)
     pid = 0
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         async for record in hub.stream("busy", user="u-1", deadline_ms=30_000):
             match record.body:
                 case Progress(text=text):
@@ -98,7 +98,7 @@ async def test_a_cancelled_run_ends_in_every_process(hub: Hub) -> None:
     hub.agent("boss", may_call=["nobody-answers"], isolation="process")(agents.wait_for_others)
     hub.agent("nobody-answers", isolation="process")(agents.sleep)
     pids: list[int] = []
-    async with hub, asyncio.timeout(SOON):
+    async with hub, asyncio.timeout(PATIENCE_S):
         async for record in hub.stream("boss", user="u-1"):
             match record.body:
                 case Progress(text=text):

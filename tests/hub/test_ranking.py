@@ -18,8 +18,8 @@ from remit.runtime.ports import StoreError
 from remit.runtime.standing import NEWEST, tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
-SOON = 10.0
 LOOK = Capability(code="LOOK", read_only=True)
 
 Behaviour = Callable[[Brief], Awaitable[Any]]
@@ -69,7 +69,7 @@ class Scene:
         self.hub.add(name, work, capabilities=[capability], **options)
 
     async def run(self, **options: Any) -> Any:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return (await self.hub.ask("boss", user="u", **options)).result
 
     @property
@@ -264,7 +264,7 @@ async def test_answers_that_were_kept_or_waited_for_say_nothing_about_who_gave_t
 
     scene = Scene(store, clock)
     scene.add("expert", wait, capability=kept)
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         for given in ("find", "fail"):
             begun.clear()
             go.clear()
@@ -303,7 +303,7 @@ async def test_what_has_not_ended_is_in_flight_only_where_someone_is_at_work() -
 
     scene = Scene(store, clock)
     scene.add("one", wait)
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(scene.run())
         await begun.wait()
         records = await store.recent(NEWEST)

@@ -24,8 +24,8 @@ from remit import (
     Verdict,
     fault,
 )
+from waiting import PATIENCE_S
 
-SOON = 20.0
 MakeHub = Callable[..., Hub]
 
 
@@ -63,12 +63,12 @@ class Team:
         return [code_of(each) or each.result for each in (before, *after)]
 
     async def ask(self, agent: str, **options: Any) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, "x", user="u-1", **options)
 
     async def through(self, **change: Any) -> list[object]:
         """Change the hub in the middle of a run of `a`, and return what `a` was answered before and after."""
-        async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             asking = group.create_task(self.ask("a"))
             await self.at_work.wait()
             self.hub.reconfigure(**change)
@@ -201,7 +201,7 @@ async def changed_while_waiting(make_hub: MakeHub, agent: str, change: Callable[
     """Change the hub while a person thinks about `b`, then let them agree; return how it ended for the user."""
     team = Team(make_hub(guards=[ask_for_b], approver="inbox"))
     team.changed.set()
-    async with team.hub as hub, asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with team.hub as hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(team.ask(agent))
         while not (pending := await hub.pending()):
             await asyncio.sleep(0)

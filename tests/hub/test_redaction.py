@@ -43,9 +43,7 @@ from remit.protocol.codec import encode
 from remit.runtime import runs, upkeep
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
-from waiting import eventually
-
-SOON = 20.0
+from waiting import PATIENCE_S, eventually
 
 MAIL, OTHER, IBAN, CARD = "alice@example.org", "bob@example.org", "DE89370400440532013000", 4111111111111111
 EMAIL = re.compile(r"\[EMAIL:[a-z]{12}\]")
@@ -69,7 +67,7 @@ async def everything(hub: Hub) -> str:
 
 async def ask(hub: Hub, agent: str, text: str = "", **options: Any) -> Response:
     options.setdefault("user", "u-1")
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         return await hub.ask(agent, text, **options)
 
 
@@ -463,7 +461,7 @@ async def test_the_asker_of_a_stream_gets_the_end_raw_and_every_other_listener_t
     """X12: only whoever asked gets back what was redacted."""
     seen.echo("b")
     seen.relay("a", "b")
-    async with asyncio.timeout(SOON), seen.hub as hub:
+    async with asyncio.timeout(PATIENCE_S), seen.hub as hub:
         everyone = hub.events()
         records = [record async for record in hub.stream("a", input=MAIL, user="u-1")]
         everyone.close()
@@ -477,7 +475,7 @@ async def test_the_asker_of_a_stream_gets_the_end_raw_and_every_other_listener_t
 
 async def test_a_stream_of_a_duplicate_ends_with_the_answer_raw(seen: Seen) -> None:
     seen.echo("a")
-    async with asyncio.timeout(SOON), seen.hub as hub:
+    async with asyncio.timeout(PATIENCE_S), seen.hub as hub:
         await ask(hub, "a", input=MAIL, request_id="1")
         records = [record async for record in hub.stream("a", input=MAIL, user="u-1", request_id="1")]
     assert [each.body.result for each in records if isinstance(each.body, Response)] == [MAIL]
@@ -582,7 +580,7 @@ async def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journe
     monkeypatch.setattr(runs, "LEASE_MS", 300)
     told: list[Any] = []
     first, second = Journey(folder, told), Journey(folder, told)
-    async with asyncio.timeout(SOON), first.hub:
+    async with asyncio.timeout(PATIENCE_S), first.hub:
         task = asyncio.create_task(first.hub.ask("root", input=MAIL, user="u-1", request_id="1"))
         await first.reached.wait()
         keeper, _ = first.hub._runs._attendants  # pyright: ignore[reportPrivateUsage]
@@ -1082,6 +1080,6 @@ async def test_a_detector_that_cannot_tell_of_a_bare_value_holds_nothing_up(make
     async def a(brief: Brief) -> Any:
         return (await brief.delegate("b", objective="tell Zorro77 now")).unwrap()
 
-    async with hub, asyncio.timeout(10):
+    async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask("a", "hello Zorro77 hi", user="u-1")
     assert response.result == "tell Zorro77 now: it is Zorro77 indeed"

@@ -13,8 +13,7 @@ from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 LOOK = Capability(code="LOOK", read_only=True)
 PAY = Capability(code="PAY")
@@ -59,7 +58,7 @@ class Scene:
         self.hub.add(name, work, **said)
 
     async def run(self, user: str = "u") -> list[Any]:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return (await self.hub.ask("boss", user=user)).unwrap()
 
 
@@ -105,7 +104,7 @@ async def test_where_nothing_was_begun_another_is_asked_whatever_it_is() -> None
 
     scene.add("busy", wait, concurrency=1, queue=0)
     scene.add("free")
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(scene.hub.ask("busy", user="u"))
         await begun.wait()
         assert await scene.run() == [["free", OK, None]]
@@ -215,7 +214,7 @@ async def test_a_time_out_leaves_no_time_to_ask_another_but_is_remembered() -> N
     scene.add("late", late)
     scene.add("sound")
     scene.calls = [Call(capability="LOOK", deadline_ms=1_000)]
-    async with scene.hub, asyncio.timeout(SOON):
+    async with scene.hub, asyncio.timeout(PATIENCE_S):
         task = asyncio.create_task(scene.run())
         await begun.wait()
         scene.clock.turn(1.1)
@@ -393,7 +392,7 @@ def resumable(path: Path, told: Told, over: asyncio.Event, reached: asyncio.Even
 async def test_a_run_that_is_taken_up_again_goes_the_way_that_it_went(tmp_path: Path) -> None:
     """Decision 4: whom it went to is found by the journal's digest, whoever would be chosen now."""
     told, over, reached = Told([], []), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async with resumable(tmp_path / "hub.db", told, over, reached, ["broken", "first", "second"]) as hub:
             task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))
             await reached.wait()
@@ -410,7 +409,7 @@ async def test_a_run_that_is_taken_up_again_goes_the_way_that_it_went(tmp_path: 
 
 async def test_one_that_is_gone_cannot_be_spoken_for_by_another(tmp_path: Path) -> None:
     told, over, reached = Told([], []), asyncio.Event(), asyncio.Event()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async with resumable(tmp_path / "hub.db", told, over, reached, ["first"]) as hub:
             task = asyncio.create_task(hub.ask("root", user="u", request_id="1"))
             await reached.wait()

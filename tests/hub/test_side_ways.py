@@ -25,12 +25,12 @@ from remit.agents.prompting import background
 from remit.policy.verdict import ALLOW, Facts, Finding, Verdict
 from remit.runtime import runs
 from remit.runtime.events import BACKLOG, Events
+from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
 
 CARD = "4111 1111 1111 1111"
 FILE = ContextFilter(include_workspace=True, workspace_files=("a.txt",), include_contents=True)
-SOON = 10
 
 
 async def said(hub: Hub) -> str:
@@ -188,7 +188,7 @@ async def resumed(
 
         return hub
 
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         async with make() as first:
             task = asyncio.create_task(first.ask("a", "x", user="u", request_id="1", context=FILE))
             await working.wait()

@@ -11,8 +11,7 @@ import pytest
 from remit import Brief, Call, Code, Hub, Limits, Priority, Response, Status
 from remit.testing.memory import MemoryStore
 from remit.transports.local import COME_BACK_MS, LocalTransport, Stall
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 def a_hub() -> Hub:
@@ -53,7 +52,7 @@ async def queued(hub: Hub, agent: str, count: int) -> None:
 
 @asynccontextmanager
 async def opened(hub: Hub) -> AsyncGenerator[Hub]:
-    async with asyncio.timeout(SOON), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         yield hub
 
 
@@ -228,7 +227,7 @@ async def test_two_plain_functions_with_one_slot_each_that_call_each_other_do_no
         def work(brief: Brief) -> object:
             if brief.remit.depth:
                 return "answered"
-            both.wait(2)
+            both.wait(PATIENCE_S)
             return brief.wait(brief.delegate(other, objective="help", deadline_ms=1_000)).result
 
         return work
@@ -311,7 +310,7 @@ async def test_an_agent_that_answers_without_waiting_for_its_own_task_keeps_no_s
     async with opened(hub):
         for _ in range(2):
             assert (await hub.ask("hasty", user="u", deadline_ms=2_000)).result == "done"
-            await asyncio.wait(left, timeout=1)
+            await asyncio.wait(left, timeout=PATIENCE_S)
         assert free_slots(hub, "hasty") == 1
 
 

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, Limits, RemitError, Response
 from remit.runtime import runs
+from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
 
@@ -323,14 +325,14 @@ async def test_a_run_that_is_taken_up_again_has_no_conflict_with_itself(make_hub
 
 def start(folder: Path, name: str, times: int) -> "subprocess.Popen[str]":
     command = [sys.executable, __file__, str(folder), name, str(times)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_tests_on_path())
 
 
 async def test_processes_that_share_a_store_lose_nothing_of_each_other(tmp_path: Path) -> None:
     """K13, decision 14: two count in one session; what both count is the sum, what each counts its own."""
     processes = [start(tmp_path, name, 30) for name in ("left", "right")]
     try:
-        said = await asyncio.gather(*(asyncio.to_thread(each.communicate, timeout=50) for each in processes))
+        said = await asyncio.gather(*(asyncio.to_thread(each.communicate, timeout=PATIENCE_S) for each in processes))
     finally:
         for each in processes:
             each.kill()

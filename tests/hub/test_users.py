@@ -21,6 +21,7 @@ from remit import (
     Source,
     Status,
 )
+from waiting import PATIENCE_S
 
 
 def says(text: str) -> Callable[[Brief], object]:
@@ -377,7 +378,7 @@ async def test_users_that_ask_at_once_are_not_mixed_up(hub: Hub) -> None:
 
     users = [f"u-{number}" for number in range(10)]
     async with hub:
-        async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             asking = {user: group.create_task(hub.ask("a", f"for {user}", user=user)) for user in users}
         assert {user: task.result().result for user, task in asking.items()} == {
             user: [user, user, f"for {user}"] for user in users

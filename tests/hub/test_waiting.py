@@ -17,14 +17,16 @@ from typing import Any, Literal
 import apsw
 import pytest
 
+from programs import with_tests_on_path
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Limits, Request, Response, Status, Verdict
 from remit.protocol.records import Approval
 from remit.runtime import runs
 from remit.runtime.approvals import decide
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore, verify_file
+from sweeps import SweptStore
+from waiting import PATIENCE_S
 
-SOON = 20.0
 LEASE_MS = 300
 UNKNOWN = "OUTCOME_UNKNOWN"
 CARD = "4111 1111 1111 1111"
@@ -50,7 +52,7 @@ class Office:
         approver: Literal["inbox"] | None = "inbox",
         limits: Limits | None = None,
     ) -> None:
-        self.store = SqliteStore(folder / "hub.db", durability="process")
+        self.store = SweptStore(folder / "hub.db", durability="process")
         self.hub = Hub(store=self.store, guards=[self._guard], approver=approver, limits=limits)
         self._questions = questions
         self._payee = payee
@@ -100,12 +102,12 @@ class Office:
     async def ask(
         self, agent: str, text: str = "bob", *, user: str = "u-1", request_id: str = "1", **options: Any
     ) -> Response:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.hub.ask(agent, text, user=user, request_id=request_id, **options)
 
     async def settled(self, count: int = 1) -> list[Response | None]:
         """Wait until the store has no run that is going on, and return how its runs ended."""
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             while not (found := await self.store.runs(limit=100)) or {run.state for run in found} != {"finished"}:
                 await asyncio.sleep(0)
         return [run.response for run in found[:count]]
@@ -117,7 +119,7 @@ class Office:
 
     async def taken_up(self) -> None:
         """Wait until this hub has taken up what waits."""
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             while not self.waits():
                 await asyncio.sleep(0)
 
@@ -133,7 +135,7 @@ class Office:
 
 async def questions(store: SqliteStore, count: int = 1) -> list[Question]:
     """Wait until so many questions are pending, and return them."""
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         while len(found := await store.pending()) < count:
             await asyncio.sleep(0)
     return found
@@ -560,7 +562,7 @@ async def test_a_hub_where_nobody_can_be_asked_leaves_what_waits_to_one_where_so
     await left_waiting(tmp_path, "pay")
     script = Office(tmp_path, approver=None)
     async with script.hub:
-        await asyncio.sleep(LEASE_MS / 1_000)  # long enough for it to look twice
+        await script.store.looked_twice()
         assert len(await script.store.pending()) == 1
     await decided(tmp_path)
     office = Office(tmp_path)
@@ -576,7 +578,9 @@ class Child:
 
     def __init__(self, folder: Path, agent: str) -> None:
         command = [sys.executable, __file__, str(folder), agent]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_tests_on_path()
+        )
 
     def line(self) -> Any:
         """Return what it says next; the test's own time limit bounds the wait."""

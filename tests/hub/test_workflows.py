@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from programs import with_tests_on_path
 from remit import (
     Answer,
     Brief,
@@ -132,13 +133,18 @@ async def test_steps_that_wait_for_nothing_run_side_by_side_within_the_limit(hub
     """K8, C11: at once, and never more than an agent may have under way."""
     together: list[int] = []
     going = 0
+    three = asyncio.Event()
 
     @hub.agent("a")
     async def a(brief: Brief) -> str:
         nonlocal going
         going += 1
         together.append(going)
-        await asyncio.sleep(0.01)
+        if going == 3:
+            three.set()
+        await three.wait()
+        for _ in range(100):  # the time in which a fourth would begin
+            await asyncio.sleep(0)
         going -= 1
         return brief.objective
 
@@ -401,9 +407,7 @@ async def live(folder: Path) -> None:
 def kill_at(folder: Path, step: str) -> None:
     """Start a life in a process of its own, and kill it with -9 while a step is under way."""
     (folder / "hang").write_text(step)
-    process = subprocess.Popen(
-        [sys.executable, __file__, str(folder)], env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    )
+    process = subprocess.Popen([sys.executable, __file__, str(folder)], env=with_tests_on_path())
     marks = folder / "done.txt"
     eventually_beside(lambda: marks.exists() and step in marks.read_text().split(), lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)

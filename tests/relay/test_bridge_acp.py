@@ -21,6 +21,7 @@ from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.wording import in_words
 from remit.relay.frames import PromptRequest
 from remit.testing import TurnedClock
+from waiting import PATIENCE_S
 
 sdk = pytest.importorskip("acp", reason="the extra `acp` is not installed")
 acp_link = pytest.importorskip("remit.relay.bridge.acp_link")
@@ -282,7 +283,7 @@ async def test_a_question_is_withdrawn_when_its_prompt_is_cancelled(make: Make, 
     prompt.cancel()
     with pytest.raises(asyncio.CancelledError):
         await prompt
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         await withdrawn.wait()
     assert "answered cancelled" in await noted(tmp_path / "notes", 4)
 

@@ -15,6 +15,7 @@ from remit.relay.bridge.ports import Draft
 from remit.relay.bridge.wording import in_words, read
 from remit.relay.frames import Turn
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ async def hub() -> AsyncGenerator[Hub, None]:
 
 async def begun(hub: Hub) -> None:
     """Return once an agent has said that it has begun."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         async for record in hub.events():
             if record.kind is Kind.PROGRESS:
                 return

@@ -12,6 +12,7 @@ from remit.relay.commits import MOST_AT_ONCE, Commits, Failed, Work
 from remit.relay.state import State
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
+from waiting import PATIENCE_S
 
 
 class Desk:
@@ -31,7 +32,7 @@ class Desk:
 
     def hold(self) -> "asyncio.Future[bool]":
         """Keep the thread busy, so that what is wanted meanwhile waits together."""
-        return self.commits.do(lambda: self.go.wait(5))
+        return self.commits.do(lambda: self.go.wait(PATIENCE_S))
 
     def keep(self, name: str) -> Callable[[], str]:
         def work() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from devices import gateway, introduce
-from neighbours import BOUND_S, Neighbour, all_at_work
+from neighbours import Neighbour, all_at_work
 from remit import AgentCard, Brief, Hub
 from remit.policy.reception import Sender
 from remit.protocol.card import Rate
@@ -26,7 +26,7 @@ from remit.relay.letters import Answers, Asks, Declines, Letter, Withdraws
 from remit.relay.post import Post
 from remit.relay.profile import Control
 from two_sides import there
-from waiting import eventually, no_longer
+from waiting import PATIENCE_S, eventually, no_longer
 
 USER = "anna@example.org"
 
@@ -54,7 +54,7 @@ async def test_an_agent_of_another_device_is_asked_and_answers(tmp_path: Path) -
     bob.shares("expert", anna)
     anna.knows("bobs-expert", bob)
     asker(anna, "boss", "bobs-expert")
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(PATIENCE_S):
         assert (await anna.hub.ask("boss", "which one?", user=USER)).unwrap() == "heard: which one?"
         assert (await anna.hub.ask("bobs-expert", "and this?", user=USER)).unwrap() == "heard: and this?"
         (second, first) = await bob.hub.store.runs(limit=10)
@@ -86,7 +86,7 @@ async def test_a_task_is_passed_on_with_its_origin_trace_and_hops(tmp_path: Path
     seen: list[Asks] = []
     for each in (bob, carl):
         each.taken = seen.append
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("boss", "which one?", user=USER)
         assert response.unwrap() == "heard: which one?"
         (theirs,) = await carl.hub.store.runs(limit=10)
@@ -107,7 +107,7 @@ async def test_a_run_that_is_taken_up_before_its_letter_is_read_is_on_the_same_h
     bob.remembers = False
     seen: list[Asks] = []
     carl.taken = seen.append
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         (await anna.hub.ask("boss", "which one?", user=USER)).unwrap()
         assert [(each.control.origin_agent_device_id, each.control.hop_count) for each in seen] == [(anna.id, 2)]
         # A run of Anna's whose letter is gone: she has had her answer, or does not want one any more.
@@ -133,7 +133,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob, anna]),
         there(carl.sealer, serving.url) as post,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
     ):
         seen: list[Asks] = []
         bob.taken = seen.append
@@ -170,7 +170,7 @@ async def test_a_task_that_has_come_too_far_is_refused(
 ) -> None:
     """S11: refused where it would be sent, and where it arrives, with the code that tells why."""
     anna, *_, last = crew = three(tmp_path, bob, carl)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("boss", "which one?", user=USER)
         assert await last.hub.store.runs(limit=1) == []
     assert response.fault is not None
@@ -189,7 +189,7 @@ async def test_a_third_hop_is_refused_by_default(tmp_path: Path) -> None:
     asker(carl, "pass-on", "doras-last")
     carl.shares("pass-on", bob)
     carl.shared.pop("oracle")
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [*crew, dora]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [*crew, dora]), asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("boss", "which one?", user=USER)
         assert (response.fault and response.fault.code) is Code.MAX_DEPTH_EXCEEDED
         assert len(await carl.hub.store.runs(limit=10)) == 1
@@ -205,7 +205,7 @@ async def test_a_task_that_would_come_back_is_a_loop(tmp_path: Path) -> None:
         carl.knows(whom, back, max_hop_count=9, remote=whom.split("-")[1])
         asker(carl, name, whom)
     codes: list[Code | None] = []
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         for name in ("to-anna", "to-bob"):
             carl.shared.clear()
             carl.shares(name, bob, max_hop_count=9)
@@ -232,7 +232,7 @@ async def test_what_one_run_asks_of_a_device_at_once_is_no_loop(tmp_path: Path) 
     bob.shares("expert", anna)
     anna.knows("bobs-expert", bob)
     anna.hub.add("boss", boss, may_call=["*"])
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(PATIENCE_S):
         assert (await anna.hub.ask("boss", "go", user=USER)).unwrap() == ["a", "b", "c"]
 
 
@@ -267,7 +267,7 @@ async def test_a_cancel_crosses_every_device_and_the_question_is_answered_once(t
     carl.hub.add("slow", slow)
     carl.shared.clear()
     carl.shares("slow", bob)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         asking = asyncio.create_task(anna.hub.ask("boss", "which one?", user=USER, request_id="mine"))
         await slow.began.wait()
         assert anna.hub.cancel("mine")
@@ -289,7 +289,7 @@ async def test_a_deadline_crosses_every_device(tmp_path: Path) -> None:
     carl.hub.add("slow", slow)
     carl.shared.clear()
     carl.shares("slow", bob)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("boss", "which one?", user=USER, deadline_ms=1_500)
         assert (response.fault and response.fault.code) is Code.TIMEOUT
         await slow.stopped.wait()
@@ -309,7 +309,7 @@ async def test_the_time_and_tokens_that_are_left_go_along(tmp_path: Path) -> Non
     carl.hub.add("costly", oracle)
     carl.shared.clear()
     carl.shares("costly", bob)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("boss", "how much?", user=USER, max_tokens=500, deadline_ms=9_000)
         assert (response.unwrap(), response.usage.total) == ("so much", 40)
     (brief,) = seen
@@ -341,7 +341,7 @@ async def test_a_run_that_is_handed_back_when_its_hub_closes_goes_on_there_and_i
 
     anna = annas()
     bob.shares("expert", anna)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob]), asyncio.timeout(PATIENCE_S):
         async with anna.at_work(serving.url), anna.hub:
             asking = asyncio.create_task(anna.hub.ask("boss", "which one?", user=USER))
             await slow.began.wait()
@@ -370,7 +370,7 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
         Withdraws(to="of another time", session="s"),
     ]
     answers: list[Letter] = []
-    async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(BOUND_S):
+    async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(PATIENCE_S):
         async with there(bob.sealer, serving.url) as away, there(anna.sealer, serving.url) as post:
             for each in said:
                 await post.send(bob.id, letters.write(each))
@@ -394,7 +394,7 @@ async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
     bob.hub.add("expert", slow)
     bob.shares("expert", anna)
     anna.knows("bobs-expert", bob)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob]), anna.hub, asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob]), anna.hub, asyncio.timeout(PATIENCE_S):
         async with anna.at_work(serving.url):
             asking = asyncio.create_task(anna.hub.ask("bobs-expert", "which one?", user=USER))
             await slow.began.wait()
@@ -433,7 +433,7 @@ async def answered_by(path: Path, answer: Callable[[Asks], Letter]) -> AsyncGene
     anna.knows("bobs-expert", bob)
     async with gateway(path) as serving, all_at_work(serving.url, [anna]), there(bob.sealer, serving.url) as post:
         reading = asyncio.create_task(Plain(bob, answer)(post))
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             yield anna
         reading.cancel()
         await asyncio.wait({reading})
@@ -487,7 +487,7 @@ async def test_the_guards_of_the_hub_come_first(tmp_path: Path) -> None:
     anna.hub.add("stranger", passing_on("bobs-expert"), may_call=["rarely"])
     anna.hub.add("pauper", passing_on("bobs-expert", max_tokens=0), may_call=["*"])
     codes: list[Code | None] = []
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]), asyncio.timeout(PATIENCE_S):
         for agent in ("stranger", "pauper", "rarely", "rarely", "rarely"):
             response = await anna.hub.ask(agent, "which one?", user=USER)
             codes.append(response.fault and response.fault.code)
@@ -503,7 +503,7 @@ async def test_a_device_that_is_not_known_or_not_allowed_is_not_asked(tmp_path: 
     anna.hub.register(AgentCard(name="lost"), DeviceAgent(Errand(agent="lost", device="nobody"), anna.outpost))
     anna.sealer.peers.revoke(carl.id)
     anna.sealer.peers.allow(bob.id, allowed=False)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
         for agent, code, words in (
             ("lost", Code.DELEGATION_UNAVAILABLE, "lives on the device nobody, which is not known here"),
             ("carls-expert", Code.DELEGATION_UNAVAILABLE, "lives on the device carl, which was revoked"),
@@ -528,7 +528,7 @@ async def test_who_waits_is_told_that_the_gateway_is_not_there(tmp_path: Path) -
     anna.knows("bobs-expert", bob)
     async with AsyncExitStack() as away:
         serving = await away.enter_async_context(gateway(tmp_path))
-        async with all_at_work(serving.url, [anna]), asyncio.timeout(BOUND_S):
+        async with all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
             await away.aclose()
             told = await told_first(anna.hub, "bobs-expert")
     assert told.startswith("bob is not reached: the ")
@@ -539,7 +539,7 @@ async def test_who_waits_is_told_that_the_gateway_is_not_there(tmp_path: Path) -
 async def test_who_waits_is_told_that_the_other_device_does_not_let_them_in(tmp_path: Path) -> None:
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
     anna.knows("bobs-expert", bob)
-    async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(BOUND_S):
+    async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
         told = await told_first(anna.hub, "bobs-expert")
     assert told.startswith("bob is not reached: there is no such device, or it does not accept messages")
 
@@ -547,7 +547,7 @@ async def test_who_waits_is_told_that_the_other_device_does_not_let_them_in(tmp_
 async def test_a_hub_without_a_device_at_work_says_so(tmp_path: Path) -> None:
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob")
     anna.knows("bobs-expert", bob)
-    async with anna.hub, asyncio.timeout(BOUND_S):
+    async with anna.hub, asyncio.timeout(PATIENCE_S):
         response = await anna.hub.ask("bobs-expert", "which one?", user=USER)
     assert response.fault is not None
     assert response.fault.code is Code.DELEGATION_UNAVAILABLE
@@ -573,7 +573,7 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob]),
         there(anna.sealer, serving.url) as post,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
     ):
         for asks, requester in zip(said, ("u" * 256, "anna", "an\x00na"), strict=True):
             await post.send(bob.id, letters.write(asks), requester=requester)
@@ -604,7 +604,7 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
         gateway(tmp_path) as serving,
         all_at_work(serving.url, [bob]),
         there(anna.sealer, serving.url) as post,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
     ):
         reading = asyncio.create_task(collect(post, answers))
         for _ in range(2):

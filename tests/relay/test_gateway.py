@@ -49,7 +49,7 @@ from remit.relay.wire import (
 from remit.stores.connection import connect_reader, connect_writer
 from remit.testing import TurnedClock
 from remit.transports.credentials.keys import raw
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 A, B = id_of("a"), id_of("b")
 
@@ -142,7 +142,7 @@ async def test_who_says_nothing_is_turned_away_after_a_while(tmp_path: Path) -> 
             assert bye.code == "idle"
         host, port = at.url.removeprefix("ws://").split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             with suppress(ConnectionResetError):
                 assert await reader.read() == b""
         writer.close()
@@ -367,7 +367,7 @@ async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: P
         gateway.sweep()
         await eventually(lambda: len(gateway.connected()) <= 1)
         await socket.close()
-        async with link_to(at.url, "b") as b, asyncio.timeout(20):
+        async with link_to(at.url, "b") as b, asyncio.timeout(PATIENCE_S):
             assert [(await b.receive()).number for _ in range(60)] == list(range(1, 61))
 
 
@@ -434,7 +434,7 @@ async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
     writing = threading.Event()
 
     def commit() -> None:
-        if not writing.wait(10):
+        if not writing.wait(PATIENCE_S):
             raise TimeoutError
 
     writing.set()
@@ -451,7 +451,7 @@ async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
             assert bye.code == "replaced"
             writing.set()
             assert isinstance((await newer).answer, Welcome)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert (await b.receive()).number == 1
 
 
@@ -603,13 +603,13 @@ async def test_trouble_with_the_disk_lets_everyone_go_and_loses_nothing(tmp_path
         for turn in range(20):
             outcomes = [a.put(B, turn * 10 + number, b"x") for number in range(1, 11)]
             troubles = 1 + turn % 3
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 assert [await outcome for outcome in outcomes] == [
                     Receipt(B, turn * 10 + number) for number in range(1, 11)
                 ]
         found: list[int] = []
         for _ in range(200):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 delivery = await b.receive()
             b.acknowledge(delivery)
             found.append(delivery.number)
@@ -650,7 +650,7 @@ async def test_a_gateway_is_served_until_it_is_told_to_stop(tmp_path: Path) -> N
         bye = await a.hear()
         assert isinstance(bye, Bye)
         assert bye.code == "closing"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await serving
 
 

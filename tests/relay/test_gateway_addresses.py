@@ -20,7 +20,7 @@ from remit.relay.gateway.serving import Serving
 from remit.relay.greeting import greet, look
 from remit.relay.wire import PATH, Bye, Delivery, Done, Publish, Standing, Welcome, read_from_gateway
 from remit.testing import TurnedClock
-from waiting import no_longer
+from waiting import PATIENCE_S, no_longer
 
 PROXIES = networks(["127.0.0.1", "10.0.0.0/8"])
 ONE, OTHER = "203.0.113.7", "203.0.113.8"
@@ -220,7 +220,7 @@ async def test_silent_connections_from_one_address_are_few_and_the_devices_that_
     limits = Limits(address_unauthenticated=3, address_connections=10, hello_s=600)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a, client_at(at.url, "b") as b:
         host, port = at.url.removeprefix("ws://").split(":")
-        async with AsyncExitStack() as stack, asyncio.timeout(10):
+        async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
             waiting: set[asyncio.Task[bytes]] = set()
             for _ in range(10):
                 reader, writer = await asyncio.open_connection(host, int(port))
@@ -251,7 +251,7 @@ async def test_of_all_who_are_silent_the_oldest_makes_room(tmp_path: Path) -> No
             stack.callback(each.close)
             each.setblocking(False)
         assert isinstance((await greeted(stack, at, ONE, "a")).answer, Welcome)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await asyncio.get_running_loop().sock_recv(silent[0], 1) == b""
         with pytest.raises(BlockingIOError):
             silent[1].recv(1)
@@ -275,7 +275,7 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
 
     async with gateway_at(tmp_path, Limits(address_connections=1)) as at, client_at(at.url, "a"):
         link = link_to(at.url, "b", changed=changed)
-        async with link, asyncio.timeout(10):
+        async with link, asyncio.timeout(PATIENCE_S):
             while (said := await heard.get())[0] != "waiting":
                 pass
     assert "takes no further connection from this network address for now (status 429)" in said[1]

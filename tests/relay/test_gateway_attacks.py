@@ -30,7 +30,7 @@ from remit.relay.wire import (
 )
 from remit.testing import TurnedClock
 from remit.transports.credentials.keys import raw
-from waiting import eventually, no_longer
+from waiting import PATIENCE_S, eventually, no_longer
 
 CONTINUED, TEXT, BINARY, CLOSE, PING = 0, 1, 2, 8, 9
 UPGRADE = (
@@ -62,7 +62,7 @@ class Rough:
         self.writer = writer
 
     async def hear(self) -> FromGateway:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             _, size = await self.reader.readexactly(2)
             if size == 126:
                 (size,) = struct.unpack("!H", await self.reader.readexactly(2))
@@ -82,7 +82,7 @@ class Rough:
                 await self.writer.drain()
 
     async def is_cut_off(self) -> bool:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             with suppress(ConnectionError):
                 while await self.reader.read(65_536):
                     pass
@@ -186,7 +186,7 @@ async def test_pings_count_like_anything_else(tmp_path: Path) -> None:
         one.writer.write(one.hello(await one.hear(), "rough"))
         await one.hear()
         one.writer.write(framed(PING, b"x") * 8)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await one.reader.readexactly(3 * 8) == b"\x8a\x01x" * 8
         await eventually(lambda: len(waited) >= 3)
     assert waited == pytest.approx([0.1, 0.2, 0.3])

@@ -13,6 +13,7 @@ from gateways import NAME, QUICK, GatewayProcess, Proxy, id_of, pair_of
 from remit.protocol.errors import RemitError
 from remit.relay.link import Link
 from remit.relay.wire import Delivery, Receipt
+from waiting import PATIENCE_S
 
 NAMES = ("a", "b", "c")
 # In all some three hundred and fifty deaths.
@@ -130,7 +131,7 @@ class World:
     async def moves(self, count: int) -> None:
         """Return once so much more has been sent or has arrived."""
         until = self._moves + count
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while self._moves < until:
                 self._more.clear()
                 await self._more.wait()
@@ -139,7 +140,7 @@ class World:
         """Let everything arrive that was written."""
         for device in self.devices:
             device.writing = False
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while any(device.kept.outbox for device in self.devices) or self.sent() != self.arrived():
                 # It is over too when something came that was never sent, or came twice.
                 if sum(map(len, self.arrived().values())) > sum(map(len, self.sent().values())):
@@ -263,7 +264,7 @@ async def test_a_device_without_a_gateway_waits_and_says_so(tmp_path: Path) -> N
         states.put_nowait((state, why))
 
     link = Link(url, gateway=NAME, key=pair_of("a"), pauses=QUICK, changed=tell)
-    async with link, asyncio.timeout(10):
+    async with link, asyncio.timeout(PATIENCE_S):
         while (news := await states.get())[0] != "waiting":
             pass
         assert "cannot be reached" in news[1]

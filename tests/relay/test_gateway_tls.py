@@ -16,6 +16,7 @@ from remit.relay.gateway.certificate import Certificate
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving
+from waiting import PATIENCE_S
 
 
 def trusting(made: Made) -> ssl.SSLContext:
@@ -35,7 +36,7 @@ def replace(old: Made, new: Made) -> None:
 
 async def test_devices_talk_through_a_gateway_with_a_certificate_that_they_trust(tmp_path: Path) -> None:
     made = certificate(tmp_path)
-    async with serve(tmp_path, Certificate(*made)) as at, asyncio.timeout(20):
+    async with serve(tmp_path, Certificate(*made)) as at, asyncio.timeout(PATIENCE_S):
         assert at.url.startswith("wss://")
         context = trusting(made)
         async with link_to(at.url, "a", ssl=context) as a, link_to(at.url, "b", ssl=context) as b:
@@ -48,7 +49,7 @@ async def test_a_renewed_certificate_is_used_from_then_on_and_connections_go_on(
     made, renewed = certificate(tmp_path), certificate(tmp_path, "renewed")
     old, new = trusting(made), trusting(renewed)
     used = Certificate(*made)
-    async with serve(tmp_path, used) as at, asyncio.timeout(20), link_to(at.url, "a", ssl=old) as a:
+    async with serve(tmp_path, used) as at, asyncio.timeout(PATIENCE_S), link_to(at.url, "a", ssl=old) as a:
         await a.publish()
         assert not used.look()
         replace(made, renewed)
@@ -65,7 +66,7 @@ async def test_half_a_renewal_changes_nothing_until_it_is_whole(
     made, renewed = certificate(tmp_path), certificate(tmp_path, "renewed")
     old, new = trusting(made), trusting(renewed)
     used = Certificate(*made)
-    async with serve(tmp_path, used) as at, asyncio.timeout(20):
+    async with serve(tmp_path, used) as at, asyncio.timeout(PATIENCE_S):
         made.file.write_bytes(renewed.file.read_bytes())
         os.utime(made.file, ns=(0, 0))
         assert not used.look()
@@ -84,7 +85,7 @@ async def test_who_does_not_go_about_tls_keeps_nobody_out(tmp_path: Path) -> Non
     """Asyncio knows nothing of a connection until its handshake is done, and waits a minute for that."""
     made = certificate(tmp_path)
     limits = Limits(max_unauthenticated=4, address_unauthenticated=100, hello_s=600)
-    async with serve(tmp_path, Certificate(*made), limits) as at, asyncio.timeout(20):
+    async with serve(tmp_path, Certificate(*made), limits) as at, asyncio.timeout(PATIENCE_S):
         host, port = at.url.removeprefix("wss://").split(":")
         with ExitStack() as stack:
             silent = [stack.enter_context(sockets.create_connection((host, int(port)))) for _ in range(20)]

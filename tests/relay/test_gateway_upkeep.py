@@ -34,6 +34,7 @@ from remit.relay.wire import (
 )
 from remit.stores.connection import connect_reader, connect_writer
 from remit.testing import TurnedClock
+from waiting import PATIENCE_S
 
 A, B, C = id_of("a"), id_of("b"), id_of("c")
 MONTH_S = 31 * DAY_S
@@ -192,7 +193,7 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
     introduce(anna, bob)
     clock, troubles = TurnedClock(), asyncio.Queue[Fault | None]()
     gateway = Gateway(tmp_path / "gateway", name="g", clock=clock)
-    async with Serving(gateway) as at, asyncio.timeout(20):
+    async with Serving(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with linked(bob, at.url) as two, linked(anna, at.url) as one:
             await one.send(bob.device.id, b"first")
             async for opened in two:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pairs import BOUND_S, together
+from pairs import together
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
 from remit.relay import letters, moves
@@ -16,7 +16,7 @@ from remit.relay.letters import Answers, Declines
 from remit.relay.moves import State
 from remit.relay.profile import Limits
 from two_sides import two_sides
-from waiting import eventually, no_longer
+from waiting import PATIENCE_S, eventually, no_longer
 
 
 async def test_start_an_orchestrated_session_and_loop(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: 
             raise
         return "never"
 
-    async with two_sides(tmp_path, mode="full_auto", answer=slow) as sides, asyncio.timeout(BOUND_S):
+    async with two_sides(tmp_path, mode="full_auto", answer=slow) as sides, asyncio.timeout(PATIENCE_S):
         run = await sides.start()
         await began.wait()
         run = await sides.host.act(run.id, moves.Stop())

@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from devices import gateway
-from neighbours import BOUND_S, Neighbour, all_at_work
+from neighbours import Neighbour, all_at_work
 from remit import Brief, Hub
 from remit.protocol.card import Rate
 from remit.protocol.codec import MAX_BYTES
@@ -27,6 +27,7 @@ from remit.relay.post import Post
 from remit.relay.profile import Control
 from remit.relay.sharing import NOTED_REFUSALS
 from two_sides import heard, there
+from waiting import PATIENCE_S
 
 
 def question(asker: Neighbour, name: str = "q", **more: Any) -> Asks:
@@ -50,7 +51,7 @@ async def asked(path: Path, bob: Neighbour, *askers: Neighbour) -> AsyncGenerato
         gateway(path) as serving,
         all_at_work(serving.url, [bob]),
         AsyncExitStack() as stack,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
     ):
         yield [await stack.enter_async_context(there(each.sealer, serving.url)) for each in askers]
 

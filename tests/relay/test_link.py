@@ -37,7 +37,7 @@ from remit.relay.wire import (
     encode_text,
 )
 from remit.testing import TurnedClock
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
 A, B = id_of("a"), id_of("b")
 
@@ -56,7 +56,7 @@ def untrusted(why: str) -> ClientConnectorCertificateError:
 
 async def is_there(link: Link) -> Link:
     """Return once a link is connected, and so its device known: an answer shows it."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         await link.publish()
     return link
 
@@ -69,7 +69,7 @@ async def both(url: str, **options: Any) -> AsyncGenerator[tuple[Link, Link]]:
 
 async def take(link: Link, count: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         for _ in range(count):
             delivery = await link.receive()
             link.acknowledge(delivery)
@@ -182,7 +182,7 @@ async def test_a_full_queue_is_waited_for_and_keeps_the_order(tmp_path: Path) ->
         outcomes = [a.put(B, number, b"%d" % number) for number in range(1, 31)]
         for outcome in outcomes[:3]:
             await outcome
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while B not in a.pauses():
                 await asyncio.sleep(0)
         assert "wait for the other to connect" in a.pauses()[B].reason
@@ -208,7 +208,7 @@ async def test_the_newer_link_wins_and_the_older_is_told(tmp_path: Path) -> None
         await is_there(older)
         async with link_to(at.url, "a") as newer:
             await is_there(newer)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE_S):
                 with pytest.raises(RemitError, match="connected once more") as told:
                     await older.receive()
             assert told.value.fault.code is Code.STATE_CONFLICT
@@ -235,7 +235,7 @@ async def test_whoever_waits_hears_that_the_link_has_ended(tmp_path: Path) -> No
 async def test_a_server_of_another_name_gets_no_signature(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at:
         link = Link(at.url, gateway="other.example", key=pair_of("a"), pauses=QUICK)
-        async with link, asyncio.timeout(10):
+        async with link, asyncio.timeout(PATIENCE_S):
             with pytest.raises(RemitError, match=r"calls itself 'relay.example', not 'other.example'") as told:
                 await link.receive()
         assert told.value.fault.code is Code.UNAUTHENTICATED
@@ -288,7 +288,7 @@ async def test_a_server_that_talks_nonsense_is_tried_again_later(frames: tuple[s
 
     async with odd_server(*frames) as url:
         link = link_to(url, "a", changed=tell)
-        async with link, asyncio.timeout(10):
+        async with link, asyncio.timeout(PATIENCE_S):
             while (news := await heard.get())[0] != "waiting":
                 pass
             assert why in news[1]
@@ -297,7 +297,7 @@ async def test_a_server_that_talks_nonsense_is_tried_again_later(frames: tuple[s
 
 
 async def test_another_version_ends_the_link() -> None:
-    async with odd_server(version=2) as url, link_to(url, "a") as link, asyncio.timeout(10):
+    async with odd_server(version=2) as url, link_to(url, "a") as link, asyncio.timeout(PATIENCE_S):
         with pytest.raises(RemitError, match="speaks version 2") as told:
             await link.receive()
         assert told.value.fault.code is Code.VERSION_UNSUPPORTED
@@ -332,7 +332,7 @@ async def test_questions_survive_a_broken_connection(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         network.cut()
         network.flow()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             assert await asked == Done(request=2, one_time_left=1)
             assert isinstance(await a.fetch(b.device), Bundle)
 
@@ -353,7 +353,7 @@ def test_pauses_double_up_to_a_bound() -> None:
 async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_device(tmp_path: Path) -> None:
     """Else whoever knows its id could send to it from then on."""
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(PATIENCE_S),
         gateway_at(tmp_path / "one") as one,
         gateway_at(tmp_path / "two") as two,
         Proxy(one.url) as network,
@@ -372,7 +372,7 @@ async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_devic
 async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
     clock, heard = TurnedClock(), asyncio.Queue[Expired]()
     gateway = Gateway(tmp_path, name=NAME, clock=clock)
-    async with Serving(gateway) as at, asyncio.timeout(20):
+    async with Serving(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with link_to(at.url, "b") as b:
             await b.publish()
         async with link_to(at.url, "a") as a:
@@ -473,7 +473,7 @@ async def test_a_place_is_acknowledged_once_all_before_it_are_kept() -> None:
     arrivals.keep(deliveries[2])
     assert arrivals.ack() is None
     arrivals.keep(deliveries[0])
-    await asyncio.wait_for(due.wait(), 10)
+    await asyncio.wait_for(due.wait(), PATIENCE_S)
     assert arrivals.ack() == Ack(12)
     assert arrivals.ack() is None
     arrivals.end(RemitError(fault(Code.CANCELLED, "over")))

@@ -35,7 +35,6 @@ from shared_teams import introduce as introduce_teams
 from two_sides import Stranger, there
 from waiting import eventually
 
-BOUND_S = 20
 EXPERT = Offer(name="expert", description="Knows the API.")
 HELPER = Offer(name="helper")
 

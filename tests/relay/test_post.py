@@ -18,9 +18,7 @@ from remit.relay.seal import Loss, Opened, Sealer
 from remit.relay.state import State
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
-from waiting import eventually, no_longer
-
-BOUND_S = 8
+from waiting import PATIENCE_S, eventually, no_longer
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +29,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def taken(post: Post, count: int) -> list[Opened]:
     found: list[Opened] = []
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         async for opened in post:
             await post.taken(opened)
             found.append(opened)
@@ -94,7 +92,7 @@ async def test_what_was_not_taken_comes_again_after_a_restart(tmp_path: Path, pa
     async with gateway(tmp_path) as serving, linked(anna, serving.url) as one:
         async with linked(bob, serving.url) as two:
             await one.send(bob.device.id, b"first")
-            async with asyncio.timeout(BOUND_S):
+            async with asyncio.timeout(PATIENCE_S):
                 async for opened in two:
                     assert opened.body == b"first"
                     break
@@ -274,7 +272,7 @@ async def test_a_device_of_which_too_much_waits_keeps_nobody_else_waiting(
             await flooding.send(bob.device.id, b"%d" % number)
         await flooding.emptied()
         coming = aiter(post)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             left = [await anext(coming) for _ in range(4)]  # nobody takes them
             await honest.send(bob.device.id, b"from carol")
             assert (await anext(coming)).body == b"from carol"

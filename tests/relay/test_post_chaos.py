@@ -12,9 +12,8 @@ from remit.relay import post as post_module
 from remit.relay import seal as seal_module
 from remit.relay.post import Post
 from remit.relay.seal import Sealer
-from waiting import eventually
+from waiting import PATIENCE_S, eventually
 
-BOUND_S = 50
 DEATHS = 60
 
 
@@ -65,7 +64,7 @@ async def test_nothing_is_lost_repeated_or_reordered_whoever_dies(
     sides = [Side(tmp_path, "anna", "bob"), Side(tmp_path, "bob", "anna")]
     introduce(sides[0].sealer, sides[1].sealer)
     ids = [side.sealer.device.id for side in sides]
-    async with asyncio.timeout(BOUND_S), AsyncExitStack() as stack:
+    async with asyncio.timeout(PATIENCE_S), AsyncExitStack() as stack:
         serving = await stack.enter_async_context(gateway(tmp_path))
         url, port = serving.url, int(serving.url.rpartition(":")[2])
         for side, to in zip(sides, reversed(ids), strict=True):

@@ -21,6 +21,7 @@ from remit.relay.identity import make_prekey
 from remit.relay.seal import Reason, Refused, Sealer
 from remit.relay.streams import MAX_MESSAGE, MAX_SEALED, PIECE_BYTES, WINDOW
 from sealed_devices import Ticks, World, carry, close, open_device, pair, prekey_of, settle, take, waiting
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -474,7 +475,7 @@ class Victims:
         assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.stdout.close()
-        assert self._process.wait(10) == 0
+        assert self._process.wait(PATIENCE_S) == 0
 
 
 @pytest.fixture

@@ -30,9 +30,7 @@ from remit.relay.run import Overlay, Pending
 from remit.relay.seal import Opened
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
-from waiting import no_longer
-
-BOUND_S = 20
+from waiting import PATIENCE_S, no_longer
 
 
 class Face:
@@ -86,7 +84,7 @@ class Reading:
         self._rest = b""
 
     async def next(self) -> Event:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while b"\n\n" not in self._rest:
                 data = await self._reply.content.readany()
                 assert data, "the stream ended"
@@ -103,12 +101,12 @@ class Reading:
                 return event
 
     async def sign_of_life(self) -> None:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while KEEP_ALIVE not in self._rest:
                 self._rest += await self._reply.content.readany()
 
     async def ended(self) -> bool:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while data := await self._reply.content.readany():
                 self._face.keep(data)
         return True

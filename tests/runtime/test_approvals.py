@@ -15,8 +15,8 @@ from remit.runtime.approvals import AllowList, InboxApprover, check_edits, decid
 from remit.runtime.ports import Decision, Question
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import a_request
+from waiting import PATIENCE_S
 
-SOON = 5.0
 YES = Decision(agreed=True, by="ann")
 
 
@@ -113,7 +113,7 @@ async def test_the_approvers_are_asked_in_order_until_one_answers() -> None:
 
 async def test_a_question_stays_in_the_inbox_until_someone_answers_it(store: MemoryStore) -> None:
     question = a_question()
-    async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(answer(store, question))
         while not await store.pending():
             await asyncio.sleep(0)
@@ -129,7 +129,7 @@ async def test_a_question_that_was_answered_before_it_is_put_again_is_answered_a
     """Decision 4: after a restart the same question is found."""
     await store.put(a_question())
     await decide(store, "run-one-12345678", YES)
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         assert await InboxApprover(store)(a_question()) == YES
 
 
@@ -137,7 +137,7 @@ async def test_a_question_that_is_put_again_keeps_its_first_expiry(store: Memory
     """Decision 4: a restart gives nobody more time."""
     now_ms = time.time_ns() // 1_000_000
     await store.put(a_question(expires_ms=now_ms - 1))
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         with pytest.raises(TimeoutError):
             await InboxApprover(store)(a_question(expires_ms=now_ms + 60_000))
 

@@ -25,7 +25,8 @@ from remit.stores.reader import records
 from remit.stores.schema import migrate
 from remit.stores.sqlite import SqliteStore
 from remit.stores.transaction import Transaction
-from remit.testing.samples import PATIENCE, a_request, a_response, progress
+from remit.testing.samples import a_request, a_response, progress
+from waiting import PATIENCE_S
 
 PLENTY = 10**9
 EVERYTHING = ContextFilter()
@@ -335,7 +336,7 @@ async def test_many_who_ask_at_once_make_the_index_once(tmp_path: Path) -> None:
     async with opened(path, count) as first, opened(path, count) as second:
         converse(first, "one", 300)
         await first.flush()
-        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             asking = [
                 group.create_task(texts_of(store, "one", keywords=("answer 7",)))
                 for store in (first, second)
@@ -350,7 +351,7 @@ async def test_others_may_write_while_a_long_conversation_is_indexed(tmp_path: P
     async with opened(tmp_path / "hub.db") as store:
         converse(store, "one", 1_000)
         await store.flush()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             asking = asyncio.ensure_future(texts_of(store, "one", keywords=("answer 7 ",)))
             flushed = 0
             while not asking.done():
@@ -391,7 +392,7 @@ async def test_an_indexer_that_is_killed_takes_nothing_with_it(tmp_path: Path, c
     path = tmp_path / "hub.db"
     async with opened(path) as store:
         converse(store, "one", 300)
-    done = subprocess.run([sys.executable, "-c", VICTIM, str(path), str(commit)], check=False, timeout=PATIENCE)
+    done = subprocess.run([sys.executable, "-c", VICTIM, str(path), str(commit)], check=False, timeout=PATIENCE_S)
     assert done.returncode == -9
     assert indexed(path).messages == min(100 * (commit - 1), 600)
     async with opened(path) as store:

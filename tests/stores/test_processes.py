@@ -14,7 +14,8 @@ from remit.runtime.ports import Decision, Expired, Sealed
 from remit.stores.connection import connect_reader
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, PATIENCE, a_question, a_request, a_response, progress
+from remit.testing.conformance import LONG_MS, a_question, a_request, a_response, progress
+from waiting import PATIENCE_S
 
 _OPEN = """
 import asyncio, sys
@@ -106,7 +107,7 @@ def start(script: str, path: Path, count: int) -> list[subprocess.Popen[str]]:
 
 
 def finish(processes: list[subprocess.Popen[str]]) -> list[str]:
-    printed = [process.communicate(timeout=PATIENCE * 3)[0] for process in processes]
+    printed = [process.communicate(timeout=PATIENCE_S * 3)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes)
     return printed
 
@@ -140,7 +141,7 @@ async def test_a_wait_ends_with_an_outcome_that_another_process_wrote(tmp_path: 
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
-    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         wait = group.create_task(store.wait("run-one"))
         await asyncio.to_thread(lambda: finish(start(_FINISH, store.path, 1)))
     assert wait.result() == a_response(a_request())

@@ -17,7 +17,8 @@ from remit.protocol.records import Kind
 from remit.runtime.ports import Accepted, StoreError
 from remit.stores.connection import Connection, connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress, texts
+from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ async def test_what_waits_for_a_full_disk_is_written_by_itself_once_there_is_roo
         with pytest.raises(StoreError):
             await store.flush()
         assert not written.is_set()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_S):
         await written.wait()
     await store.close()
 

@@ -12,8 +12,8 @@ from remit.runtime.audit import AuditVerdict, Tampering
 from remit.runtime.signing import decode_checkpoints, read_key
 from remit.stores.connection import connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
-from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress
-from waiting import eventually
+from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress
+from waiting import PATIENCE_S, eventually
 
 
 async def written(path: Path, *, records: int = 20, every: int = 10_000) -> Path:
@@ -127,7 +127,7 @@ async def test_a_writer_survives_that_its_table_is_emptied(tmp_path: Path) -> No
     await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
     sql(store.path, "DELETE FROM record")
     assert places(await store.verify()) == [(Tampering.TRUNCATED, 1, 1)]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_S):
         await store.close()
 
 

@@ -13,7 +13,8 @@ from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
 from remit.runtime.ports import Accepted, Known
 from remit.stores.connection import connect_reader
 from remit.stores.sqlite import SqliteStore
-from remit.testing.conformance import LONG_MS, PATIENCE, a_request, a_response, code_of, progress, texts
+from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
+from waiting import PATIENCE_S
 
 
 @asynccontextmanager
@@ -37,14 +38,14 @@ class Gate:
     def __call__(self) -> None:
         self.commits += 1
         self.reached.set()
-        assert self.open.wait(PATIENCE)
+        assert self.open.wait(PATIENCE_S)
 
 
 async def test_everything_that_is_queued_during_a_commit_shares_the_next(tmp_path: Path) -> None:
     gate = Gate()
     async with opened(tmp_path, gate) as store, asyncio.TaskGroup() as group:
         group.create_task(store.flush())
-        await asyncio.to_thread(gate.reached.wait, PATIENCE)
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         for number in range(64):
             store.append(Kind.PROGRESS, number, "run", "session", progress("x"))
             group.create_task(store.submit(a_request(str(number)), b"digest", worker="w", lease_ms=LONG_MS))
@@ -102,7 +103,7 @@ async def test_a_record_alone_waits_for_company_but_not_for_ever(tmp_path: Path)
         for number in range(400):
             store.append(Kind.PROGRESS, number, "run", "session", progress("x"))
             await asyncio.sleep(0)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             await written.wait()
         assert len(commits) == 1
         assert commits[0] - start >= 0.1
@@ -113,7 +114,7 @@ async def test_five_hundred_records_are_written_at_once(tmp_path: Path) -> None:
     async with opened(tmp_path, gate) as store:
         for number in range(500):
             store.append(Kind.PROGRESS, number, "run", "session", progress("x"))
-        assert await asyncio.to_thread(gate.reached.wait, PATIENCE)
+        assert await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         gate.open.set()
 
 
@@ -121,7 +122,7 @@ async def test_the_queue_is_bounded_for_those_who_ask(tmp_path: Path) -> None:
     gate = Gate()
     async with opened(tmp_path, gate) as store:
         flush = asyncio.ensure_future(store.flush())
-        await asyncio.to_thread(gate.reached.wait, PATIENCE)
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         for number in range(3_999):
             store.append(Kind.PROGRESS, number, "run", "session", progress("x"))
         await store.room()
@@ -131,7 +132,7 @@ async def test_the_queue_is_bounded_for_those_who_ask(tmp_path: Path) -> None:
         await asyncio.sleep(0)
         assert not room.done()
         gate.open.set()
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(PATIENCE_S):
             await room
             await flush
 
@@ -144,7 +145,7 @@ async def test_closing_frees_those_who_wait_for_room(tmp_path: Path) -> None:
         room = asyncio.ensure_future(store.room())
         await asyncio.sleep(0)
         gate.open.set()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(PATIENCE_S):
         await room
 
 
@@ -193,7 +194,7 @@ async def test_a_submit_that_is_cancelled_before_its_turn_leaves_nothing_behind(
     gate = Gate()
     async with opened(tmp_path, gate) as store:
         flush = asyncio.ensure_future(store.flush())
-        await asyncio.to_thread(gate.reached.wait, PATIENCE)
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         submit = asyncio.ensure_future(store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
         await asyncio.sleep(0)
         submit.cancel()
@@ -212,7 +213,7 @@ async def test_an_outcome_is_kept_though_whoever_reports_it_is_cancelled(tmp_pat
         gate.open.clear()
         gate.reached.clear()
         flush = asyncio.ensure_future(store.flush())
-        await asyncio.to_thread(gate.reached.wait, PATIENCE)
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
         finish = asyncio.ensure_future(store.finish("run-one", 1, a_response(a_request()), 1))
         await asyncio.sleep(0)
         finish.cancel()
@@ -250,8 +251,8 @@ async def test_readers_do_not_wait_for_a_commit(tmp_path: Path) -> None:
     gate = Gate()
     async with opened(tmp_path, gate) as store:
         flush = asyncio.ensure_future(store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
-        await asyncio.to_thread(gate.reached.wait, PATIENCE)
-        async with asyncio.timeout(PATIENCE):
+        await asyncio.to_thread(gate.reached.wait, PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
             assert await store.records() == []
             assert await store.facts("u-1") == ()
         gate.open.set()
