@@ -289,11 +289,12 @@ async def test_a_listener_that_never_reads_does_not_hold_up_the_hub() -> None:
 
     async with hub, asyncio.timeout(PATIENCE_S):
         with hub.events() as idle, hub.events() as eager:
-            task = asyncio.create_task(read(eager, BACKLOG + 2))
+            task = asyncio.create_task(read(eager))
             assert (await hub.ask("chatty", user="u")).ok
-            heard = await task
-        lost = await read(idle)
-    assert [record.seq for record in heard] == list(range(1, BACKLOG + 3))
+        heard, lost = await task, await read(idle)
+    # On a busy machine the watchdog may have something to tell as well.
+    assert [record.seq for record in heard] == list(range(1, len(heard) + 1))
+    assert [each.kind for each in heard].count(Kind.PROGRESS) == BACKLOG
     assert lost == heard[-len(lost) :]
     assert BACKLOG - 1 <= len(lost) <= BACKLOG
 
