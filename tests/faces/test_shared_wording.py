@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
@@ -127,6 +127,8 @@ def test_lines_are_folded_between_words_and_stay_indented() -> None:
 
 
 @given(st.text(), st.integers(2, 60))
+@example("\x85\u0e5c", 2)
+@example(" 漢", 2)
 def test_nothing_is_lost_when_a_line_is_folded(text: str, width: int) -> None:
     line = several_lines(text).replace("\n", " ").expandtabs(4)
     parts = folded(line, width)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remit.policy.grounds import unfounded
@@ -111,7 +111,34 @@ def test_each_is_named_once() -> None:
     assert unfounded("It cost $7. Really, $7.", SOURCE) == ("$7",)
 
 
-@given(st.text(max_size=300))
+# Words and figures without a space between them, and the signs that part them.
+PIECES = (
+    "0",
+    "C",
+    "Paris",
+    "May",
+    "Ab",
+    "fooBar",
+    "ABC-1",
+    "x_y",
+    "12",
+    "three",
+    " km",
+    "'s",
+    "é",
+    " ",
+    "-",
+    "/",
+    ".",
+    ":",
+)
+
+
+@given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+@example("0C Paris")
+@example("ParisABC-1")
+@example("0À'0")
+@example(".0May C")
 def test_a_text_is_always_founded_on_itself(text: str) -> None:
     assert unfounded(text, text) == ()
 

@@ -1,7 +1,7 @@
 """Whether a text says nothing that its source does not: every name and figure in it is looked up there."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from remit.policy.wording import FIGURE, SPELLED, THING, VERBS, bare_name, is_name, squeezed, unmarked, words_of
@@ -15,16 +15,12 @@ def unfounded(text: str, source: str) -> tuple[str, ...]:
     grounds = _Grounds(source)
     missing: dict[str, None] = {}
 
-    def looked_up(found: re.Match[str]) -> str:
-        named = is_name(found)
-        if not (named or found["date"] or found["time"] or found["number"]):
-            return found[0]  # words after all
-        if not (grounds.has_name(bare_name(found)) if named else grounds.has_figure(found)):
+    def look_up(found: re.Match[str]) -> None:
+        if not (grounds.has_name(bare_name(found)) if is_name(found) else grounds.has_figure(found)):
             missing[found[0]] = None
-        return _PLACE
 
     for line in _lines(text):
-        rest = THING.sub(looked_up, line)
+        rest = _without_things(line, look_up)
         missing.update(dict.fromkeys(grounds.strangers(_WORD.findall(rest))))
     return tuple(missing)
 
@@ -36,6 +32,18 @@ def _lines(text: str) -> list[str]:
 
 # Stands where something was that has been looked up already: no word, and no end of a sentence.
 _PLACE = "\ue000"
+
+
+def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
+    """Return a line with a mark in the place of each identifier and figure; each is given to *look_up* first."""
+
+    def replace(found: re.Match[str]) -> str:
+        if not (is_name(found) or found["date"] or found["time"] or found["number"]):
+            return found[0]  # words after all
+        look_up(found)
+        return _PLACE
+
+    return THING.sub(replace, line)
 
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,11 +253,7 @@ class _Grounds:
         lines = _lines(source)
         whole = " ".join(lines)
         self._line = whole.casefold()
-        words = [_bare(word) for word in _WORD.findall(whole)]
-        # Words joined by a hyphen are there apart, too.
-        words += [part for word in words if "-" in word for part in word.split("-")]
-        self._words = {word.casefold() for word in words}
-        self._plain = {word for word in words if word.islower()}
+        self._names: set[str] = set()
         self._numbers: set[tuple[str, str]] = set()
         self._dates: set[_Date] = set()
         self._times: set[tuple[int, ...]] = set()
@@ -257,9 +261,20 @@ class _Grounds:
         for line in (*lines, whole):
             for found in FIGURE.finditer(line):
                 self._note(found)
+        # The source as a summary is read, too: in "0C Paris", a word begins with C only once the 0 is taken out.
+        rest = " ".join(_without_things(line, self._note) for line in lines)
+        read = [_bare(word).casefold() for word in _WORD.findall(rest)]
+        self._read = _in_a_row(read)
+        words = [_bare(word) for word in _WORD.findall(whole)]
+        # Words joined by a hyphen are there apart, too.
+        words += [part for word in words if "-" in word for part in word.split("-")]
+        self._words = {word.casefold() for word in words} | set(read)
+        self._plain = {word for word in words if word.islower()}
 
     def _note(self, found: re.Match[str]) -> None:
-        if found["date"]:
+        if found.re is THING and is_name(found):
+            self._names.add(_comparable(bare_name(found)))
+        elif found["date"]:
             dates = _dates(found[0])
             self._dates.update(dates)
             self._numbers.update((str(number), "") for date in dates for number in date)
@@ -283,7 +298,9 @@ class _Grounds:
         """Say whether an identifier or phrase stands in the source as a whole."""
         if name.startswith("["):
             return name in self._source
-        name = squeezed(name).casefold().strip(".,;:!?")
+        name = _comparable(name)
+        if name in self._names:
+            return True
         if len(name) > _LONG:
             return name in self._line
         at = self._line.find(name)
@@ -306,8 +323,11 @@ class _Grounds:
                 bare = [_bare(word) for word in name]
                 # Initials may be written with or without a space.
                 apart = len(bare) > 1 and not any(word.endswith(".") for word in bare)
-                if not all(map(self._knows, bare)) or (apart and not self.has_name(" ".join(bare))):
+                if not all(map(self._knows, bare)) or (apart and not self._has_in_a_row(bare)):
                     yield " ".join(name)
+
+    def _has_in_a_row(self, words: Sequence[str]) -> bool:
+        return _in_a_row([word.casefold() for word in words]) in self._read or self.has_name(" ".join(words))
 
     def _knows(self, word: str) -> bool:
         return word.casefold() in self._words or all(
@@ -344,6 +364,14 @@ def _names(words: Sequence[str]) -> Iterator[list[str]]:
         if name and (ordinary or word.endswith(_POSSESSIVE)):
             yield name
             name = []
+
+
+def _comparable(name: str) -> str:
+    return squeezed(name).casefold().strip(".,;:!?")
+
+
+def _in_a_row(words: Sequence[str]) -> str:
+    return "".join(f"\n{word}" for word in words) + "\n"
 
 
 def _goes_on(signs: str) -> bool:

@@ -209,7 +209,8 @@ def _titled(title: str, width: int) -> str:
 def folded(line: str, width: int) -> list[str]:
     """Return a line in parts that take at most so many cells, broken between words, each indented as the first is."""
     text = line.lstrip(" ")
-    indent = " " * min(len(line) - len(text), max(0, width - 1))
+    # The widest letters take two cells; beside the indent there is room for one of them.
+    indent = " " * min(len(line) - len(text), max(0, width - 2))
     room, parts, part = max(1, width - len(indent)), list[str](), ""
     for word in _words(text):
         if cells(part) + cells(word.rstrip(" ")) <= room:
