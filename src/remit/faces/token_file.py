@@ -15,7 +15,7 @@ def token_in(path: Path) -> str:
         from remit.transports.credentials.keys import write_private
 
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):  # another server was faster
                 write_private(path, f"{secrets.token_hex(32)}\n".encode(), replace=False)
         except OSError as error:

@@ -48,7 +48,7 @@ def open_keys(path: Path, passphrase: str = "") -> Keys:
     With a *passphrase* the file alone opens nothing; without one, it is enough, and only its owner can read it.
     """
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             write_private(path, _written(secrets.token_bytes(SECRET_BYTES), passphrase), replace=False)
     return Keys(_read(path, passphrase))

@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,9 +47,14 @@ def open_key(path: Path) -> Key:
         return _make_key(path)
 
 
-def read_key(path: Path) -> Key:
-    """Return the key in the file, or raise `StoreError` if it holds none and `FileNotFoundError` if it is not there."""
-    found = _KEY_FILE.match(path.read_text(encoding="ascii", errors="replace"))
+def read_key(path: Path, *, private: bool = True) -> Key:
+    """Return the key in the file, or raise `StoreError` if it is unusable and `FileNotFoundError` if it is not there.
+
+    A *private* key that others can read or replace is unusable: they could sign a record of their own.
+    """
+    with path.open(encoding="ascii", errors="replace") as file:
+        mode, content = os.fstat(file.fileno()).st_mode, file.read()
+    found = _KEY_FILE.match(content)
     if found is None:
         raise StoreError(
             fault(
@@ -56,6 +62,15 @@ def read_key(path: Path) -> Key:
                 f"{path} is damaged: it does not hold an audit key",
                 suggestion="Put the file back from a backup, or move it away: a new key is then made, "
                 "and verification will name the checkpoints that the old one signed.",
+            )
+        )
+    if private and os.name == "posix" and mode & 0o077:
+        raise StoreError(
+            fault(
+                Code.STORE_UNAVAILABLE,
+                f"{path} is accessible to other users (mode {stat.S_IMODE(mode):o}): they could sign a forged record",
+                suggestion=f"Restrict it: chmod 600 {path}. If others may have read it, move it away: "
+                "the next start makes a new key and records the change.",
             )
         )
     return Key(bytes.fromhex(found[1]))

@@ -84,6 +84,7 @@ def _text(raw: bytes | None) -> str:
 
 def _public_key(path: Path) -> bytes | None:
     try:
-        return read_key(key_path(path)).public
+        # Only its public half is used, so that others can read the file is no reason not to verify.
+        return read_key(key_path(path), private=False).public
     except OSError:
         return None

@@ -44,7 +44,8 @@ class Connection(Protocol):
 
 def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> Connection:
     """Return a connection that writes; the file and its folder are made if they are not there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    # Private whatever the umask: beside the file lies the key, and names of files tell what is done here.
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Made here and not by SQLite, so that nobody else can read it; its log takes over these permissions.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     connection = apsw.Connection(str(path))

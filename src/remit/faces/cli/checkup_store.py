@@ -161,7 +161,7 @@ def _lock(path: Path) -> Check:
 def _keys(path: Path) -> Iterator[Check]:
     file = key_path(path)
     try:
-        read_key(file)
+        read_key(file, private=False)
         mode = stat.S_IMODE(file.stat().st_mode)
     except FileNotFoundError:
         todo = (

@@ -44,7 +44,8 @@ def detach(order: Order, *, as_json: bool) -> int:
 
 def _make_log(folder: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):  # the first is the folder of the store
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
         number, name = tempfile.mkstemp(prefix="starting-", suffix=".log", dir=folder)
     except OSError as error:
         raise RemitError(
