@@ -132,12 +132,37 @@ async with hub_of(load_team(Path("remit.toml"))) as hub:
     print(await hub.ask("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}))
 ```
 
-The file that counts is the one that `$REMIT_TEAM` names, else `remit.toml` in the working directory or in the nearest
-folder above it, up to your home. Paths in it begin at its own folder, which is also where Python looks for agents and
-tools first. What a workflow is, [workflows.md](workflows.md) says.
+The file that counts is the one that `--team` or `$REMIT_TEAM` names, else `remit.toml` in the working directory or in
+the nearest folder above it. The search ends at your home folder, at the root of a git repository, and below a folder
+that others can write to, such as `/tmp`. Paths in the file begin at its own folder, which is also where Python looks
+for agents and tools first. What a workflow is, [workflows.md](workflows.md) says.
 
 The first line of the example is a comment to Remit. Editors that know TOML (Even Better TOML, Taplo) complete and check
 the file by the JSON Schema that it names; `remit schema` writes it.
+
+## Whose file it may be
+
+A team file names code that runs as you, so the command line reads it only if nobody else could have written it. The
+file and its folder have to belong to you or to root, and be writable by nobody else: not by everyone, also not with the
+sticky bit of `/tmp`, and not by a group, unless it is the private group that many Linux systems give each user. This
+holds for a file that the search found and for one that you named, since a named path may lead to a stranger's file just
+as well.
+
+```text
+TEAM_INVALID: /srv/team/remit.toml belongs to build (user 1001), and you are root (user 0); a team file names code to
+run, so this one is not read
+  → If you know it and trust everyone who can write to it, name it: REMIT_TRUST_TEAM=/srv/team/remit.toml. Otherwise
+    change its owner and permissions, or copy the team into a folder of your own.
+```
+
+`REMIT_TRUST_TEAM` holds absolute paths of team files, or of folders with a `remit.toml`, separated as in `PATH`. It is
+an exact list, like git's `safe.directory`: there is no value that trusts every file. Set it in a container that runs as
+root on a checkout of another user, or where a volume is mounted with mode 777, as Kubernetes does with a config map.
+Windows has no such owners; nothing is checked there. Neither is anything for `load_team` in a Python program: the
+program names the file, and its own code runs already.
+
+`remit validate` and `remit doctor` run none of the code that a team file names: they look for modules in the team's
+folder and for functions in the modules' text. `remit validate --code` imports the code, which runs it.
 
 ## Overrides
 

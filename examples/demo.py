@@ -20,6 +20,8 @@ from remit.protocol.records import Approval
 from remit.stores.sqlite import verify_file
 
 TEAM = Path(__file__).parent / "receipts" / "remit.toml"
+# Whoever starts the demo trusts the files beside it, whichever user the clone belongs to.
+os.environ["REMIT_TRUST_TEAM"] = str(TEAM.absolute())
 STORE = Path(".remit") / "demo.db"
 # Where the agents note what they really did, and find the tax office closed as long as there is a file that says so.
 DESK = Path(".remit") / "demo-desk"

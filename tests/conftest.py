@@ -8,3 +8,5 @@ from hypothesis import settings
 # same each time in CI: a change is not to be turned down for what another has done.
 settings.register_profile("remit", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("remit")
+# A team file that others can write is refused, and tests make such files with whatever mask they are started with.
+os.umask(0o022)

@@ -42,19 +42,22 @@ def test_programs_get_line_and_key_apart(tmp_path: Path) -> None:
     assert (tmp_path / "remit.toml").read_text(encoding="utf-8").splitlines()[problem["line"] - 1] == "max_deep = 3"
 
 
-def test_the_code_is_imported_unless_told_otherwise(tmp_path: Path) -> None:
+def test_the_code_is_imported_only_if_asked_for(tmp_path: Path) -> None:
     make_team(tmp_path)
-    (tmp_path / "agents.py").write_text("import nowhere", encoding="utf-8")
-    assert remit("validate", folder=tmp_path).returncode == 3
-    done = remit("validate", "--no-import", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "ok: 3 agents in remit.toml; their code was not imported\n")
+    with (tmp_path / "agents.py").open("a", encoding="utf-8") as code:
+        code.write("import nowhere\n")
+    done = remit("validate", "--code", folder=tmp_path)
+    assert (done.returncode, "No module named 'nowhere'" in done.stdout) == (3, True)
+    done = remit("validate", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "ok: 3 agents in remit.toml\n")
 
 
 def test_what_the_code_prints_when_it_is_imported_does_not_get_into_the_document(tmp_path: Path) -> None:
     make_team(tmp_path)
     with (tmp_path / "agents.py").open("a", encoding="utf-8") as code:
         code.write('\nprint("loading the model")\n')
-    assert document("validate", folder=tmp_path)["ok"]
+    found = document("validate", "--code", folder=tmp_path)
+    assert (found["ok"], found["imported"]) == (True, True)
 
 
 def test_without_a_team_file_it_says_how_to_make_one(tmp_path: Path) -> None:

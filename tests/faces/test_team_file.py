@@ -45,11 +45,11 @@ def wrong_in(
 def test_the_file_is_found_in_the_nearest_folder_above(tmp_path: Path) -> None:
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
-    assert find_team(deep, {}) is None
+    assert find_team(start=deep, environ={}) is None
     (tmp_path / "remit.toml").touch()
-    assert find_team(deep, {}) == tmp_path / "remit.toml"
+    assert find_team(start=deep, environ={}) == tmp_path / "remit.toml"
     (tmp_path / "a" / "remit.toml").touch()
-    assert find_team(deep, {}) == tmp_path / "a" / "remit.toml"
+    assert find_team(start=deep, environ={}) == tmp_path / "a" / "remit.toml"
 
 
 def test_nothing_is_looked_for_above_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,15 +57,15 @@ def test_nothing_is_looked_for_above_home(tmp_path: Path, monkeypatch: pytest.Mo
     (home / "work").mkdir(parents=True)
     (tmp_path / "remit.toml").touch()
     monkeypatch.setenv("HOME", str(home))
-    assert find_team(home / "work", {}) is None
+    assert find_team(start=home / "work", environ={}) is None
     (home / "remit.toml").touch()
-    assert find_team(home / "work", {}) == home / "remit.toml"
+    assert find_team(start=home / "work", environ={}) == home / "remit.toml"
 
 
 def test_a_variable_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "remit.toml").touch()
-    assert find_team(tmp_path, {"REMIT_TEAM": "/elsewhere/team.toml"}) == Path("/elsewhere/team.toml")
-    assert find_team(tmp_path / "x", {"REMIT_TEAM": str(tmp_path)}) == tmp_path / "remit.toml"
+    assert find_team(start=tmp_path, environ={"REMIT_TEAM": "/elsewhere/team.toml"}) == Path("/elsewhere/team.toml")
+    assert find_team(start=tmp_path / "x", environ={"REMIT_TEAM": str(tmp_path)}) == tmp_path / "remit.toml"
 
 
 def test_the_search_starts_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def tail(
 def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
     from remit.faces.team.file import find_team, load_team
 
-    found = team_file or find_team()
+    found = find_team(team_file)
     if found is None:
         return []
     team = load_team(found, overrides=overrides, secrets=False, code=False)

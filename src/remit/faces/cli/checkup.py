@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from remit import __version__
 from remit.faces.cli.checkup_store import disk, durability, store
 from remit.faces.cli.findings import ok, problem, warning
-from remit.faces.cli.places import DEFAULT_STORE, importing, shorter, team_of
+from remit.faces.cli.places import DEFAULT_STORE, shorter
 from remit.faces.cli.show.screen import many
 from remit.faces.outputs.team import Check
 from remit.faces.safe_text import speaks_unicode
@@ -38,16 +38,20 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
     yield from _packages()
     team = None
-    file = team_file or find_team()
-    if file is None:
-        yield warning("team file", "there is none here, nor in a folder above", "`remit init` makes one to begin with.")
-    else:
-        try:
-            team = team_of(file, overrides)
+    try:
+        file = find_team(team_file)
+        if file is None:
+            says = "there is none here, nor in a folder above"
+            yield warning("team file", says, "`remit init` makes one to begin with.")
+        else:
+            team = load_team(file, overrides=overrides, secrets=False, code=False, thorough=True)
             flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
             yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}{flows}")
-        except RemitError as error:
-            yield problem("team file", error.fault.message, "`remit validate` says what is wrong, line by line.")
+            yield ok("code", "not imported, since that would run it", "remit validate --code")
+    except RemitError as error:
+        why = error.fault
+        lines = "`remit validate` says what is wrong, line by line."
+        yield problem("team file", why.message, lines if why.problems else why.suggestion)
     path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
     yield from _secrets(team)
     yield from _served(team)
@@ -131,8 +135,7 @@ def _secrets(team: Team | None) -> Iterator[Check]:
         else:
             yield problem(about, why, "Set it where hubs are started; without it they do not start.")
     try:
-        with importing():
-            load_team(team.file, overrides=team.overrides)
+        load_team(team.file, overrides=team.overrides, code=False, thorough=True)
     except RemitError as error:
         for each in error.fault.problems:
             if each.message not in missing.values():

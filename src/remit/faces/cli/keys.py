@@ -237,7 +237,7 @@ def _files(team_file: Path | None, overrides: tuple[str, ...]) -> Files:
     from remit.faces.team.file import find_team, load_team
     from remit.faces.team.sections.others import IdentitySection
 
-    found = team_file or find_team()
+    found = find_team(team_file)
     team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
     folder, said = (Path(), IdentitySection()) if team is None else (team.folder, team.identity)
     return Files(

@@ -29,7 +29,7 @@ BUSY_SECONDS = 5
 
 def team_path(team_file: Path | None) -> Path:
     """Return the team file: the one that was named, else the nearest, or raise a `RemitError` if there is none."""
-    found = team_file or find_team()
+    found = find_team(team_file)
     if found is None:
         raise RemitError(
             fault(
@@ -58,7 +58,7 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     """Return the store that a command means: the one that was named, else the team's, else the one in this folder."""
     if store_path is not None:
         return store_path
-    found = team_file or find_team()
+    found = find_team(team_file)
     if found is None:
         return DEFAULT_STORE
     try:
@@ -73,7 +73,7 @@ def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
     """Return the key with which the team, if there is one, encrypts what was redacted."""
     from remit.faces.composition import vault_key_of  # loads more than most commands need
 
-    found = team_file or find_team()
+    found = find_team(team_file)
     return None if found is None else vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
 
 

@@ -38,7 +38,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
     from remit.faces.cli.verdicts import all_guards, name_of, sentence_of
     from remit.faces.team.file import find_team
 
-    team = team_of(team_file, overrides) if team_file or find_team() else None
+    team = team_of(team_file, overrides) if find_team(team_file) else None
     lines = tuple(GuardLine(name=name_of(guard), says=sentence_of(guard)) for guard in all_guards(team))
     if as_json:
         print_json(Guards(guards=lines))

@@ -240,7 +240,7 @@ def _team(ctx: click.Context) -> dict[str, Any]:
     from remit.faces.team.file import find_team
 
     with suppress(Exception):  # a team file that is being written need not be one yet
-        file = ctx.params.get("team_file") or find_team()
+        file = find_team(ctx.params.get("team_file"))
         if file is not None:
             return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}
     return {}

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.faces.team import mcp
-from remit.faces.team.code import CodeError, agent_at, code_at, tool_at
+from remit.faces.team.code import CodeError, agent_at, code_at, tool_at, unseen
 from remit.faces.team.lines import Place
 from remit.faces.team.team import TeamFile
 from remit.faces.team.workflows import impossible
@@ -293,6 +293,18 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
             find()
         except CodeError as error:
             yield Wrong(place, str(error))
+
+
+def unseen_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which agents, tools and detectors are not where the file says, without importing anything."""
+    named: list[tuple[Place, str]] = [
+        (("agents", name, "run"), agent.run) for name, agent in team.agents.items() if agent.run is not None
+    ]
+    named += [(("tools", name, "run"), tool.run) for name, tool in team.tools.items()]
+    named += [(("redaction", "detectors", index), run) for index, run in enumerate(team.redaction.detectors)]
+    for place, run in named:
+        if why := unseen(run, folder):
+            yield Wrong(place, why)
 
 
 def unplaced(team: TeamFile, folder: Path) -> Iterator[Wrong]:

@@ -1,5 +1,6 @@
 """The Python code that a team file names: found, or why not."""
 
+import ast
 import inspect
 import sys
 import traceback
@@ -105,6 +106,69 @@ def _recognised(thing: object, run: str) -> Callable[..., Any]:
 
 def _taken(function: Callable[..., Any]) -> str:
     return str(inspect.signature(function))
+
+
+# ── without running it ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unseen(run: str, folder: Path) -> str | None:
+    """Return why `module:name` cannot be there, as far as that shows without importing anything; else nothing.
+
+    A module in *folder* is parsed; of one elsewhere only the package is looked for.
+    """
+    module, _, attribute = run.partition(":")
+    file = _file_of(module, folder)
+    if file is None:
+        return None if _is_elsewhere(module, folder) else _missing(module, folder)
+    try:
+        names = _defined_in(ast.parse(file.read_bytes(), str(file)))
+    except SyntaxError as error:
+        return f"`{module}` cannot be read: {file.name}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    except (OSError, ValueError, RecursionError) as error:
+        return f"`{module}` cannot be read: {type(error).__name__}: {error}"
+    first = attribute.partition(".")[0]
+    if names is None or first in names:
+        return None
+    return f"`{module}` has no `{first}`{did_you_mean(first, [each for each in names if not each.startswith('_')])}"
+
+
+def _file_of(module: str, folder: Path) -> Path | None:
+    path = folder.joinpath(*module.split("."))
+    return next((each for each in (path.with_suffix(".py"), path / "__init__.py") if each.is_file()), None)
+
+
+def _is_elsewhere(module: str, folder: Path) -> bool:
+    """Say whether Python would find the package of a module; a package in *folder* has to have the module itself."""
+    package = module.partition(".")[0]
+    spec = PathFinder.find_spec(package, [str(folder.resolve()), *sys.path])
+    if spec is None or spec.origin is None:
+        return spec is not None or package in sys.builtin_module_names
+    return package == module or not Path(spec.origin).is_relative_to(folder.resolve())
+
+
+def _missing(module: str, folder: Path) -> str:
+    return f"there is no module `{module}` in {folder} or where Python looks{did_you_mean(module, _modules_in(folder))}"
+
+
+def _defined_in(tree: ast.Module) -> set[str] | None:
+    """Return the names that a module has at its top; nothing if only running it would tell."""
+    names: set[str] = set()
+    for node in ast.walk(tree):  # also below `if` and `try`: a name too many only means that nothing is said
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+            case ast.alias(name="*"):
+                return None
+            case ast.alias(name=name, asname=asname):
+                names.add(asname or name.partition(".")[0])
+            case _:
+                pass
+    return None if "__getattr__" in names else names
+
+
+# ── imported ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _refuse_another(package: str, folder: Path) -> None:

@@ -16,26 +16,34 @@ from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
 from remit.faces.team.team import Team, TeamFile
+from remit.faces.team.trust import FILE, is_trusted, trusted
 from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 
-FILE = "remit.toml"
 VARIABLE = "REMIT_TEAM"
 
 
-def find_team(start: Path | None = None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the team file that `$REMIT_TEAM` names, else that of *start* or of the nearest folder above, up to home.
+def find_team(
+    named: Path | None = None, *, start: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Path | None:
+    """Return the team file: *named*, else what `$REMIT_TEAM` names, else the nearest one from *start* upwards.
 
-    The working directory is where it starts if nothing is said. A folder that is named stands for the file in it.
+    Raises a `RemitError` if somebody else could have written it; see `trust`. The search begins in the working
+    directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. A
+    folder that is named stands for the file in it.
     """
-    if named := environ.get(VARIABLE):
-        return Path(named) / FILE if Path(named).is_dir() else Path(named)
+    if variable := named or environ.get(VARIABLE):
+        path = Path(variable)
+        return trusted(path / FILE if path.is_dir() else path, environ)
     folder = (start or Path.cwd()).absolute()
     for each in (folder, *folder.parents):
+        # Ignored, not refused: a file that a stranger leaves in /tmp must not stop the commands below it either.
+        if each != folder and not is_trusted(each):
+            return None
         if (each / FILE).is_file():
-            return each / FILE
-        if each == Path.home():
-            break
+            return trusted(each / FILE, environ)
+        if each == Path.home() or (each / ".git").exists():
+            return None
     return None
 
 
@@ -46,12 +54,14 @@ def load_team(
     environ: Mapping[str, str] = os.environ,
     secrets: bool = True,
     code: bool = True,
+    thorough: bool = False,
 ) -> Team:
     """Return the team that a file describes, or raise a `RemitError` that names all that is wrong with it.
 
     *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
-    file. Without *secrets*, the environment need not hold them; without *code*, no agent's code is imported. With
-    both, it is also made sure that models can be called, as far as that shows without calling them.
+    file. Without *secrets*, the environment need not hold them; without *code*, no code that the file names is
+    imported. With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
+    it is also made sure that models can be called, as far as that shows without calling them.
     """
     path = Path(path).absolute()
     text = _text_of(path)
@@ -73,9 +83,13 @@ def load_team(
         found += [checks.unset(team, environ), others.unprovable(said, team, path.parent, environ)] if secrets else []
         found += [telemetry.undeliverable(said, team, environ)] if secrets else []
         found.append(mcp.undecided(said, team))
-        found += [checks.unfound_code(team, path.parent), mcp.unstartable(team, path.parent)] if code else []
+        if code:
+            found.append(checks.unfound_code(team, path.parent))
+        elif thorough:
+            found.append(checks.unseen_code(team, path.parent))
+        found += [mcp.unstartable(team, path.parent)] if code or thorough else []
         amiss = {each.place for each in wrong}
-        if secrets and code:  # without its address a server's model looks like an unknown one
+        if secrets and (code or thorough):  # without its address a server's model looks like an unknown one
             found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
         wrong += [each for each in chain(*found) if each.place not in amiss]
     if wrong or unusable:

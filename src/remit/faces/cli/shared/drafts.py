@@ -92,6 +92,6 @@ def _keys(path: Path, passphrase: str) -> Keys:
 
 
 def _passphrase(team_file: Path | None, overrides: Sequence[str]) -> str:
-    if team_file is None and find_team() is None:
+    if find_team(team_file) is None:
         return ""
     return passphrase_of(load_team(team_path(team_file), overrides=overrides, secrets=False, code=False))

@@ -1,0 +1,95 @@
+"""Whether a team file may run code here: who owns it and its folder, and who else can write to them.
+
+A team file names code that is imported, so using a stranger's file means running a stranger's program. As with git's
+`safe.directory` and with sudo, the owner must be this user or root (who can run anything as this user anyway), and
+nobody else may be able to write to the file or to the folder in which it and its code lie.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from remit.protocol.errors import Code, RemitError, fault
+
+FILE = "remit.toml"
+VARIABLE = "REMIT_TRUST_TEAM"
+"""Team files, or folders that hold one, that are trusted whoever owns them; separated as in PATH."""
+
+
+def is_trusted(path: Path) -> bool:
+    """Say whether only this user and root could have written a file, or put something into a folder."""
+    return next(_doubts(path), None) is None
+
+
+def trusted(file: Path, environ: Mapping[str, str] = os.environ) -> Path:
+    """Return a team file that only this user and root can write, or that is trusted by name; else raise a `RemitError`.
+
+    A file that does not exist is returned as it is: to say so is up to its reader.
+    """
+    if _named_as_trusted(file, environ):
+        return file
+    for each in (file, file.absolute().parent, file.resolve().parent):
+        for doubt in _doubts(each):
+            advice = (
+                f"If you know it and trust everyone who can write to it, name it: {VARIABLE}={file.absolute()}. "
+                "Otherwise change its owner and permissions, or copy the team into a folder of your own."
+            )
+            why = f"{each} {doubt}; a team file names code to run, so this one is not read"
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion=advice))
+    return file
+
+
+def _named_as_trusted(file: Path, environ: Mapping[str, str]) -> bool:
+    named = (Path(each) for each in environ.get(VARIABLE, "").split(os.pathsep) if each)
+    # A relative name would mean another file in every folder.
+    meant = {(each / FILE if each.is_dir() else each).resolve() for each in named if each.is_absolute()}
+    return file.resolve() in meant
+
+
+def _doubts(path: Path) -> Iterator[str]:
+    """Say why others could have written *path*; nothing where a system has no such owners (Windows)."""
+    if not hasattr(os, "geteuid"):
+        return
+    try:
+        found = path.stat()
+    except OSError:  # there is nothing to trust, or nothing that could be read
+        return
+    user = os.geteuid()
+    if found.st_uid not in (user, 0):
+        yield f"belongs to {_name_of(found.st_uid)}, and you are {_name_of(user)}"
+    # The sticky bit of /tmp keeps others from deleting a file there, not from putting one there first.
+    if found.st_mode & stat.S_IWOTH:
+        yield "can be written by everyone"
+    elif found.st_mode & stat.S_IWGRP and not _is_private_group(found.st_gid, found.st_uid):
+        yield f"can be written by the group {_name_of_group(found.st_gid)}"
+
+
+def _is_private_group(gid: int, uid: int) -> bool:
+    """Say whether a group is that of one user alone, as many Linux systems make one for each, with umask 002."""
+    import grp
+    import pwd
+
+    try:
+        user, group = pwd.getpwuid(uid), grp.getgrgid(gid)
+    except KeyError:
+        return False
+    return user.pw_gid == gid and group.gr_name == user.pw_name and set(group.gr_mem) <= {user.pw_name}
+
+
+def _name_of(uid: int) -> str:
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (user {uid})"
+    except KeyError:
+        return f"user {uid}"
+
+
+def _name_of_group(gid: int) -> str:
+    import grp
+
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
