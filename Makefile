@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-relay test check whole fix bench pytest test-all-pythons test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: help demo demo-relay test fuzz check whole fix bench pytest test-all-pythons test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,12 @@ test: $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready ## Run every check a
 	[ $$failed -eq 0 ]
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
+
+# How long `make fuzz` begins new tests. Each that runs then is ended by the time-out alone if it hangs.
+FUZZ_S ?= 600
+
+fuzz: $(VENV)/.ready ## Draw new examples for every property and every reader, for ten minutes (FUZZ_S=)
+	@$(BIN)/pytest -q -m hypothesis --fuzz $(FUZZ_S) --shuffle $$(date +%s) --timeout 3000 --numprocesses 2 tests
 
 check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(BIN)/ruff check --quiet

@@ -1,12 +1,51 @@
 """Settings that every test shares."""
 
 import os
+import random
+import time
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
-# Timing belongs to bench/, and a slow machine is no counterexample. What is looked for anew each time on a desk is the
-# same each time in CI: a change is not to be turned down for what another has done.
-settings.register_profile("remit", deadline=None, derandomize="CI" in os.environ)
+FOUND = Path(__file__).parent / "fuzz" / "found"
+
+# Timing belongs to bench/, and a slow machine is no counterexample: there is no deadline. The same examples are drawn
+# everywhere and each time, so that a change is not turned down for what another one did.
+settings.register_profile("remit", deadline=None, derandomize=True)
+# New ones each time, for `make fuzz`; those that fail are kept, and tried first the next time.
+settings.register_profile(
+    "fuzz", deadline=None, derandomize=False, max_examples=500, database=DirectoryBasedExampleDatabase(FOUND)
+)
 settings.load_profile("remit")
 # A team file that others can write is refused, and tests make such files with whatever mask they are started with.
 os.umask(0o022)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz", type=float, metavar="SECONDS", help="draw new examples, and begin no test after this time"
+    )
+    parser.addoption("--shuffle", metavar="SEED", help="run the tests in an order drawn by this seed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fuzz") is not None:
+        settings.load_profile("fuzz")
+
+
+_END = pytest.StashKey[float]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if (seed := config.getoption("--shuffle")) is not None:
+        random.Random(seed).shuffle(items)
+    seconds: float | None = config.getoption("--fuzz")
+    if seconds is not None:
+        config.stash[_END] = time.monotonic() + seconds
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time.monotonic() > item.config.stash.get(_END, float("inf")):
+        pytest.skip("the time for drawing examples is up")

@@ -81,7 +81,10 @@ def key_set(content: bytes) -> KeySet:
     """Return the public keys for signatures in a JWKS document; raise a ValueError if there are none."""
     if len(content) > MAX_KEYS_BYTES:
         raise ValueError("the document of keys is too large")
-    document: Any = json.loads(content)
+    try:
+        document: Any = json.loads(content)
+    except RecursionError:
+        raise ValueError("the document of keys is nested too deep") from None
     listed: object = cast("dict[str, Any]", document).get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise ValueError("this is no JWKS document: it has no list `keys`")

@@ -1,0 +1,392 @@
+"""Every reader of what strangers send, with samples of what it expects, and how it may refuse."""
+
+# pyright: reportPrivateUsage=false
+
+import asyncio
+import base64
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+from hypothesis.strategies import SearchStrategy
+
+from fuzz.doors import Doors
+from fuzz.mutations import bytes_like, json_like, msgpack_like
+from gateways import id_of, pair_of
+from local_agents import request
+from remit.agents.mcp.lines import Lines
+from remit.agents.mcp.settings import Program
+from remit.dialects.a2a.card import card_of
+from remit.dialects.a2a.tongue import TONGUE
+from remit.faces.team.file import load_team
+from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
+from remit.protocol.envelope import Answer
+from remit.protocol.errors import RemitError
+from remit.relay import letters, wire
+from remit.relay.box import parcel
+from remit.relay.bridge.acp_meta import is_broken, tokens_in
+from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire
+from remit.relay.bridge.ndjson import NdjsonLink, _Asked
+from remit.relay.identity import make_card, read_card, read_link
+from remit.relay.profile import Control
+from remit.relay.streams import START, Incoming, Part, Piece, decode_piece, encode_piece
+from remit.testing import TurnedClock
+from remit.transports.credentials.chain import mint, read
+from remit.transports.credentials.jwt import key_set
+from remit.transports.credentials.proof import Proofs, prove
+from remit.transports.credentials.trust import revoked_ids, trusted_keys
+from samples import a_card, a_remit, a_request, a_response
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+class Target(NamedTuple):
+    """A reader: any bytes give a value, or one of the errors that it is documented to raise."""
+
+    read: Callable[[bytes], object]
+    inputs: SearchStrategy[bytes]
+    refusals: tuple[type[Exception], ...] = ()
+
+
+# ── envelopes ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+REQUEST = encode(
+    a_request(input={"receipts": [1, 2.5, None, "x"]}, traceparent="00-" + "1" * 32 + "-" + "2" * 16 + "-01")
+)
+RESPONSE = encode(a_response(result={"count": 3}, confidence=0.5))
+SUBMISSION = b'{"target": "tag", "user": "anna", "objective": "Tag", "input": [1], "max_tokens": 400, "id": "x"}'
+
+
+# ── A2A ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+MESSAGE = (
+    b'{"message": {"messageId": "m-1", "role": "ROLE_USER", "parts": [{"text": "hello"}, {"data": {"a": [1]}},'
+    b' {"raw": "aGVsbG8=", "mediaType": "text/plain", "filename": "a.txt"}], "contextId": "c", "metadata": {"k": "v"}},'
+    b' "configuration": {"historyLength": 3, "returnImmediately": false, "acceptedOutputModes": ["text/plain"]}}'
+)
+TASK = (
+    b'{"task": {"id": "t-1", "contextId": "c-1", "status": {"state": "TASK_STATE_COMPLETED",'
+    b' "timestamp": "2025-01-01T00:00:00.000Z", "message": {"messageId": "m", "role": "ROLE_AGENT",'
+    b' "parts": [{"text": "done"}]}}, "artifacts": [{"artifactId": "a", "parts": [{"text": "x"}, {"data": {"b": 1}}]}],'
+    b' "metadata": {"k": 1}}}'
+)
+CARD = encode(card_of(a_card(description="Tags."), "https://example.org/a2a/tag", push=True, required=False))
+
+
+def hear_task(raw: bytes) -> object:
+    talk = TONGUE.talk(a_request(), extended=True)
+    talk.hear(raw)
+    return talk.response()
+
+
+def a2a_error(raw: bytes) -> object:
+    return TONGUE.fault(400, raw, "peer")
+
+
+def a2a_card(raw: bytes) -> object:
+    return TONGUE.offer(raw, "https://example.org", ())
+
+
+def rpc(method: str, params: bytes = MESSAGE) -> bytes:
+    return b'{"jsonrpc": "2.0", "id": 7, "method": "%s", "params": %s}' % (method.encode(), params)
+
+
+# ── the relay ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+PAIR = pair_of("a")
+DEVICE_CARD = make_card(PAIR, bytes(32), name="Anna", gateway="wss://relay.example")
+CONTROL = Control(origin_agent_device_id="d", trace_id="t", hop_count=1, orchestrator_profile_id="p")
+LETTERS = tuple(
+    map(
+        letters.write,
+        (
+            letters.Asks(id="1", session="s", text="hello", control=CONTROL, request=decode_submission(SUBMISSION)),
+            letters.Answers(to="1", session="s", text="", tokens=3, answer=Answer("done")),
+            letters.Declines(to="1", session="s", code="TIMEOUT", reason="slow", status="timeout"),
+            letters.Withdraws(to="1", session="s"),
+            letters.Offers(agents=(letters.Offer(name="helper", description="Helps."),)),
+        ),
+    )
+)
+PIECE = encode_piece(
+    Piece(
+        version=1,
+        sender=id_of("a"),
+        receiver=id_of("b"),
+        kind="part",
+        gen=1,
+        stream=START,
+        seq=2,
+        floor=1,
+        settled=0,
+        held=0,
+        renew=False,
+        former=(),
+        ack=Incoming().ack(),
+        part=Part(
+            message=START,
+            before=START,
+            content="message",
+            requester="anna",
+            size=3,
+            count=1,
+            index=0,
+            body=b"abc",
+        ),
+    )
+)
+FROM_GATEWAY = tuple(
+    map(
+        wire.encode_text,
+        (
+            wire.Stored(receipts=(wire.Receipt(to=id_of("b"), number=3),)),
+            wire.Bundle(request=1, device=id_of("b"), bundle=b"keys", one_time=b"key"),
+            wire.Bye(code="full", reason="no room", retry_after_ms=10),
+        ),
+    )
+)
+FROM_DEVICE = tuple(
+    map(
+        wire.encode_text,
+        (
+            wire.Hello(public=bytes(32), signature=bytes(64)),
+            wire.Publish(request=1, bundle=b"keys", one_time=(b"key",)),
+            wire.Allow(request=2, senders=(id_of("b"),)),
+        ),
+    )
+)
+
+
+def pairing_link(raw: bytes) -> object:
+    return read_link(raw.decode("latin-1"))
+
+
+def sealed(raw: bytes) -> object:
+    # A shorter one is refused by its length.
+    return parcel(raw) if len(raw) > 1 else None
+
+
+# ── credentials ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+NOW_MS = 1_750_000_000_000
+_MINTED = mint(PAIR, a_remit(), to=pair_of("b").public, request_id="r", now_ms=NOW_MS)
+assert isinstance(_MINTED, str)
+CREDENTIAL = base64.urlsafe_b64decode(_MINTED)
+PROOF = base64.urlsafe_b64decode(prove(PAIR, to=pair_of("b").public, request_id="r", now_ms=NOW_MS))
+KEYS = b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}]}'
+
+
+def packed(read: Callable[[str], object]) -> Callable[[bytes], object]:
+    """Return a reader of a header whose bytes are packed as Base64, or stand there as they are."""
+
+    def both(raw: bytes) -> object:
+        return read(base64.urlsafe_b64encode(raw).decode()), read(raw.decode("latin-1"))
+
+    return both
+
+
+# ── local agents ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DRAFTED = (
+    b'{"type": "desktop.local_prompt.response", "request_id": "r-1", "status": "ok", "draft_message": "Hello",'
+    b' "confidence": 0.5, "done": false, "metrics": {"latency_ms": 3, "tokens": 4, "tool_rounds": 1}}\n'
+)
+FAILED = b'{"type": "desktop.local_prompt.response", "request_id": "r-1", "status": "error", "reason": "no"}\n'
+
+
+def ndjson(raw: bytes) -> object:
+    """Feed what an agent prints to whoever waits for its answer."""
+    loop = asyncio.new_event_loop()
+    try:
+        link = NdjsonLink("p-1", Program(command="agent"), TurnedClock())
+        link._asked = _Asked(request(), 0.0, loop.create_future())
+        for line in Lines(10_000).feed(raw + b"\n"):
+            link._take(line)
+        return link._asked.outcome.done() and link._asked.outcome.result()
+    finally:
+        loop.close()
+
+
+ACP = (
+    b'{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate":'
+    b' "agent_message_chunk", "content": {"type": "text", "text": "hi"}, "messageId": "m", "_meta": {"usage":'
+    b' {"totalTokens": 3}}}}}\n',
+    b'{"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": {"sessionUpdate":'
+    b' "tool_call", "toolCallId": "t", "title": "Edit", "kind": "edit", "rawInput": {"a": 1}, "content": [{"type":'
+    b' "diff", "path": "a", "newText": "b"}, {"type": "content", "content": {"type": "text", "text": "c"}}],'
+    b' "locations": [{"path": "a", "line": 1}]}}}\n',
+    b'{"jsonrpc": "2.0", "id": 1, "result": {"stopReason": "end_turn"}}\n',
+    b'{"jsonrpc": "2.0", "id": 1, "error": {"code": -32000, "message": "no", "data": {"details": "x"}}}\n',
+    b'{"jsonrpc": "2.0", "id": 9, "method": "session/request_permission", "params": {"sessionId": "s"}}\n',
+    b'{"jsonrpc": "2.0", "id": 9, "method": "terminal/create", "params": {}}\n',
+)
+
+
+class _Said:
+    """The output of a process that says something and ends."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    async def read(self, most: int) -> bytes:
+        chunk, self._raw = self._raw[:most], self._raw[most:]
+        return chunk
+
+
+class _Child:
+    def __init__(self, raw: bytes) -> None:
+        self.said = _Said(raw)
+
+    async def write(self, line: bytes) -> None:
+        msgspec.json.decode(line)
+
+    def kill(self) -> None: ...
+
+
+def acp(raw: bytes) -> object:
+    def update(updated: Updated) -> None:
+        told = updated.update
+        told.text()
+        told.tool_call()
+        tokens_in(told.meta)
+        is_broken(told.meta)
+
+    async def all_of_it() -> int:
+        agent = Wire("p-1", cast(Any, _Child(raw + b"\n")), offered={PERMISSION}, update=update, ended=lambda: None)
+        count = 0
+        while await agent.receive() is not None:
+            count += 1
+        return count
+
+    return asyncio.run(all_of_it())
+
+
+# ── team files ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+TEAMS = tuple(path.read_bytes() for path in sorted(EXAMPLES.rglob("*.toml")))
+
+
+def team(raw: bytes) -> object:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "remit.toml"
+        path.write_bytes(raw)
+        return load_team(path, environ={}, secrets=False, code=False)
+
+
+# ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+DOORS = Doors()
+
+
+def posted(path: str, sender: str = "anna") -> Callable[[bytes], object]:
+    """Return what sends a body to a path of the hub's web application."""
+    return partial(DOORS.post, path, authorization=f"Bearer {sender}", a2a_version="1.0")
+
+
+RPC = (
+    *(rpc(method) for method in ("SendMessage", "SendStreamingMessage")),
+    *(rpc(method, b'{"id": "t", "historyLength": 1}') for method in ("GetTask", "CancelTask", "SubscribeToTask")),
+    rpc("ListTasks", b'{"contextId": "c", "pageSize": 3, "pageToken": "", "status": "TASK_STATE_WORKING"}'),
+    rpc("CreateTaskPushNotificationConfig", b'{"taskId": "t", "url": "http://127.0.0.1:9/", "token": "x"}'),
+)
+MCP = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18", "capabilities":'
+    b' {}, "clientInfo": {"name": "x", "version": "1"}}}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}',
+    b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {"objective": "x"}}}',
+)
+SPOKEN: dict[str, Any] = {
+    "employee": {
+        "request_id": "a-new-id",
+        "parent_session_id": "s",
+        "origin_employee": "x",
+        "target_employee": "echo",
+        "user_id": "anna",
+        "objective": "Tag",
+        "input": "x",
+        "constraints": {"max_tokens": 1200, "max_depth": 2, "deadline_ms": 1500},
+        "context_hints": ["a"],
+        "handoff_data": {},
+    },
+    "librarian/echo": {
+        "query": "hello",
+        "context": {
+            "originalQuery": "x",
+            "delegationChain": ["a", "b"],
+            "delegationDepth": 2,
+            "remainingTimeout": 2950,
+            "startTime": 1760000000000,
+            "parentSpanId": "7",
+            "remit": {"user": "anna", "version": "1.0"},
+        },
+        "version": "1.0",
+        "requestId": "a-new-id",
+        "timestamp": 1760000000500,
+    },
+    "contract": {
+        "request_id": "a-new-id",
+        "source_agent": "x",
+        "target_agent": "echo",
+        "capability_code": "TAG",
+        "priority": "NORMAL",
+        "timeout_ms": 1500,
+        "inputs_json": {"a": [1]},
+        "context": {"session_id": "s", "user_id": "anna"},
+    },
+    "subagent": {
+        "tool": "sub_agent",
+        "remit": {"user": "anna", "version": "1.0"},
+        "args": {
+            "agent_name": "echo",
+            "task": "hello",
+            "context": {"last_messages": 3, "roles": ["user"], "keywords": ["x"]},
+            "max_context_tokens": 600,
+            "allowed_tools": ["read"],
+        },
+    },
+}
+_OURS = (RemitError,)
+
+TARGETS: dict[str, Target] = {
+    "request": Target(decode_request, json_like(REQUEST), _OURS),
+    "response": Target(decode_response, json_like(RESPONSE), _OURS),
+    "submission": Target(decode_submission, json_like(SUBMISSION), _OURS),
+    "delegation": Target(posted("/v1/delegations"), json_like(SUBMISSION.replace(b"tag", b"echo"))),
+    "a2a message": Target(posted("/a2a/echo"), json_like(*RPC)),
+    "a2a message by path": Target(posted("/a2a/echo/message:send"), json_like(MESSAGE)),
+    "a2a answer": Target(hear_task, json_like(TASK), _OURS),
+    "a2a error": Target(a2a_error, json_like(RPC[0])),
+    "a2a card": Target(a2a_card, json_like(CARD), _OURS),
+    "mcp message": Target(DOORS.mcp, json_like(*MCP)),
+    **{
+        f"{name.split('/')[0]} dialect": Target(
+            posted(f"/dialects/{name}", "north"),
+            json_like(encode(sample)),
+        )
+        for name, sample in SPOKEN.items()
+    },
+    "frame from gateway": Target(wire.read_from_gateway, json_like(*FROM_GATEWAY), (wire.Malformed,)),
+    "frame from device": Target(wire.read_from_device, json_like(*FROM_DEVICE), (wire.Malformed,)),
+    "put": Target(wire.read_put, msgpack_like(wire.encode_binary(wire.Put(id_of("b"), 3, b"body"))), (wire.Malformed,)),
+    "delivery": Target(
+        wire.read_delivery,
+        msgpack_like(wire.encode_binary(wire.Delivery(1, id_of("a"), 3, b"body"))),
+        (wire.Malformed,),
+    ),
+    "sealed bytes": Target(sealed, bytes_like(b"\x00olm", b"\x02\x00\x03olmbox")),
+    "piece": Target(decode_piece, msgpack_like(PIECE)),
+    "letter": Target(letters.read, json_like(*LETTERS), _OURS),
+    "device card": Target(read_card, json_like(msgspec.json.encode(DEVICE_CARD)), _OURS),
+    "pairing link": Target(pairing_link, bytes_like(DEVICE_CARD.link().encode()), _OURS),
+    "credential": Target(packed(lambda token: read(token, [PAIR.public])), bytes_like(CREDENTIAL)),
+    "proof": Target(packed(Proofs().taken), bytes_like(PROOF)),
+    "key set": Target(key_set, json_like(KEYS), (ValueError,)),
+    "trusted keys": Target(trusted_keys, bytes_like(f"north {PAIR.public}\n# x\n".encode()), (ValueError,)),
+    "revoked ids": Target(revoked_ids, bytes_like(b"ab" * 64 + b"\n# x\n"), (ValueError,)),
+    "ndjson": Target(ndjson, json_like(DRAFTED, FAILED)),
+    "acp": Target(acp, json_like(*ACP)),
+    "team file": Target(team, bytes_like(*TEAMS), _OURS),
+}
