@@ -32,8 +32,8 @@ _HOMES = {
     "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
     "remit.protocol.lifecycle": ("Status",),
     "remit.protocol.records": (
-        "Approval", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal", "SharedStep",
-        "ToolUse",
+        "Approval", "ChainBreak", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal",
+        "SharedStep", "ToolUse",
     ),
     "remit.protocol.remit": ("Priority", "Remit"),
     "remit.runtime.approvals": ("AllowList", "InboxApprover", "deny", "first_of"),

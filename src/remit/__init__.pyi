@@ -50,6 +50,7 @@ from remit.protocol.errors import RemitError as RemitError
 from remit.protocol.errors import fault as fault
 from remit.protocol.lifecycle import Status as Status
 from remit.protocol.records import Approval as Approval
+from remit.protocol.records import ChainBreak as ChainBreak
 from remit.protocol.records import Delegation as Delegation
 from remit.protocol.records import Delta as Delta
 from remit.protocol.records import Kind as Kind

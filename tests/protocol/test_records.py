@@ -13,6 +13,7 @@ from remit.protocol.records import (
     BODIES,
     Approval,
     Body,
+    ChainBreak,
     Delegation,
     Delta,
     Kind,
@@ -54,6 +55,7 @@ EXAMPLES: dict[Kind, Body] = {
     Kind.REFUSED: REFUSAL,
     Kind.APPROVAL: APPROVAL,
     Kind.SHARED: SHARED,
+    Kind.BREAK: ChainBreak(finding="key changed", text="a new key", old_key="aa", new_key="bb"),
     Kind.DELTA: Delta(delegation="run-1", agent="tag", text="It "),
 }
 
@@ -160,7 +162,7 @@ def test_an_outline_tells_who_asked_whom_and_how_it_ended_and_nothing_that_was_s
     request, response = a_request(capability="SORT"), a_response(summary="said", usage=Usage(prompt=3))
     assert outline(request) == replace(request, objective="", input=None, handoff=None, hints=())
     assert outline(response) == a_response(result=None, summary="", usage=Usage(prompt=3))
-    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 7
+    assert [outline(body) for kind, body in EXAMPLES.items() if kind not in ENVELOPES] == [None] * 8
 
 
 ENVELOPES = (Kind.STARTED, Kind.DELEGATION, Kind.RESULT)

@@ -135,7 +135,7 @@ async def test_a_missing_checkpoint_file_shows(tmp_path: Path) -> None:
     path = await written(tmp_path, every=6)
     (tmp_path / "hub.db.checkpoints").unlink()
     verdict = verify_file(path)
-    assert places(verdict) == [(Tampering.CHECKPOINT_MISSING, 1, 4)]
+    assert places(verdict) == [(Tampering.CHECKPOINT_MISSING, 1, 4), (Tampering.UNSIGNED, 1, 20)]
     assert verdict.unprotected == 20
 
 
@@ -143,14 +143,14 @@ async def test_a_shortened_checkpoint_file_shows(tmp_path: Path) -> None:
     path = await written(tmp_path, every=6)
     checkpoints = tmp_path / "hub.db.checkpoints"
     checkpoints.write_bytes(b"".join(checkpoints.read_bytes().splitlines(keepends=True)[:2]))
-    assert places(verify_file(path)) == [(Tampering.CHECKPOINT_MISSING, 3, 4)]
+    assert places(verify_file(path)) == [(Tampering.CHECKPOINT_MISSING, 3, 4), (Tampering.UNSIGNED, 13, 20)]
 
 
 async def test_checkpoints_of_someone_without_the_key_show(tmp_path: Path) -> None:
     path = await written(tmp_path)
     other = await written(tmp_path / "other")
     (tmp_path / "hub.db.checkpoints").write_bytes(other.with_name("hub.db.checkpoints").read_bytes())
-    assert places(verify_file(path)) == [(Tampering.CHECKPOINT_FORGED, 1, 1)]
+    assert places(verify_file(path)) == [(Tampering.CHECKPOINT_FORGED, 1, 1), (Tampering.UNSIGNED, 1, 20)]
 
 
 async def test_the_secret_key_is_not_needed(tmp_path: Path) -> None:
@@ -159,7 +159,11 @@ async def test_the_secret_key_is_not_needed(tmp_path: Path) -> None:
     (tmp_path / "hub.db.key").unlink()
     assert verify_file(path).ok
     assert verify_file(path, public_key=public_key).ok
-    assert places(verify_file(path, public_key=bytes(32))) == [(Tampering.CHECKPOINT_FORGED, 1, 1)]
+    assert places(verify_file(path, public_key=bytes(32))) == [
+        (Tampering.CHECKPOINT_FORGED, 1, 1),
+        (Tampering.KEY_SIGNED_NOTHING, 0, 0),
+        (Tampering.UNSIGNED, 1, 20),
+    ]
 
 
 async def test_a_crash_that_tears_off_a_checkpoint_is_no_tampering_and_the_next_stands_on_its_own_line(

@@ -171,4 +171,5 @@ def test_the_number_of_a_kind_is_never_changed() -> None:
         Kind.REFUSED: 7,
         Kind.APPROVAL: 8,
         Kind.SHARED: 9,
+        Kind.BREAK: 10,
     }

@@ -28,6 +28,8 @@ class Kind(StrEnum):
     REFUSED = "refused"
     APPROVAL = "approval"
     SHARED = "shared"
+    BREAK = "break"
+    """The chain of signatures is broken here, and the hub that found it says so."""
     DELTA = "delta"
     """Only heard, never kept: a record of this kind has the number 0."""
 
@@ -134,7 +136,19 @@ class SharedStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     failure: str = ""
 
 
-Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | Delta
+class ChainBreak(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A store was opened whose signed checkpoints did not fit its rows or its key; verification reports it."""
+
+    finding: str
+    """The name of the finding: `key changed`, `checkpoint missing`, …"""
+    text: str
+    old_key: str = ""
+    """The public key that signed before; empty if it is not known."""
+    new_key: str = ""
+    """The public key that signs from here on."""
+
+
+Body = Request | Response | Refusal | Progress | ToolUse | Notice | Approval | SharedStep | ChainBreak | Delta
 
 BODIES: dict[Kind, type[Body]] = {
     Kind.STARTED: Request,
@@ -146,6 +160,7 @@ BODIES: dict[Kind, type[Body]] = {
     Kind.REFUSED: Refusal,
     Kind.APPROVAL: Approval,
     Kind.SHARED: SharedStep,
+    Kind.BREAK: ChainBreak,
     Kind.DELTA: Delta,
 }
 
@@ -175,7 +190,7 @@ def read_body(kind: Kind, raw: bytes, versions: Versions = VERSIONS) -> Body:
             value = versions.upgrade(value, value["version"])
         case Kind.REFUSED:
             value = {part: versions.upgrade(envelope, envelope["version"]) for part, envelope in value.items()}
-        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.SHARED | Kind.DELTA:
+        case Kind.PROGRESS | Kind.TOOL | Kind.NOTICE | Kind.APPROVAL | Kind.SHARED | Kind.BREAK | Kind.DELTA:
             pass
     return msgspec.convert(value, BODIES[kind])
 

@@ -1,13 +1,14 @@
 """The audit chain: each row seals the one before it, so that what was done to one shows."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from remit.protocol.records import ChainBreak
 from remit.runtime.signing import Checkpoint
 
 GENESIS = bytes(32)
@@ -54,12 +55,42 @@ class Tampering(StrEnum):
     TRUNCATED = "truncated"
     REWRITTEN = "rewritten"
     """Rows were changed and everything after them hashed anew: the chain holds, a checkpoint does not."""
+    UNSIGNED = "unsigned"
+    """Rows stand after the last checkpoint for longer than a hub at work leaves them there."""
     CHECKPOINT_FORGED = "checkpoint forged"
     CHECKPOINT_MISSING = "checkpoint missing"
+    CHECKPOINT_ROW_MISSING = "checkpoint row missing"
+    """The database's own row about its last checkpoint was deleted."""
+    CHECKPOINTS_DISAGREE = "checkpoints disagree"
+    """The database and the file of checkpoints say different things of the last one."""
+    KEY_SIGNED_NOTHING = "key signed nothing"
+    """The key that was pinned signed no checkpoint of this record."""
+    KEY_CHANGED = "key changed"
+    """A break that the hub announced: it found another key, or none and made a new one."""
+    BREAK_ANNOUNCED = "break announced"
+    """A break that the hub announced: rows and checkpoints did not fit when it opened the store."""
+    ROLLED_BACK = "rolled back"
+    """The record ends before a row that an anchor kept elsewhere has signed."""
+    ANCHOR_MISMATCH = "anchor mismatch"
+    """The record does not lead to what an anchor kept elsewhere has signed."""
+    ANCHOR_FORGED = "anchor forged"
+    """An anchor was not signed by the key of this record."""
+
+
+# Findings whose numbers are those of checkpoints.
+_OF_CHECKPOINTS = frozenset(
+    {Tampering.CHECKPOINT_FORGED, Tampering.CHECKPOINT_MISSING, Tampering.CHECKPOINTS_DISAGREE, Tampering.ANCHOR_FORGED}
+)
+# Findings about the record as a whole.
+_OF_NOTHING = frozenset({Tampering.CHECKPOINT_ROW_MISSING, Tampering.KEY_SIGNED_NOTHING})
+_ANNOUNCED = frozenset({Tampering.KEY_CHANGED, Tampering.BREAK_ANNOUNCED})
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One place where the record is not what was written: rows *first* to *last*, or checkpoints of those numbers."""
+    """One place where the record is not what was written: rows *first* to *last*, or checkpoints of those numbers.
+
+    Both are 0 where the finding has no place.
+    """
 
     tampering: Tampering
     first: int
@@ -67,7 +98,9 @@ class Finding(Struct, frozen=True, kw_only=True):
     message: str
 
     def __str__(self) -> str:
-        what = "" if self.tampering in (Tampering.CHECKPOINT_FORGED, Tampering.CHECKPOINT_MISSING) else "row "
+        if self.tampering in _OF_NOTHING:
+            return f"{self.tampering}: {self.message}"
+        what = "" if self.tampering in _OF_CHECKPOINTS else "row "
         where = f"{self.first}" if self.first == self.last else f"{self.first} to {self.last}"
         return f"{self.tampering}: {what}{where}: {self.message}"
 
@@ -81,19 +114,24 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     keys: tuple[str, ...] = ()
     """Who signed: to be compared with a note kept elsewhere, if the key file itself may have been replaced."""
+    anchors: int = 0
+    """How many anchors the record agrees with."""
 
     @property
     def ok(self) -> bool:
         return not self.findings
 
     def __str__(self) -> str:
-        state = (
-            "the record is whole"
-            if self.ok
-            else f"the record was tampered with ({_many(len(self.findings), 'finding')})"
-        )
+        found = _many(len(self.findings), "finding")
+        if self.ok:
+            state = "the record is whole"
+        elif all(finding.tampering in _ANNOUNCED for finding in self.findings):
+            state = f"the hub announced a break in the record ({found})"
+        else:
+            state = f"the record was tampered with ({found})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
         lines = [f"{state}: {counts}, {_many(self.unprotected, 'row')} after the last"]
+        lines += [f"  agrees with {_many(self.anchors, 'anchor')}"] if self.anchors else []
         lines += [f"  {finding}" for finding in self.findings]
         lines += [f"  signed by {key}" for key in self.keys]
         return "\n".join(lines)
@@ -103,22 +141,46 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
+class Unsigned(NamedTuple):
+    """From when on rows without a signature are a finding: what a hub at work would have signed by then."""
+
+    due_ms: int
+    """Rows that were committed before this time should be signed."""
+    most: int
+    """So many rows are never left unsigned."""
+    since_ms: int = 0
+    """When the first row after the last checkpoint was committed, as far as the database knows; 0: it does not."""
+
+
 def verify(
     rows: Iterable[Row],
     checkpoints: Iterable[Checkpoint | None],
     *,
-    remembered: int = 0,
+    remembered: int | None = 0,
+    remembered_seq: int | None = None,
     referenced: int = 0,
     public_key: bytes | None = None,
+    pinned: Collection[bytes] = (),
+    breaks: Sequence[tuple[int, ChainBreak]] = (),
+    anchors: Sequence[Checkpoint] = (),
+    unsigned: Unsigned | None = None,
 ) -> AuditVerdict:
-    """Judge a chain, oldest row first, by its digests and its checkpoints.
+    """Judge a chain, oldest row first, by its digests, its checkpoints and the *anchors* that were kept elsewhere.
 
-    *remembered* is the number of the last checkpoint that the database knows of, *referenced* the highest row that
-    anything else in it points at. Without *public_key* the first checkpoint's key is taken for the right one.
+    *remembered* is the number of the last checkpoint that the database knows of (None: it lost its row about that) and
+    *remembered_seq* the row that this one signed; *referenced* is the highest row that anything else in the database
+    points at. The *pinned* keys, those of the anchors, or the *public_key* have to have signed; if there is none of
+    them, the first checkpoint's key is taken for the right one. *breaks* are the rows in which hubs announced that the
+    key changed, or that something did not fit.
     """
-    seals, findings = _judge_checkpoints(checkpoints, remembered, public_key)
+    lines = list(checkpoints)
+    keys = _Keys(pinned, anchors, public_key, lines, breaks)
+    seals, findings = _judge_checkpoints(lines, remembered, keys)
+    findings.extend(_judge_mark(lines, remembered, remembered_seq))
+    findings += keys.findings(seals)
     sealed = max((seal.seq for seal in seals), default=0)
-    walk = _Walk({seal.seq: seal for seal in seals})
+    reliable, forged = _judge_anchors(anchors, lines, keys)
+    walk = _Walk(seals, reliable, sealed, unsigned)
     for row in rows:
         walk.step(row)
     walk.end(max(referenced, sealed))
@@ -126,25 +188,66 @@ def verify(
         rows=walk.count,
         checkpoints=len(seals),
         unprotected=max(0, walk.seq - sealed),
-        findings=tuple([*findings, *walk.findings][:MAX_FINDINGS]),
+        findings=tuple([*findings, *forged, *walk.findings][:MAX_FINDINGS]),
         keys=tuple(dict.fromkeys(seal.key for seal in seals)),
+        anchors=walk.anchored,
     )
 
 
+class _Keys:
+    """Which keys may have signed, and which of them only because a hub announced the change."""
+
+    def __init__(
+        self,
+        pinned: Collection[bytes],
+        anchors: Sequence[Checkpoint],
+        public_key: bytes | None,
+        lines: Sequence[Checkpoint | None],
+        breaks: Sequence[tuple[int, ChainBreak]],
+    ) -> None:
+        self._pinned = {key.hex() for key in pinned} or {anchor.key for anchor in anchors if anchor.is_genuine()}
+        first = next((line.key for line in lines if line), None)
+        trusted = self._pinned or ({public_key.hex()} if public_key else {first} if first else set[str]())
+        self._breaks = breaks
+        self.accepted = set(trusted)
+        changes = [each for _, each in breaks if each.old_key and each.new_key]
+        while more := {
+            key
+            for each in changes
+            if {each.old_key, each.new_key} & self.accepted
+            for key in (each.old_key, each.new_key)
+            if key not in self.accepted
+        }:
+            self.accepted |= more
+
+    def findings(self, seals: Sequence[Checkpoint]) -> list[Finding]:
+        signed = {seal.key for seal in seals}
+        found = [
+            Finding(tampering=Tampering.KEY_SIGNED_NOTHING, first=0, last=0, message=f"{key} signed no checkpoint here")
+            for key in sorted(self._pinned - signed)
+        ]
+        for seq, each in self._breaks:
+            if each.finding == Tampering.KEY_CHANGED:
+                if not {each.old_key, each.new_key} <= self._pinned:
+                    found.append(_finding(Tampering.KEY_CHANGED, seq, f"announced by the hub: {each.text}"))
+            else:
+                message = f"the hub found, when it opened the store: {each.finding}: {each.text}"
+                found.append(_finding(Tampering.BREAK_ANNOUNCED, seq, message))
+        return found
+
+
 def _judge_checkpoints(
-    checkpoints: Iterable[Checkpoint | None], remembered: int, public_key: bytes | None
+    checkpoints: Iterable[Checkpoint | None], remembered: int | None, keys: _Keys
 ) -> tuple[list[Checkpoint], list[Finding]]:
     """Return the checkpoints that can be relied on, and what is wrong with the others."""
     genuine: list[Checkpoint] = []
     findings: list[Finding] = []
-    key = public_key.hex() if public_key else None
     expected = 1
     for place, checkpoint in enumerate(checkpoints, start=1):
         if checkpoint is None:
-            findings.append(_finding(Tampering.CHECKPOINT_FORGED, expected, f"line {place} of the checkpoints is none"))
+            findings.append(_finding(Tampering.CHECKPOINT_FORGED, expected, f"line {place} is not a valid checkpoint"))
             expected += 1
             continue
-        key = key or checkpoint.key
         number = checkpoint.number
         if number != expected:
             findings.append(_missing(expected, number - 1, f"checkpoint {number} stands where {expected} should"))
@@ -152,15 +255,59 @@ def _judge_checkpoints(
             findings.append(
                 _finding(Tampering.CHECKPOINT_FORGED, number, f"the signature of checkpoint {number} is wrong")
             )
-        elif checkpoint.key != key:
+        elif checkpoint.key not in keys.accepted:
             message = f"checkpoint {number} is signed by another key, {checkpoint.key}"
             findings.append(_finding(Tampering.CHECKPOINT_FORGED, number, message))
         else:
             genuine.append(checkpoint)
         expected = number + 1
-    if expected <= remembered:
+    if remembered is not None and expected <= remembered:
         findings.append(_missing(expected, remembered, f"the database knows of {remembered} checkpoints"))
     return genuine, findings
+
+
+def _judge_mark(
+    lines: Sequence[Checkpoint | None], remembered: int | None, remembered_seq: int | None
+) -> Iterator[Finding]:
+    """Compare what the database remembers of the last checkpoint with the file."""
+    if remembered is None:
+        message = "the database's row about its last checkpoint was deleted"
+        yield Finding(tampering=Tampering.CHECKPOINT_ROW_MISSING, first=0, last=0, message=message)
+        return
+    if remembered_seq is None:
+        return
+    by_number = {line.number: line for line in lines if line}
+    last = max(by_number, default=0)
+    same = by_number.get(remembered)
+    # A process that was killed between the line and the database's row leaves one line more, and never two.
+    if last > remembered + 1:
+        message = f"the file has {last} checkpoints, the database knows of {remembered}"
+        yield Finding(tampering=Tampering.CHECKPOINTS_DISAGREE, first=remembered + 1, last=last, message=message)
+    elif same is not None and same.seq != remembered_seq:
+        message = f"it signed row {same.seq} in the file, row {remembered_seq} in the database"
+        yield _finding(Tampering.CHECKPOINTS_DISAGREE, remembered, message)
+
+
+def _judge_anchors(
+    anchors: Sequence[Checkpoint], lines: Sequence[Checkpoint | None], keys: _Keys
+) -> tuple[list[Checkpoint], list[Finding]]:
+    """Return the anchors that can be relied on, and what is found without a look at the rows."""
+    last = max((line.number for line in lines if line), default=0)
+    reliable: list[Checkpoint] = []
+    findings: list[Finding] = []
+    for anchor in anchors:
+        number = anchor.number
+        if not anchor.is_genuine():
+            message = f"the signature of the anchor with number {number} is wrong"
+            findings.append(_finding(Tampering.ANCHOR_FORGED, number, message))
+        elif anchor.key not in keys.accepted:
+            message = f"the anchor with number {number} is signed by another key, {anchor.key}"
+            findings.append(_finding(Tampering.ANCHOR_FORGED, number, message))
+        else:
+            reliable.append(anchor)
+            if number > last:
+                findings.append(_missing(last + 1, number, f"an anchor is checkpoint {number}"))
+    return reliable, findings
 
 
 def _missing(first: int, last: int, why: str) -> Finding:
@@ -187,9 +334,21 @@ class _Walk:
     follows from the row before the suspects says that they were inserted and the rest renumbered.
     """
 
-    def __init__(self, seals: dict[int, Checkpoint]) -> None:
-        self._seals = seals
+    def __init__(
+        self,
+        seals: Sequence[Checkpoint],
+        anchors: Sequence[Checkpoint] = (),
+        signed: int = 0,
+        unsigned: Unsigned | None = None,
+    ) -> None:
+        self._seals = _by_row(seals)
+        self._anchors = _by_row(anchors)
         self._sealed = 0
+        self._signed = signed
+        """The last row that a checkpoint signed."""
+        self._unsigned = unsigned
+        self._latest_ms = unsigned.since_ms if unsigned else 0
+        self._overdue = 0
         self._rewritten = False
         self._previous = GENESIS
         # How much higher the rows are numbered than they were when they were written.
@@ -199,12 +358,17 @@ class _Walk:
         self._pooled = 0
         self.seq = 0
         self.count = 0
+        self.anchored = 0
         self.findings: list[Finding] = []
 
     def step(self, row: Row) -> None:
         self.count += 1
-        if self._group and not self._explain(row):
-            return
+        if not self._group or self._explain(row):
+            self._follow(row)
+        if self._unsigned is not None:
+            self._judge_age(row, self._unsigned)
+
+    def _follow(self, row: Row) -> None:
         number = row.seq - self._shift
         if number <= self.seq:
             self._find(Tampering.INSERTED, number, number, f"row {row.seq} stands before the first row")
@@ -224,21 +388,42 @@ class _Walk:
             self._resolve(group, pool)
         if self.seq < expected:
             self._find(Tampering.TRUNCATED, self.seq + 1, expected, f"the record ends at row {self.seq}")
+        for anchor in (each for some in self._anchors.values() for each in some if each.seq > self.seq):
+            message = f"the record ends at row {self.seq}, and an anchor signed row {anchor.seq}"
+            self._find(Tampering.ROLLED_BACK, self.seq + 1, anchor.seq, message)
+        if self._unsigned is not None and self.seq - self._signed > self._unsigned.most:
+            self._overdue = self.seq
+        if self._overdue > self._signed:
+            message = "no checkpoint signed them in the time in which a hub does: it was killed, or they were rewritten"
+            self._find(Tampering.UNSIGNED, self._signed + 1, self._overdue, message)
         self.findings.sort(key=lambda finding: finding.first)
 
     def _accept(self, number: int, digest: bytes) -> None:
         self.seq, self._previous = number, digest
-        seal = self._seals.get(number)
-        if seal is None or self._rewritten:
-            return
-        if seal.digest == digest.hex():
-            self._sealed = number
-        else:
+        for anchor in self._anchors.get(number, ()):
+            if anchor.digest == digest.hex():
+                self.anchored += 1
+            else:
+                message = f"the record does not lead to what the anchor with number {anchor.number} signed"
+                self._find(Tampering.ANCHOR_MISMATCH, number, number, message)
+        for seal in self._seals.get(number, ()):
+            if self._rewritten:
+                return
+            if seal.digest == digest.hex():
+                self._sealed = number
+                continue
             self._rewritten = True
             message = (
                 f"the chain was hashed anew: it does not lead to what checkpoint {seal.number} signed for row {number}"
             )
             self._find(Tampering.REWRITTEN, self._sealed + 1, number, message)
+
+    def _judge_age(self, row: Row, unsigned: Unsigned) -> None:
+        # A row may tell of something older, but was committed after the rows before it.
+        if isinstance(row.at_ms, int) and row.at_ms > self._latest_ms:  # pyright: ignore[reportUnnecessaryIsInstance]
+            self._latest_ms = row.at_ms
+        if self.seq > self._signed and self._latest_ms < unsigned.due_ms:
+            self._overdue = self.seq
 
     def _suspect(self, row: Row, number: int) -> None:
         self._group.append(_Suspect(row, number, self._previous))
@@ -303,6 +488,13 @@ class _Walk:
     def _find(self, tampering: Tampering, first: int, last: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
             self.findings.append(Finding(tampering=tampering, first=first, last=last, message=message))
+
+
+def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
+    found: dict[int, list[Checkpoint]] = {}
+    for each in checkpoints:
+        found.setdefault(each.seq, []).append(each)
+    return found
 
 
 def _digest(previous: bytes, row: Row, number: int) -> bytes | None:

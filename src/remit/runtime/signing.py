@@ -1,5 +1,6 @@
 """The key of a store, and the checkpoints of its audit chain that are signed with it."""
 
+import hashlib
 import os
 import re
 import secrets
@@ -28,6 +29,11 @@ class Key(NamedTuple):
     def public(self) -> bytes:
         """The half that anyone may know, and that verifies a signature."""
         return self._private().public_key().public_bytes_raw()
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells this key from others and nothing else of it; unlike `public` it takes microseconds."""
+        return hashlib.blake2b(self.seed, digest_size=16, person=b"remit key id").hexdigest()
 
     def sign(self, message: bytes) -> bytes:
         return self._private().sign(message)
@@ -146,3 +152,44 @@ def _decode_checkpoint(line: bytes) -> Checkpoint | None:
         return msgspec.json.decode(line, type=Checkpoint)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+
+
+# ── anchors ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_ANCHOR = re.compile(r'\{"(?:schema":"remit\.audit-checkpoint/1","number|number)":')
+_PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
+
+
+def read_anchors(text: str) -> list[Checkpoint]:
+    """Return the checkpoints in a text that was kept elsewhere: anchors, an export, a checkpoint file, or a log.
+
+    Raises `ValueError` if a line begins like one and is none.
+    """
+    found: list[Checkpoint] = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        begins = _ANCHOR.search(line)
+        if begins is None:
+            continue  # a line of the log that is about something else, a row of an export
+        try:
+            said = msgspec.json.decode(line[begins.start() : line.rindex("}") + 1], type=dict[str, int | str])
+            said.pop("schema", None)
+            found.append(msgspec.convert(said, Checkpoint))
+        except ValueError as error:
+            raise ValueError(f"line {number} holds a damaged anchor: {error}") from error
+    return found
+
+
+def read_public_key(text: str) -> bytes:
+    """Return the public key in a text: 64 hexadecimal digits, or PEM; raises `ValueError` if it holds none."""
+    text = text.strip()
+    if text.startswith("remit-ed25519 "):
+        raise ValueError("it is the secret key of a store; the public one is what `remit audit verify` prints")
+    if _PUBLIC_KEY.fullmatch(text.lower()):
+        return bytes.fromhex(text)
+    if text.startswith("-----BEGIN"):
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        if isinstance(key := load_pem_public_key(text.encode()), Ed25519PublicKey):
+            return key.public_bytes_raw()
+    raise ValueError("it is neither 64 hexadecimal digits nor an Ed25519 key in PEM")

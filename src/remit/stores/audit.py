@@ -1,14 +1,21 @@
 """Verification of the chain in a SQLite file, while others may go on writing to it."""
 
 import os
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
+import msgspec
 
-from remit.runtime.audit import AuditVerdict, Row, verify
-from remit.runtime.signing import read_key
-from remit.stores.checkpoints import key_path, read_checkpoints
+from remit.protocol.errors import Code, fault
+from remit.protocol.records import ChainBreak, Kind
+from remit.runtime.audit import AuditVerdict, Row, Unsigned, verify
+from remit.runtime.ports import StoreError
+from remit.runtime.signing import Checkpoint, read_key
+from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.reader import Query
@@ -17,28 +24,56 @@ from remit.stores.schema import KINDS, check_version
 # In WAL mode a reader waits for a lock only while the file recovers from a crash.
 BUSY_SECONDS = 5
 
+# A hub that is busy, or whose disk was in trouble, seals later than it should: a checkpoint is tried again after
+# seconds, and asked about after each batch of records.
+GRACE_SECONDS = 60.0
+GRACE_ROWS = 10_000
+
+_BREAK = KINDS[Kind.BREAK]
+_read_break = msgspec.json.Decoder(ChainBreak).decode
+
 _KINDS: dict[int, str] = {number: kind.value for kind, number in KINDS.items()}
 
 
-def verify_file(path: str | os.PathLike[str], *, public_key: bytes | None = None) -> AuditVerdict:
+def verify_file(
+    path: str | os.PathLike[str],
+    *,
+    public_key: bytes | Collection[bytes] | None = None,
+    anchors: Sequence[Checkpoint] = (),
+    checkpoint_every: int = EVERY,
+    checkpoint_seconds: float = SECONDS,
+) -> AuditVerdict:
     """Judge the audit chain in a file that nobody need have open; nothing is written, and the secret key is not needed.
 
-    The checkpoints must be signed by *public_key*; if it is not given, by the key beside the file, and if that is not
-    there, all by the same.
+    The checkpoints must be signed by *public_key* (of several, each must have signed some); if it is not given, by the
+    keys of the *anchors*; else by the key beside the file; and if that is not there, all by the same. Rows that stand
+    unsigned for longer than *checkpoint_seconds*, and a minute, are a finding.
     """
     path = Path(path)
+    pinned = (public_key,) if isinstance(public_key, bytes) else tuple(public_key or ())
+    known = None if pinned or anchors else _public_key(path)
     try:
         connection = connect_reader(path, BUSY_SECONDS)
         try:
             check_version(connection, path)
-            return audit(path, public_key or _public_key(path))(connection)
+            return audit(
+                path, known, pinned=pinned, anchors=anchors, every=checkpoint_every, seconds=checkpoint_seconds
+            )(connection)
         finally:
             connection.close()
     except (apsw.Error, OSError) as error:
         raise translate(error, path) from error
 
 
-def audit(path: Path, public_key: bytes | None) -> Query[AuditVerdict]:
+def audit(
+    path: Path,
+    public_key: bytes | None,
+    *,
+    pinned: Collection[bytes] = (),
+    anchors: Sequence[Checkpoint] = (),
+    every: int = EVERY,
+    seconds: float = SECONDS,
+) -> Query[AuditVerdict]:
     """Return the query that judges the whole chain."""
 
     def query(connection: Connection) -> AuditVerdict:
@@ -46,12 +81,23 @@ def audit(path: Path, public_key: bytes | None) -> Query[AuditVerdict]:
         checkpoints = read_checkpoints(path)
         connection.execute("BEGIN")
         try:
-            remembered, referenced = connection.execute(_MARKS).fetchall()[0]
+            mark = read_mark(connection)
+            number = mark.number if mark else sys.maxsize
             # And so were those of the checkpoints that came in between, as far as the snapshot knows of them.
             between = read_checkpoints(path)[len(checkpoints) :]
-            checkpoints += [each for each in between if each is None or each.number <= remembered]
+            checkpoints += [each for each in between if each is None or each.number <= number]
+            due_ms = int(time.time() * 1_000 - (seconds + GRACE_SECONDS) * 1_000)
             return verify(
-                _rows(connection), checkpoints, remembered=remembered, referenced=referenced, public_key=public_key
+                _rows(connection),
+                checkpoints,
+                remembered=mark.number if mark else None,
+                remembered_seq=mark.seq if mark else None,
+                referenced=connection.execute(_REFERENCED).fetchall()[0][0],
+                public_key=public_key,
+                pinned=pinned,
+                breaks=_breaks(connection),
+                anchors=anchors,
+                unsigned=Unsigned(due_ms, every + GRACE_ROWS, mark.since_ms if mark else 0),
             )
         finally:
             connection.execute("ROLLBACK")
@@ -59,11 +105,18 @@ def audit(path: Path, public_key: bytes | None) -> Query[AuditVerdict]:
     return query
 
 
-_MARKS = """
-    SELECT number, (
-        SELECT coalesce(max(max(first_seq, coalesce(begun_seq, 0), coalesce(last_seq, 0))), 0) FROM request
-    ) FROM checkpoint
+_REFERENCED = """
+    SELECT coalesce(max(max(first_seq, coalesce(begun_seq, 0), coalesce(last_seq, 0))), 0) FROM request
 """
+
+
+def _breaks(connection: Connection) -> list[tuple[int, ChainBreak]]:
+    found: list[tuple[int, ChainBreak]] = []
+    for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_BREAK}"):
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest tells
+            found.append((seq, _read_break(body)))
+    return found
+
 
 # Read as bytes, because a row that was tampered with may hold text that is none.
 _ROWS = """
@@ -88,3 +141,18 @@ def _public_key(path: Path) -> bytes | None:
         return read_key(key_path(path), private=False).public
     except OSError:
         return None
+
+
+def newest_anchor(connection: Connection, path: Path) -> tuple[Checkpoint, int]:
+    """Return the newest checkpoint and how many rows stand after it, or raise `StoreError` if none can be relied on."""
+    newest = newest_checkpoint(path)
+    if newest is None:
+        message = f"{path}: no checkpoint was written yet"
+        advice = f"A hub writes one every {SECONDS:.0f} s while records come, and when it closes."
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
+    found = connection.execute("SELECT digest FROM record WHERE seq = ?", (newest.seq,)).fetchone()
+    if not newest.is_genuine() or found is None or bytes(found[0]).hex() != newest.digest:
+        message = f"{path}: checkpoint {newest.number} does not fit the record"
+        raise StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion="Look at it with `remit audit verify`."))
+    head: int = connection.execute("SELECT max(seq) FROM record").fetchall()[0][0]
+    return newest, head - newest.seq

@@ -1,13 +1,33 @@
 """The signed checkpoints in a file beside the database, one line each."""
 
+import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
+import apsw
+
+from remit.protocol.records import ChainBreak
+from remit.runtime.audit import Tampering
 from remit.runtime.signing import Checkpoint, Key, decode_checkpoints, encode_checkpoint, sign
 from remit.stores.connection import Connection, write_lock
 
-_HEAD = "SELECT record.seq, digest, number, checkpoint.seq FROM record, checkpoint ORDER BY record.seq DESC LIMIT 1"
+# A checkpoint costs a signature and a wait for the disk: at most one a minute is not felt, and a minute of records is
+# what somebody without the key can change unseen.
+EVERY = 10_000
+SECONDS = 60.0
+
+_log = logging.getLogger("remit.store")
+
+# As the migrations leave it, for a file from which somebody deleted it.
+_TABLE = """
+    CREATE TABLE checkpoint (
+        one INTEGER PRIMARY KEY CHECK (one = 1), number INTEGER NOT NULL, seq INTEGER NOT NULL,
+        signer TEXT NOT NULL DEFAULT '', since_ms INTEGER NOT NULL DEFAULT 0
+    )
+"""
 
 
 def checkpoint_path(path: Path) -> Path:
@@ -21,11 +41,42 @@ def key_path(path: Path) -> Path:
 
 
 def read_checkpoints(path: Path) -> list[Checkpoint | None]:
-    """Return the checkpoints of the database at *path*, None for each line that is none."""
+    """Return the checkpoints of the database at *path*, None for each invalid line."""
     try:
         return decode_checkpoints(checkpoint_path(path).read_bytes())
     except FileNotFoundError:
         return []
+
+
+def newest_checkpoint(path: Path) -> Checkpoint | None:
+    """Return the last checkpoint in the file, None if there is none."""
+    try:
+        with checkpoint_path(path).open("rb") as file:
+            return _end(file.fileno())[1]
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+
+
+class Mark(NamedTuple):
+    """What the database remembers of its last checkpoint."""
+
+    number: int
+    seq: int
+    signer: str
+    since_ms: int
+
+
+def read_mark(connection: Connection) -> Mark | None:
+    """Return the database's row about its last checkpoint; None if the row or its table was deleted."""
+    if not _has_table(connection):
+        return None
+    found = connection.execute("SELECT number, seq, signer, since_ms FROM checkpoint").fetchone()
+    return None if found is None else Mark(*found)
+
+
+def _has_table(connection: Connection) -> bool:
+    sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'checkpoint'"
+    return connection.execute(sql).fetchone() is not None
 
 
 class Checkpoints:
@@ -39,8 +90,64 @@ class Checkpoints:
         self._durable = durable
         self._sealed = 0
         self._unsealed_since: float | None = None
+        self._noted = False
+        """Whether the database knows since when rows wait for a signature."""
         self.head = 0
         """The last row known to be committed."""
+
+    # ── opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def examine(self, connection: Connection, *, key_made: bool) -> list[ChainBreak]:
+        """Return what does not fit between rows, checkpoints and key, in an open write transaction.
+
+        Whatever it is, the database's own mark is brought to where the next checkpoint can follow. What a killed
+        process left unsigned is no break: it is signed next.
+        """
+        mark, last = read_mark(connection), newest_checkpoint(self._path)
+        head: int = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()[0][0]
+        breaks = [*self._signer_breaks(mark, last, key_made=key_made), *_mark_breaks(mark, last, head)]
+        if not breaks and last is not None and _digest(connection, last.seq) != last.digest:
+            name = Tampering.TRUNCATED if last.seq > head else Tampering.REWRITTEN
+            text = f"row {last.seq} is not the one that checkpoint {last.number} signed; the record ends at row {head}"
+            breaks.append(ChainBreak(finding=name, text=text))
+        number = max(mark.number if mark else 0, last.number if last else 0)
+        # After a cut the last checkpoint may be about rows that are gone; the next must not wait for as many.
+        seq = min(head, max(mark.seq if mark else 0, last.seq if last else 0))
+        found = Mark(number, seq, self._key.fingerprint, mark.since_ms if mark else 0)
+        if found != mark:
+            if not _has_table(connection):
+                connection.execute(_TABLE)
+            connection.execute("INSERT OR REPLACE INTO checkpoint VALUES (1,?,?,?,?)", found)
+        self.head, self._sealed = head, seq
+        if head > seq:
+            self._unsealed_since = float("-inf")
+        return breaks
+
+    def _signer_breaks(self, mark: Mark | None, last: Checkpoint | None, *, key_made: bool) -> list[ChainBreak]:
+        if mark is not None and mark.signer:
+            same = mark.signer == self._key.fingerprint
+        else:  # an older program opened it last; where nothing was signed yet, no key can have changed
+            same = last is None or last.key == self._key.public.hex()
+        if same:
+            return []
+        old, new = last.key if last else "", self._key.public.hex()
+        why = "the key file was missing and a new key was made" if key_made else "the key file holds another key"
+        text = f"{why}: signed with {old or 'an unknown key'} before, with {new} from here on"
+        return [ChainBreak(finding=Tampering.KEY_CHANGED, text=text, old_key=old, new_key=new)]
+
+    # ── sealing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, connection: Connection, seq: int, at_ms: int) -> None:
+        """Note, in the transaction that writes rows up to *seq*, since when they wait for a signature."""
+        if self._noted or seq <= self._sealed:
+            return
+        with suppress(apsw.SQLError):  # the table was deleted: sealing and verification tell
+            connection.execute("UPDATE checkpoint SET since_ms = ? WHERE since_ms = 0", (at_ms,))
+
+    def committed(self, seq: int) -> None:
+        """Take note that the rows up to *seq* are committed."""
+        self.head = seq
+        self._noted = seq > self._sealed
 
     def seal_if_due(self, connection: Connection, at_ms: int) -> float | None:
         """Seal the chain if it is time; return in how many seconds it will be, or None if nothing is unsealed."""
@@ -59,28 +166,47 @@ class Checkpoints:
         if self.head <= self._sealed:
             return
         # The write lock keeps the numbers in order between processes. The line is written first and remembered after,
-        # so that a crash in between leaves a line too many, which is harmless, and never one too few.
+        # so that a crash in between leaves a line too many, which is harmless, and never one too few. That line is
+        # remembered, in a transaction of its own, before another is written: so the file is never ahead by two.
         with write_lock(connection):
-            self._seal(connection, at_ms)
+            caught_up = self._catch_up(connection) or self._seal(connection, at_ms)
+        if caught_up:
+            with write_lock(connection):
+                self._seal(connection, at_ms)
         self._sealed = self.head
         self._unsealed_since = None
+        self._noted = False
 
-    def _seal(self, connection: Connection, at_ms: int) -> None:
-        head = connection.execute(_HEAD).fetchone()
-        if head is None:
-            return  # someone has emptied the table; verification will tell
-        seq, digest, number, sealed = head
+    def _catch_up(self, connection: Connection) -> bool:
+        """Remember a line that a crash, or a commit that failed, left unremembered; say whether there was one."""
+        mark, last = read_mark(connection), newest_checkpoint(self._path)
+        if mark is None or last is None or last.number <= mark.number:
+            return False
+        if _digest(connection, last.seq) != last.digest:
+            return False
+        connection.execute("UPDATE checkpoint SET number = ?, seq = ?", (last.number, last.seq))
+        return True
+
+    def _seal(self, connection: Connection, at_ms: int) -> bool:
+        head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
+        mark = read_mark(connection)
+        if head is None or mark is None:
+            _log.error("%s: rows or the mark of the last checkpoint were deleted: nothing is signed", self._path)
+            return False
+        seq, digest = head
         self.head = seq
-        if sealed < seq:
-            number = self._append(number + 1, seq, digest, at_ms)
-            connection.execute("UPDATE checkpoint SET number = ?, seq = ?", (number, seq))
+        if mark.seq < seq:
+            number = self._append(mark.number + 1, seq, digest, at_ms)
+            sql = "UPDATE checkpoint SET number = ?, seq = ?, signer = ?, since_ms = 0"
+            connection.execute(sql, (number, seq, self._key.fingerprint))
+        return False
 
     def _append(self, number: int, seq: int, digest: bytes, at_ms: int) -> int:
         """Write a checkpoint at the end of the file and return its number: a higher one if the file is ahead."""
         handle = os.open(checkpoint_path(self._path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             end, last = _end(handle)
-            number = max(number, last + 1)
+            number = max(number, last.number + 1 if last else 1)
             line = encode_checkpoint(sign(self._key, number=number, seq=seq, digest=digest, at_ms=at_ms))
             # A line that a crash tore off is no checkpoint; the next one must not be glued to it.
             os.ftruncate(handle, end)
@@ -92,11 +218,39 @@ class Checkpoints:
         return number
 
 
-def _end(handle: int) -> tuple[int, int]:
-    """Return where the last whole line ends, and its number; after a crash the file may be ahead of the database."""
+def _mark_breaks(mark: Mark | None, last: Checkpoint | None, head: int) -> list[ChainBreak]:
+    """Return where the database's mark and the last line of the file disagree."""
+    if mark is None:
+        return [_break(Tampering.CHECKPOINT_ROW_MISSING, "the database's row about its last checkpoint was deleted")]
+    in_file = last.number if last else 0
+    if in_file < mark.number:
+        text = f"the database knows of checkpoint {mark.number}, its file ends with checkpoint {in_file}"
+        return [_break(Tampering.CHECKPOINT_MISSING, text)]
+    if last is not None and (in_file > mark.number + 1 or (in_file == mark.number and last.seq != mark.seq)):
+        text = (
+            f"the database says that checkpoint {mark.number} signed row {mark.seq}, "
+            f"the file ends with checkpoint {in_file} for row {last.seq}"
+        )
+        return [_break(Tampering.CHECKPOINTS_DISAGREE, text)]
+    if last is None and head and not mark.since_ms:
+        return [_break(Tampering.UNSIGNED, f"rows 1 to {head} were signed by no checkpoint when the store was opened")]
+    return []
+
+
+def _break(finding: Tampering, text: str) -> ChainBreak:
+    return ChainBreak(finding=finding, text=text)
+
+
+def _digest(connection: Connection, seq: int) -> str | None:
+    found = connection.execute("SELECT digest FROM record WHERE seq = ?", (seq,)).fetchone()
+    return bytes(found[0]).hex() if found and isinstance(found[0], bytes) else None
+
+
+def _end(handle: int) -> tuple[int, Checkpoint | None]:
+    """Return where the last whole line ends, and its checkpoint; after a crash the file is ahead of the database."""
     size = os.fstat(handle).st_size
     # A line has some 350 bytes, so the last one is among these.
     tail = os.pread(handle, 4096, max(0, size - 4096))
     whole = tail[: tail.rfind(b"\n") + 1]
-    found = [each.number for each in decode_checkpoints(whole) if each]
-    return size - len(tail) + len(whole), found[-1] if found else 0
+    found = [each for each in decode_checkpoints(whole) if each]
+    return size - len(tail) + len(whole), found[-1] if found else None

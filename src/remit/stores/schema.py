@@ -24,6 +24,7 @@ KINDS: dict[Kind, int] = {
     Kind.REFUSED: 7,
     Kind.APPROVAL: 8,
     Kind.SHARED: 9,
+    Kind.BREAK: 10,
 }
 
 # The states of a request. A forgotten one is still listed, but its id may be used again.
@@ -149,6 +150,17 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX record_shared ON record (seq) WHERE kind = 9;
     -- How far logs that are kept elsewhere were recorded here.
     CREATE TABLE transferred (source TEXT PRIMARY KEY, number INTEGER NOT NULL) WITHOUT ROWID;
+    """,
+    """
+    -- signer: which key signs, as a hash that tells nothing of it. since_ms: when the first row after the last
+    -- checkpoint was committed; 0: there is none. Breaks (kind 10) are looked at by themselves.
+    ALTER TABLE checkpoint ADD COLUMN signer TEXT NOT NULL DEFAULT '';
+    ALTER TABLE checkpoint ADD COLUMN since_ms INTEGER NOT NULL DEFAULT 0;
+    UPDATE checkpoint SET since_ms = unixepoch() * 1000 WHERE seq < (SELECT coalesce(max(seq), 0) FROM record);
+    CREATE INDEX record_break ON record (seq) WHERE kind = 10;
+    -- The wall clock as it was last seen: what it jumped since then is told from time that passed.
+    CREATE TABLE clock (one INTEGER PRIMARY KEY CHECK (one = 1), seen_ms INTEGER NOT NULL);
+    INSERT INTO clock VALUES (1, 0);
     """,
 )
 

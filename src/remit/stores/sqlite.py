@@ -1,6 +1,7 @@
 """A store in one SQLite file, which several processes may share."""
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -39,8 +40,8 @@ from remit.stores import controls, inbox, vault
 from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
-from remit.stores.checkpoints import Checkpoints, key_path
-from remit.stores.connection import Connection, Durability, connect_reader, connect_writer
+from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
+from remit.stores.connection import Connection, Durability, connect_reader, connect_writer, write_lock
 from remit.stores.faults import translate
 from remit.stores.reader import Query, Reader
 from remit.stores.schema import migrate
@@ -51,6 +52,8 @@ __all__ = ["Durability", "SqliteStore", "verify_file"]
 
 T = TypeVar("T")
 
+_log = logging.getLogger("remit.store")
+
 _read_decision = msgspec.json.Decoder(Decision).decode
 
 # A hop appends two records: this is more than two thousand hops ahead of the disk.
@@ -58,6 +61,9 @@ MAX_QUEUED = 4_000
 
 # How soon a wait learns of an outcome that another process wrote.
 POLL_SECONDS = 0.1
+
+# The run and session of records that are about the store itself.
+STORE = "remit-store"
 
 
 def _wall_ms() -> int:
@@ -77,8 +83,8 @@ class SqliteStore:
         path: str | os.PathLike[str],
         *,
         durability: Durability = "power",
-        checkpoint_every: int = 10_000,
-        checkpoint_seconds: float = 60,
+        checkpoint_every: int = EVERY,
+        checkpoint_seconds: float = SECONDS,
         busy_seconds: float = 5,
         make_key: bool = True,
         count: TokenCounter = estimate,
@@ -103,14 +109,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         """Open the file, made now with its folder and its key if it is not there."""
-        connection, self._key, self._reader, self._glance = await asyncio.to_thread(self._open)
-        checkpoints = Checkpoints(
-            self.path,
-            self._key,
-            every=self._checkpoint_every,
-            seconds=self._checkpoint_seconds,
-            durable=self._durability == "power",
-        )
+        connection, self._key, checkpoints, self._reader, self._glance = await asyncio.to_thread(self._open)
         self._writer.start(connection, checkpoints)
 
     async def close(self) -> None:
@@ -129,18 +128,49 @@ class SqliteStore:
             await reader.close()
             await self._writer.stop()
 
-    def _open(self) -> tuple[Connection, Key, Reader, Connection]:
+    def _open(self) -> tuple[Connection, Key, Checkpoints, Reader, Connection]:
         try:
             connection = connect_writer(self.path, self._durability, self._busy_seconds)
             try:
                 migrate(connection, self.path, self._busy_seconds)
+                key_made = not key_path(self.path).exists()
                 key = self._open_key()
-                return connection, key, Reader(self.path, self._busy_seconds), connect_reader(self.path, 0)
+                checkpoints = self._examined(connection, key, key_made=key_made)
+                glance = connect_reader(self.path, 0)
+                return connection, key, checkpoints, Reader(self.path, self._busy_seconds), glance
             except BaseException:
                 connection.close()
                 raise
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
+
+    def _examined(self, connection: Connection, key: Key, *, key_made: bool) -> Checkpoints:
+        """Return what seals the chain, after a look whether rows, checkpoints and key fit; a break is put on record."""
+        checkpoints = Checkpoints(
+            self.path,
+            key,
+            every=self._checkpoint_every,
+            seconds=self._checkpoint_seconds,
+            durable=self._durability == "power",
+        )
+        now_ms = self._wall_ms()
+        with write_lock(connection):
+            breaks = checkpoints.examine(connection, key_made=key_made)
+            if not breaks:
+                return checkpoints
+            transaction = Transaction(connection, now_ms, keep_records=False)
+            transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks])
+            transaction.write()
+            checkpoints.begin(connection, transaction.seq, now_ms)
+        for each in breaks:
+            _log.error("%s: THE AUDIT CHAIN IS BROKEN (%s): %s", self.path, each.finding, each.text)
+        _log.error("%s: the break is on record; see `remit audit verify` and docs/audit.md", self.path)
+        checkpoints.committed(transaction.seq)
+        try:
+            checkpoints.seal(connection, now_ms)
+        except (apsw.Error, OSError) as error:  # the writer tries again
+            _log.warning("no checkpoint was written: %s", translate(error, self.path))
+        return checkpoints
 
     def _open_key(self) -> Key:
         path = key_path(self.path)
@@ -421,7 +451,8 @@ class SqliteStore:
 
     async def verify(self) -> AuditVerdict:
         """Judge the audit chain and its checkpoints, as far as they are committed."""
-        return await self._read(audit(self.path, self._key.public))
+        every, seconds = self._checkpoint_every, self._checkpoint_seconds
+        return await self._read(audit(self.path, self._key.public, every=every, seconds=seconds))
 
     # ── inside ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
+import apsw
+
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
@@ -284,9 +286,10 @@ class Writer:
             transaction = Transaction(self._connection, self._wall_ms(), keep_records=bool(self._listeners))
             results = _apply(batch, transaction)
             transaction.write()
+            self._checkpoints.begin(self._connection, transaction.seq, transaction.now_ms)
             if self._commit_hook:
                 self._commit_hook()
-        self._checkpoints.head = transaction.seq
+        self._checkpoints.committed(transaction.seq)
         if results or transaction.records or transaction.outcomes or self._crowd:
             self._tell(lambda: self._settle(results, transaction))
 
@@ -307,7 +310,7 @@ class Writer:
     def _seal(self, seal: Callable[[Connection, int], float | None]) -> float | None:
         try:
             return seal(self._connection, self._wall_ms())
-        except TROUBLE as error:
+        except (apsw.Error, OSError) as error:
             _log.warning("no checkpoint was written: %s", translate(error, self._path))
             return SEAL_RETRY_SECONDS
 

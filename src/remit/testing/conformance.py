@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Kind, Notice, Record, Refusal, ToolUse
+from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, ToolUse
 from remit.runtime.ports import Accepted, Expired, Known, Numbered, Owner, RunState, RunSummary, Store, Whose
 from remit.testing.asking import AskingConformance
 from remit.testing.conversing import ConversingConformance
@@ -82,6 +82,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
             Kind.REFUSED: Refusal(request=request, response=a_response(request)),
             Kind.APPROVAL: Approval(delegation="d", agent="a", id="q", question="May it?", agreed=True, by="ann"),
             Kind.SHARED: a_step(),
+            Kind.BREAK: ChainBreak(finding="key changed", text="a new key", old_key="aa", new_key="bb"),
         }
         async with self.opened() as store:
             for kind, body in bodies.items():

@@ -14,9 +14,12 @@ from remit.faces.safe_text import json_for_terminal
 from remit.protocol.codec import did_you_mean, encode
 from remit.protocol.records import Record
 from remit.runtime.audit import Row
+from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 
 # How soon a record that is written is shown to whoever follows.
 FOLLOW_S = 0.2
+# A service that takes notes answers in less.
+POST_S = 15.0
 
 profile_option = click.option(
     "--profile",
@@ -39,27 +42,52 @@ def audit() -> None:
 
 @audit.command()
 @click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--public-key",
+    "public_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Public key that must have signed: 64 hexadecimal digits, or a file with them or in PEM. Repeatable.",
+)
+@click.option(
+    "--anchor",
+    "anchors",
+    multiple=True,
+    metavar="FILE|LINE",
+    help="Anchor that the record must agree with: the line that `remit audit anchor` wrote, or a file or log with "
+    "such lines. Repeatable.",
+)
 @store_option
 @team_options
 @json_option
 def verify(
-    file: Path | None, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+    file: Path | None,
+    public_keys: tuple[str, ...],
+    anchors: tuple[str, ...],
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Check that no row of the record in FILE was edited, deleted, inserted, reordered or cut off.
 
     Without FILE it is the team's record, or that in .remit/hub.db. Exits with 0 if the record is whole and with 1 if it
-    is not.
+    is not. A rollback of all files together shows only with --anchor, a replaced key only with --anchor or
+    --public-key.
 
     \b
     Example:
       remit audit verify
       remit audit verify .remit/hub.db --json
+      remit audit verify --public-key hub.pub --anchor /var/log/remit-anchors.log
     """
     from remit.faces.cli.places import existing, store_file
     from remit.stores.audit import verify_file
 
+    pinned = [_public_key(given) for given in public_keys]
+    kept = [anchor for given in anchors for anchor in _anchors(given)]
     path = existing(file or store_file(store_path, team_file, overrides))
-    verdict = verify_file(path)
+    verdict = verify_file(path, public_key=pinned, anchors=kept)
     if as_json:
         print_json(
             Verification(
@@ -70,11 +98,127 @@ def verify(
                 unprotected=verdict.unprotected,
                 findings=verdict.findings,
                 keys=verdict.keys,
+                anchors=verdict.anchors,
             )
         )
     else:
         print_text(str(verdict))
     raise SystemExit(0 if verdict.ok else 1)
+
+
+def _public_key(given: str) -> bytes:
+    try:
+        return read_public_key(_content(given) or given)
+    except ValueError as error:
+        message = f"`{given[:100]}` is neither a file nor a public key: {error}"
+        raise click.BadParameter(message, param_hint="--public-key") from error
+
+
+def _anchors(given: str) -> list[Checkpoint]:
+    try:
+        content = given if given.lstrip().startswith("{") else _content(given)
+        if content is None:
+            raise ValueError("there is no such file, and it is no anchor itself")
+        if found := read_anchors(content):
+            return found
+        raise ValueError("it holds no anchor; `remit audit anchor` writes one")
+    except ValueError as error:
+        raise click.BadParameter(f"`{given[:100]}`: {error}", param_hint="--anchor") from error
+
+
+def _content(given: str) -> str | None:
+    """Return what is in a file of that name; None if there is none."""
+    try:
+        return Path(given).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # a folder, no permission; a name that no file can have
+        raise ValueError(f"it cannot be read ({error})") from error
+
+
+# ── anchoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append the anchor to a file, on another disk or machine; else it goes to stdout.",
+)
+@click.option("--post", "url", metavar="URL", help="POST the anchor as JSON to this address.")
+@click.option("--private", is_flag=True, help="Allow --post to an address outside the public network.")
+@store_option
+@team_options
+def anchor(
+    out: Path | None,
+    url: str | None,
+    private: bool,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Write the newest checkpoint of the record as one line, to be kept where nobody can change it.
+
+    The line is signed JSON without personal data. Keep it elsewhere: in a log of another machine, on write-once
+    storage, at a service. `remit audit verify --anchor` then shows a rollback of the record with all its checkpoints,
+    which nothing else can show. Rows after the newest checkpoint are not covered.
+
+    \b
+    Example:
+      remit audit anchor | logger -t remit
+      remit audit anchor -o /mnt/worm/remit-anchors.jsonl
+      remit audit anchor --post https://notary.example.com/anchors
+    """
+    import asyncio
+
+    from msgspec.structs import asdict
+
+    from remit.faces.cli.places import existing, reading, store_file
+    from remit.stores.audit import newest_anchor
+
+    path = existing(store_file(store_path, team_file, overrides))
+    with reading(path) as connection:
+        newest, after = newest_anchor(connection, path)
+    document = AuditCheckpoint(**asdict(newest))
+    line = encode(document).decode()
+    if url is not None:
+        asyncio.run(_post(url, line, private=private))
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    if url is None and out is None:
+        click.echo(line)
+    where = " and ".join(each for each in (str(out) if out else "", url or "") if each)
+    told = f"Checkpoint {newest.number} of row {newest.seq} was written to {where}; " if where else ""
+    click.echo(f"{told}{many(after, 'row')} after it {'is' if after == 1 else 'are'} not covered.", err=True)
+
+
+async def _post(url: str, line: str, *, private: bool) -> None:
+    from aiohttp import ClientError, ClientTimeout
+
+    from remit.protocol.errors import Code, RemitError, fault
+    from remit.transports.addresses import Outbound, Reach
+
+    outbound = Outbound(Reach(private=private), ClientTimeout(total=POST_S))
+    try:
+        async with outbound.request(
+            "POST", url, headers={"content-type": "application/json"}, data=line.encode()
+        ) as reply:
+            why = "" if 200 <= reply.status < 300 else f"it answered with status {reply.status}"
+    except (ClientError, OSError, TimeoutError) as error:
+        why = f"it cannot be reached ({error or type(error).__name__})"
+    except RemitError as error:
+        advice = "Give a public address, or allow this one with --private."
+        raise RemitError(fault(error.fault.code, error.fault.message, suggestion=advice)) from error
+    finally:
+        await outbound.close()
+    if why:
+        message = f"the anchor was not taken at {url}: {why}"
+        raise RemitError(
+            fault(Code.DELEGATION_UNAVAILABLE, message, suggestion="Try again, or keep the line that -o writes.")
+        )
 
 
 # ── reading along ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,6 +18,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     unprotected: Annotated[int, Meta(description="Rows after the last checkpoint, where a cut would not be seen.")]
     findings: Annotated[tuple[Finding, ...], Meta(description="Each place where it is not what was written.")]
     keys: Annotated[tuple[str, ...], Meta(description="Who signed, to be compared with a note kept elsewhere.")]
+    anchors: Annotated[int, Meta(description="How many of the given anchors it agrees with.")] = 0
 
 
 class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-row/1"):
@@ -34,7 +35,7 @@ class AuditRow(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit
 
 
 class AuditCheckpoint(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.audit-checkpoint/1"):
-    """A signed statement about the chain. Printed by `remit audit export`, after the row that it is about."""
+    """A signed statement about the chain. Printed by `remit audit anchor` and, after its row, `remit audit export`."""
 
     number: Annotated[int, Meta(description="Its number: they are counted, so that none can be taken out unseen.")]
     seq: Annotated[int, Meta(description="The row up to which the chain is signed.")]

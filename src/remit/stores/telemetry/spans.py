@@ -11,7 +11,7 @@ from typing import NamedTuple
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault
-from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit.stores.telemetry import names
 from remit.stores.telemetry.span import Attributes, Event, Span, SpanKind
@@ -118,7 +118,7 @@ class Spans:
             case Progress() | Notice() | Approval() as body:
                 self._note(run, body, record.at_ms)
                 return ()
-            case Delta() | SharedStep():
+            case Delta() | SharedStep() | ChainBreak():
                 return ()
 
     def _begin(self, root: Request) -> "_Run":

@@ -5,7 +5,7 @@ from remit.faces.cli.show.tree_lines import spell_ms, tools_used
 from remit.faces.safe_text import one_line
 from remit.protocol.envelope import USER, Request, Response
 from remit.protocol.errors import Fault
-from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 
 
 def sentence(record: Record, node: Node) -> str:
@@ -36,6 +36,8 @@ def sentence(record: Record, node: Node) -> str:
             return f"{one_line(approval.agent)}: {by} {answer}{reason}{edited}"
         case SharedStep() as step:
             return _shared(step)
+        case ChainBreak() as broken:
+            return f"{one_line(broken.finding)}: {one_line(broken.text)}"
 
 
 def _shared(step: SharedStep) -> str:

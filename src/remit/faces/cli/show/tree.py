@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from remit.protocol.envelope import NOBODY, Request, Response, Usage
 from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
+from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 
 Unended = Literal["waiting", "running", "asking", "not begun", "unknown"]
 """Waiting: for agents that it has asked, or to begin. Asking: a person has to agree first. If the run is over, and
@@ -179,6 +179,10 @@ class Tree:
             case SharedStep() as step:
                 node = self._node(record, record.run, step.profile or NOBODY)
                 node.said = step.event
+                return node
+            case ChainBreak() as broken:
+                node = self._node(record, record.run, NOBODY)
+                node.said = broken.text
                 return node
 
     def _asked(self, record: Record, request: Request) -> Node:
