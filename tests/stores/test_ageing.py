@@ -26,6 +26,10 @@ class Date:
     def __call__(self) -> int:
         return self.now_ms
 
+    def passed(self) -> float:
+        """The days pass: the date is not set."""
+        return self.now_ms / 1_000
+
 
 @pytest.fixture
 def date() -> Date:
@@ -34,7 +38,10 @@ def date() -> Date:
 
 @pytest.fixture(params=["sqlite", "memory"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path, date: Date) -> AsyncGenerator[Store]:
-    made = SqliteStore(tmp_path / "hub.db", wall_ms=date) if request.param == "sqlite" else MemoryStore(wall_ms=date)
+    if request.param == "sqlite":
+        made = SqliteStore(tmp_path / "hub.db", wall_ms=date, monotonic=date.passed)
+    else:
+        made = MemoryStore(wall_ms=date, monotonic=date.passed)
     await made.open()
     yield made
     await made.close()

@@ -1,8 +1,17 @@
-"""The event loop's own time."""
+"""The event loop's own time, and jumps of the wall clock."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from typing import NamedTuple
+
+# How often a store notes the wall clock: often enough that a restart is told from a pause, seldom enough for the disk.
+SEEN_EVERY_MS = 60_000
+# A clock that is set right by less than this has not jumped.
+LEAST_JUMP_MS = 60_000
+# While nobody had the store open, a pause cannot be told from a jump: it counts up to an hour. So ids are kept for
+# longer after a long pause, and a jump of weeks costs an id an hour of its window and no more.
+MOST_PAUSE_MS = 3_600_000
 
 
 class LoopClock:
@@ -15,3 +24,33 @@ class LoopClock:
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
         return asyncio.get_running_loop().call_at(when, callback).cancel
+
+
+class _Seen(NamedTuple):
+    noted_ms: int
+    wall_ms: int
+    at: float
+
+
+class Jumps:
+    """Tells by how much the wall clock jumped, from time that passed."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._seen: _Seen | None = None
+
+    def since(self, noted_ms: int, now_ms: int) -> int:
+        """Return by how many milliseconds the wall clock jumped since a store noted it (0: it never did)."""
+        at = self._monotonic()
+        if self._seen is None or self._seen.noted_ms != noted_ms:
+            # Noted by another process, or by one before: what passed since then is not known.
+            self._seen = _Seen(noted_ms, now_ms, at)
+            passed_ms = min(max(now_ms - noted_ms, 0), MOST_PAUSE_MS)
+            jump_ms = now_ms - noted_ms - passed_ms if noted_ms else 0
+        else:
+            jump_ms = now_ms - self._seen.wall_ms - round((at - self._seen.at) * 1_000)
+        return jump_ms if abs(jump_ms) > LEAST_JUMP_MS else 0
+
+    def noted(self, now_ms: int) -> None:
+        """Go on from a time that the store has just noted."""
+        self._seen = _Seen(now_ms, now_ms, self._monotonic())

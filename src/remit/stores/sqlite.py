@@ -17,6 +17,7 @@ from remit.protocol.envelope import ContextFilter, Message, Note, Request, Respo
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
+from remit.runtime.clock import Jumps
 from remit.runtime.keys import Keys
 from remit.runtime.ports import (
     ANYONES,
@@ -75,7 +76,8 @@ class SqliteStore:
 
     Used from one event loop. `durability="power"` survives a power cut, `"process"` a killed process. Without
     *make_key*, a store whose key is gone is not opened, where else a new one would be made. *count* says once of each
-    message how many tokens it is. *commit_hook* is called before each commit, for tests that want it slow or failing.
+    message how many tokens it is. *monotonic* tells time that passed from a *wall_ms* that jumped.
+    *commit_hook* is called before each commit, for tests that want it slow or failing.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class SqliteStore:
         make_key: bool = True,
         count: TokenCounter = estimate,
         wall_ms: Callable[[], int] = _wall_ms,
+        monotonic: Callable[[], float] = time.monotonic,
         commit_hook: Callable[[], None] | None = None,
     ) -> None:
         self.path = Path(path)
@@ -99,6 +102,7 @@ class SqliteStore:
         self._checkpoint_seconds = checkpoint_seconds
         self._busy_seconds = busy_seconds
         self._wall_ms = wall_ms
+        self._jumps = Jumps(monotonic)
         self._writer = Writer(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
         self._reader: Reader | None = None
         self._glance: Connection | None = None
@@ -267,7 +271,7 @@ class SqliteStore:
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN."""
-        return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms))
+        return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
 
     # ── vault, inbox, controls ────────────────────────────────────────────────────────────────────────────────────────
 

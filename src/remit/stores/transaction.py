@@ -10,6 +10,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
+from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import MOST_EPOCHS, Accepted, Expired, Known, Numbered, Owner, StoreError, unknown_outcome
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import Connection
@@ -175,8 +176,9 @@ class Transaction:
         self.outcomes.append((run, response))
         return True
 
-    def sweep(self, max_attempts: int, keep_ms: int) -> list[Expired]:
+    def sweep(self, max_attempts: int, keep_ms: int, jumps: Jumps) -> list[Expired]:
         now_ms = self.now_ms
+        self._follow_clock(jumps)
         self.connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
         self.connection.execute(
             "UPDATE request SET state = ? WHERE state = 1 AND finished_ms <= ?", (FORGOTTEN, now_ms - keep_ms)
@@ -199,6 +201,35 @@ class Transaction:
             else:
                 self.finish(run, epoch, unknown_outcome(request, attempts), now_ms)
         return expired
+
+    def _follow_clock(self, jumps: Jumps) -> None:
+        """Move what is kept for a time along with a clock that jumped, so that only time that passed counts."""
+        noted_ms = (self._row("SELECT seen_ms FROM clock", ()) or (0,))[0]
+        jump_ms, now_ms = jumps.since(noted_ms, self.now_ms), self.now_ms
+        if jump_ms > 0:
+            # What was written since the jump is not moved.
+            before_ms = now_ms - jump_ms + LEAST_JUMP_MS
+            self.connection.execute(
+                "UPDATE request SET finished_ms = finished_ms + ?1 WHERE state = 1 AND finished_ms <= ?2",
+                (jump_ms, before_ms),
+            )
+            self.connection.execute(
+                "UPDATE request SET lease_until_ms = lease_until_ms + ?1"
+                " WHERE state = 0 AND lease_until_ms BETWEEN 1 AND ?2",
+                (jump_ms, before_ms),
+            )
+        elif jump_ms < 0:
+            # What seems to have finished in the future has finished by now; its window begins anew.
+            self.connection.execute(
+                "UPDATE request SET finished_ms = ?1 WHERE state = 1 AND finished_ms > ?1", (now_ms,)
+            )
+            self.connection.execute(
+                "UPDATE request SET lease_until_ms = lease_until_ms + ?1 WHERE state = 0 AND lease_until_ms >= ?2",
+                (jump_ms, now_ms - jump_ms - LEAST_JUMP_MS),
+            )
+        if jump_ms or not 0 <= now_ms - noted_ms < SEEN_EVERY_MS:
+            self.connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?)", (now_ms,))
+            jumps.noted(now_ms)
 
     def _start(self, request: Request, at_ms: int) -> None:
         self.extend([(Kind.STARTED, at_ms, request.run, request.session or request.run, request)])

@@ -16,6 +16,7 @@ from remit.protocol.envelope import ContextFilter, Message, Note, Request, Respo
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Notice, Record, outline
+from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     ANYONES,
     MOST_EPOCHS,
@@ -59,6 +60,8 @@ class _Submitted(Struct, kw_only=True):
     lease_until_ms: int
     response: Response | None = None
     finished_ms: int = 0
+    kept_since_ms: int = 0
+    """`finished_ms`, moved along with a clock that jumped."""
     forgotten: bool = False
 
     def state(self, now_ms: int) -> Literal["waiting", "running", "silent", "finished"]:
@@ -102,9 +105,17 @@ class MemoryStore:
 
     full = False
 
-    def __init__(self, *, count: TokenCounter = estimate, wall_ms: Callable[[], int] = _wall_ms) -> None:
+    def __init__(
+        self,
+        *,
+        count: TokenCounter = estimate,
+        wall_ms: Callable[[], int] = _wall_ms,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._count = count
         self._wall_ms = wall_ms
+        self._jumps = Jumps(monotonic)
+        self._seen_ms = 0
         self._is_open = False
         self._records: list[Record] = []
         self._submitted: dict[str, _Submitted] = {}
@@ -270,6 +281,7 @@ class MemoryStore:
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
         self._check_open()
         now_ms = self._wall_ms()
+        self._follow_clock(now_ms)
         self._forget_old(now_ms, keep_ms)
         expired: list[Expired] = []
         for known in list(self._submitted.values()):
@@ -281,9 +293,24 @@ class MemoryStore:
                 self._end(known, unknown_outcome(known.request, known.attempts), now_ms)
         return expired
 
+    def _follow_clock(self, now_ms: int) -> None:
+        jump_ms = self._jumps.since(self._seen_ms, now_ms)
+        for known in self._submitted.values():
+            if jump_ms > 0 and known.kept_since_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
+                known.kept_since_ms += jump_ms
+            if jump_ms > 0 and 0 < known.lease_until_ms <= now_ms - jump_ms + LEAST_JUMP_MS:
+                known.lease_until_ms += jump_ms
+            if jump_ms < 0:
+                known.kept_since_ms = min(known.kept_since_ms, now_ms)
+            if jump_ms < 0 and known.lease_until_ms >= now_ms - jump_ms - LEAST_JUMP_MS:
+                known.lease_until_ms += jump_ms
+        if jump_ms or not 0 <= now_ms - self._seen_ms < SEEN_EVERY_MS:
+            self._seen_ms = now_ms
+            self._jumps.noted(now_ms)
+
     def _forget_old(self, now_ms: int, keep_ms: int) -> None:
         for known in self._submitted.values():
-            if known.response is not None and known.finished_ms <= now_ms - keep_ms:
+            if known.response is not None and known.kept_since_ms <= now_ms - keep_ms:
                 self._forget(known)
         for scope, vault in list(self._vaults.items()):
             known = self._submitted.get(scope)
@@ -318,7 +345,7 @@ class MemoryStore:
 
     def _end(self, known: _Submitted, response: Response, at_ms: int) -> None:
         run = known.run
-        known.response, known.finished_ms = response, at_ms
+        known.response, known.finished_ms, known.kept_since_ms = response, at_ms, at_ms
         if response.status is Status.SUCCESS:
             self._journal.pop(run, None)
         self.append(Kind.RESULT, at_ms, run, response.session or known.request.session or run, response)
