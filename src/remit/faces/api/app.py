@@ -18,10 +18,10 @@ from remit.faces.api.looking import Looking
 from remit.faces.api.mcp.entrance import Entrance
 from remit.faces.api.metrics import TYPE, Metrics
 from remit.faces.api.openapi import document
+from remit.faces.api.readiness import Readiness
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.hub import Hub
-from remit.runtime.ports import StoreError
 
 if TYPE_CHECKING:  # most hubs speak no A2A
     from remit.faces.api.a2a.routes import A2a, Exposure
@@ -46,6 +46,7 @@ class Api:
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
         self._looking = Looking(self.delegations)
         self._metrics = Metrics(hub)
+        self._readiness = Readiness(hub.store)
         self._foreign = ForeignTongues(self.delegations)
         self._mcp = Entrance(self.delegations)
         self._document = b""
@@ -105,10 +106,7 @@ class Api:
         if self.delegations.draining:
             await send_bytes(send, 503, b"going down\n", _TEXT)
             return
-        try:
-            async with asyncio.timeout(READY_S):
-                await self._hub.store.flush()
-        except (StoreError, TimeoutError):
+        if not await self._readiness.can_write(READY_S):
             await send_bytes(send, 503, b"the store cannot write\n", _TEXT)
             return
         await send_bytes(send, 200, b"ready\n", _TEXT)
@@ -128,6 +126,7 @@ class Api:
         if self._a2a is not None:
             await self._a2a.close()
         await self._mcp.close()
+        await self._readiness.close()
         asked.close()
         return asked.under_way
 
