@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "remit.agents.model": ("ModelAgent", "summarizer"),
+    "remit.agents.sandbox": ("Sandbox",),
     "remit.detectors.pipeline": ("pipeline",),
     "remit.faces.composition": ("hub_of",),
     "remit.faces.embedded": ("Hub",),

@@ -1,5 +1,6 @@
 from remit.agents.model import ModelAgent as ModelAgent
 from remit.agents.model import summarizer as summarizer
+from remit.agents.sandbox import Sandbox as Sandbox
 from remit.detectors.pipeline import pipeline as pipeline
 from remit.faces.composition import hub_of as hub_of
 from remit.faces.embedded import Hub as Hub

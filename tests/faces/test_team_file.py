@@ -392,11 +392,11 @@ def test_a_tool_whose_parameters_cannot_be_described_is_refused(folder: Path, co
     assert said.startswith(message)
 
 
-def test_an_agent_that_no_other_process_could_import_is_refused(folder: Path) -> None:
-    (folder / "odd.py").write_text("it = lambda brief: 1", encoding="utf-8")
-    [(path, said)] = wrong_in(folder, '[agents.a]\nrun = "odd:it"\nisolation = "process"')
-    assert path == "remit.toml:2 agents.a.run"
-    assert "cannot run in a process of its own" in said
+def test_the_code_of_an_isolated_agent_is_looked_for_and_not_imported(folder: Path) -> None:
+    (folder / "odd.py").write_text("it = lambda brief: 1\nraise SystemExit", encoding="utf-8")
+    assert load(folder, '[agents.a]\nrun = "odd:it"\nisolation = "process"').agents
+    [(path, said)] = wrong_in(folder, '[agents.a]\nrun = "odd:its"\nisolation = "process"')
+    assert (path, said) == ("remit.toml:2 agents.a.run", "`odd` has no `its`; did you mean `it`?")
 
 
 # ── schemas ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -13,9 +13,16 @@ from contextlib import suppress
 class Leader:
     """A process that was started with `start_new_session`, and is reaped by nobody else."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], gone: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        popen: subprocess.Popen[bytes],
+        gone: Callable[[], None] = lambda: None,
+        clear: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Watch a process; once it is gone call *clear* in a thread, then *gone* in the event loop."""
         self._popen = popen
         self._gone = gone
+        self._clear = clear
         self._reaped = False
         self._reaping = threading.Lock()
         loop = asyncio.get_running_loop()
@@ -57,6 +64,7 @@ class Leader:
             self._signal_group(signal.SIGKILL)
             code = self._popen.wait()
             self._reaped = True
+        self._clear()
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(self._note_exit, code)
 

@@ -41,7 +41,7 @@ from remit.agents.channel import (
     unraw,
 )
 from remit.agents.function import AgentFunction
-from remit.agents.spawn import InProcessError, Process
+from remit.agents.spawn import InProcessError, Process, Surroundings
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime.brief import Brief
@@ -62,8 +62,17 @@ class ProcessAgent:
     A process in which anything was cancelled, or that said what it should not, is killed and never used again.
     """
 
-    def __init__(self, function: AgentFunction, *, max_idle: int = MAX_IDLE, idle_s: float = IDLE_S) -> None:
-        self._entrance = entrance_of(function)
+    def __init__(
+        self,
+        function: AgentFunction | str,
+        *,
+        around: Surroundings | None = None,
+        max_idle: int = MAX_IDLE,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        """Have *function*, or what `module:name` names, answer in processes that have *around* them what is said."""
+        self._entrance = function if isinstance(function, str) else entrance_of(function)
+        self._around = around or Surroundings()
         self._max_idle = max_idle
         self._idle_s = idle_s
         self._processes: set[Process] = set()
@@ -99,7 +108,7 @@ class ProcessAgent:
             if not process.is_gone():
                 return process
         try:
-            process = Process(self._entrance)
+            process = Process(self._entrance, self._around)
         except OSError as error:
             why = fault(Code.DELEGATION_FAILED, f"no process can be started for {self._entrance}: {error}")
             raise RemitError(why) from error

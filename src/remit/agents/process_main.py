@@ -15,8 +15,10 @@ from importlib import import_module
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
 from msgspec import Raw, Struct
 
+from remit.agents import own_network
 from remit.agents.channel import (
     LENGTH,
     NOT_SAYABLE,
@@ -54,6 +56,7 @@ from remit.agents.channel import (
     unraw,
 )
 from remit.agents.function import agent_from
+from remit.agents.sandbox import Rules, enforce
 from remit.agents.threads import Threads
 from remit.policy.aggregate import Combined
 from remit.protocol.card import Schema, ToolCard
@@ -428,13 +431,37 @@ def _trace(error: BaseException) -> str:
 
 
 def main() -> None:
-    descriptor, entrance = sys.argv[1:]
+    descriptor, entrance, *sandbox = sys.argv[1:]
     end = socket.socket(fileno=int(descriptor))
     end.set_inheritable(False)
-    # The hub's stdout may be data; what an agent prints is not.
-    with suppress(OSError):  # the hub has no stderr: what is printed goes nowhere
-        os.dup2(2, 1)
+    if sandbox:
+        _confine(end, msgspec.json.decode(sys.stdin.buffer.read(), type=Rules))
     asyncio.run(_open(end, entrance))
+
+
+def _confine(end: socket.socket, rules: Rules) -> None:
+    """Enter the sandbox, before this process has a second thread and before any code of the agent's is loaded.
+
+    Where hosts are named, the hub is first told of the one way out: a byte, with the socket at which it is to listen.
+    """
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    told = not rules.network
+    try:
+        if rules.network:
+            with own_network.enter() as door:
+                proxy = f"http://127.0.0.1:{door.getsockname()[1]}"
+                socket.send_fds(end, [b"+"], [door.fileno()])
+            told = True
+            os.environ.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), proxy))
+        enforce(rules)
+    except (OSError, RemitError) as error:
+        if not told:
+            end.sendall(b"-")
+        why = f"the sandbox cannot be set up, and nothing runs without it: {_told(error)}"
+        Channel(end).send(Failed(fault=fault(Code.TEAM_INVALID, why)))
+        raise SystemExit(1) from error
 
 
 async def _open(end: socket.socket, entrance: str) -> None:

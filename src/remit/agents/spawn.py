@@ -2,21 +2,69 @@
 
 import asyncio
 import logging
+import os
+import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
+from typing import IO, NamedTuple
 
 import msgspec
 
 from remit.agents.channel import LENGTH, MAX_FRAME_BYTES, Failed, Frame, Ready, Start, ToHub, pack, read_by_hub
 from remit.agents.leader import Leader
+from remit.agents.outgoing_proxy import OutgoingProxy
+from remit.agents.printing import Printing
+from remit.agents.sandbox import Rules, Sandbox, rules_of
 from remit.protocol.errors import Code, RemitError, fault
 
 log = logging.getLogger("remit")
 
 # A killed process is gone within milliseconds, unless the kernel itself is stuck in it.
 REAP_S = 1.0
+
+
+# What programs need to run in the user's language and time and to know whom to trust, besides Python's own settings.
+# Nothing that often holds a secret: no key, no token, no proxy. Whatever else an agent needs is given to it by name.
+PASSED_ON = (
+    "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "LC_MESSAGES", "LC_NUMERIC", "LC_TIME", "LD_LIBRARY_PATH", "LOGNAME",
+    "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TZ", "USER",
+)  # fmt: skip
+
+
+def environment(environ: Mapping[str, str], named: Collection[str], own: Path) -> dict[str, str]:
+    """Return the environment of an agent's process: what every program needs, and what it is given by name.
+
+    Its home and its place for temporary files are its *own* folder, unless they are given by name.
+    """
+    kept = {name: value for name, value in environ.items() if name in PASSED_ON or name.startswith("PYTHON")}
+    if "PYTHONPATH" in kept:  # the process works in another folder
+        kept["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, kept["PYTHONPATH"].split(os.pathsep)))
+    given = {name: environ[name] for name in named if name in environ}
+    return {**kept, "HOME": str(own), "TMPDIR": str(own), **given}
+
+
+class Surroundings(NamedTuple):
+    """What the processes of an agent have around them."""
+
+    folder: Path | None = None
+    """Where its code is, if not only where the hub imports from."""
+    environ: Mapping[str, str] = os.environ
+    env: Collection[str] = ()
+    """Names of the variables that it is given besides those that every program needs."""
+    sandbox: Sandbox | None = None
+    hidden: Collection[Path] = ()
+    """What no sandbox may lead to: the store and its keys."""
+
+    def path(self) -> tuple[str, ...]:
+        """Return where its code is imported from."""
+        first = () if self.folder is None else (str(self.folder.resolve()),)
+        return (*first, *(os.path.abspath(each) for each in sys.path if each not in first))
 
 
 class InProcessError(Exception):
@@ -29,26 +77,51 @@ class Process:
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
 
-    def __init__(self, entrance: str) -> None:
+    def __init__(self, entrance: str, around: Surroundings) -> None:
         self._entrance = entrance
+        self._around = around
         self._connected = False
-        self._socket, theirs = socket.socketpair()
-        # -P: what lies in the working directory shadows no module. -u: a kill flushes nothing that was printed.
-        command = [sys.executable, "-P", "-u", "-m", "remit.agents.process_main", str(theirs.fileno()), entrance]
+        self._proxy: OutgoingProxy | None = None
+        self._path = around.path()
+        own = Path(mkdtemp(prefix="remit-agent-")).resolve()
+        clear = partial(shutil.rmtree, own, ignore_errors=True)
         try:
-            with theirs:
+            popen = self._start(own)
+        except BaseException:
+            clear()
+            raise
+        self.killed = False
+        self._leader = Leader(popen, self.kill, clear)
+
+    def _start(self, own: Path) -> subprocess.Popen[bytes]:
+        around, rules = self._around, None
+        if around.sandbox is not None:
+            folder = Path.cwd() if around.folder is None else around.folder
+            rules = rules_of(around.sandbox, own=own, path=self._path, folder=folder, hidden=around.hidden)
+        self._socket, theirs = socket.socketpair()
+        heard, printed = os.pipe()
+        # -P: what lies in the working directory shadows no module. -u: a kill flushes nothing that was printed.
+        command = [sys.executable, "-P", "-u", "-m", "remit.agents.process_main", str(theirs.fileno()), self._entrance]
+        try:
+            with theirs, _given(rules) as given:
                 popen = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # until it has joined it to its stderr
+                    command if rules is None else [*command, "sandbox"],
+                    stdin=given,
+                    stdout=printed,
+                    stderr=printed,
+                    env=environment(around.environ, around.env, own),
+                    cwd=own,
                     pass_fds=(theirs.fileno(),),
                     start_new_session=True,
                 )
-        except OSError:
+        except BaseException:
             self._socket.close()
+            os.close(heard)
             raise
-        self.killed = False
-        self._leader = Leader(popen, self.kill)
+        finally:
+            os.close(printed)
+        self._printing = Printing(heard)
+        return popen
 
     @property
     def exited(self) -> asyncio.Future[int]:
@@ -59,9 +132,12 @@ class Process:
         """Have the agent's code imported, unless it is; return once it is ready for a delegation."""
         if self._connected:
             return
+        await self._printing.open()
+        if self._around.sandbox is not None and self._around.sandbox.network:
+            await self._open_proxy(self._around.sandbox)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
         self._connected = True
-        self.send(Start(path=tuple(sys.path)))
+        self.send(Start(path=self._path))
         match await self.receive():
             case Ready():
                 pass
@@ -69,6 +145,19 @@ class Process:
                 raise RemitError(why) from InProcessError(trace)
             case frame:
                 raise self.broken(f"it began with {type(frame).__name__}")
+
+    async def _open_proxy(self, sandbox: Sandbox) -> None:
+        """Take over the one way out of the process's own network; if it could make none, it says so next."""
+        loop, readable = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._socket, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(self._socket)
+        _, doors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        if doors:
+            self._proxy = OutgoingProxy(socket.socket(fileno=doors[0]), sandbox.network, self._entrance)
+            await self._proxy.open()
 
     def send(self, frame: Frame) -> None:
         """Say something to the process, or raise one of `NOT_SAYABLE`."""
@@ -104,6 +193,8 @@ class Process:
         """Kill the process and all that it started, at once."""
         self.killed = True
         self._leader.kill()
+        if self._proxy is not None:
+            self._proxy.close()
         if self._connected:
             self._writer.transport.abort()
 
@@ -118,7 +209,18 @@ class Process:
         if self._connected:
             with suppress(ConnectionError):
                 await self._writer.wait_closed()
+        await self._printing.close()
 
     def is_gone(self) -> bool:
         """Say whether the process has ended by itself."""
         return self._leader.is_gone()
+
+
+def _given(rules: Rules | None) -> IO[bytes]:
+    """Return what a process reads first: the rules of its sandbox, or nothing."""
+    if rules is None:
+        return open(os.devnull, "rb")
+    file = TemporaryFile()  # noqa: SIM115 - closed by whoever asked for it
+    file.write(msgspec.json.encode(rules))
+    file.seek(0)
+    return file

@@ -12,9 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.agents.model import ModelAgent
+from remit.agents.sandbox import Sandbox
 from remit.faces.embedded import Hub
 from remit.faces.team.checks import key_of, secret_of
-from remit.faces.team.code import agent_at, found, tool_at
+from remit.faces.team.code import agent_at, docstring_of, found, tool_at
 from remit.faces.team.detecting import detector_of
 from remit.faces.team.file import load_team
 from remit.faces.team.lines import Place, dotted
@@ -75,6 +76,8 @@ def hub_of(
         add(found(tool_at, tool.run, team.folder))
     for name in team.mcp:
         hub.add_mcp(settings_of(team, name, environ))
+    kept = (team.folder / ".remit", team.folder / team.identity.key)
+    hub.isolate_with(folder=team.folder, environ=environ, hidden=kept)
     outpost: Outpost | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
@@ -118,10 +121,17 @@ def hub_of(
 
 
 def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Mapping[str, str]) -> None:
+    description, code = agent.description, agent.run
+    if agent.run is None:
+        code = model_agent(agent, environ)
+    elif agent.isolation == "task":
+        code = found(agent_at, agent.run, team.folder)
+    elif description is None:  # what only its own process may run is read as a text here
+        description = docstring_of(agent.run, team.folder)
     hub.add(
         name,
-        model_agent(agent, environ) if agent.run is None else found(agent_at, agent.run, team.folder),
-        description=agent.description,
+        code,
+        description=description,
         version=agent.version,
         capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
         tools=agent.tools,
@@ -130,6 +140,8 @@ def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Ma
         queue=agent.queue,
         resumable=agent.resumable,
         isolation=agent.isolation,
+        env=agent.env,
+        sandbox=Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network) if agent.sandbox else False,
         sees=agent.sees,
         prompt=agent.prompt,
         **_changeable(agent),

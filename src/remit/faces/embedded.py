@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from remit.agents.function import AgentFunction, agent_from, closing, tool_from
 from remit.agents.model import ModelAgent
 from remit.agents.recognise import described, function_of
+from remit.agents.sandbox import Sandbox, demand
 from remit.agents.threads import Threads
 from remit.detectors.pipeline import pipeline
 from remit.faces.team.values import STORE_PATH
@@ -41,6 +42,7 @@ from remit.runtime.ports import (
 )
 from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
+from remit.stores.checkpoints import key_path
 from remit.stores.sqlite import SqliteStore
 from remit.transports.local import LocalTransport
 
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
     from remit.agents.mcp.server import McpServer
     from remit.agents.mcp.settings import Settings
+    from remit.agents.process import ProcessAgent
     from remit.faces.api.a2a.routes import Exposure
     from remit.stores.telemetry.exporter import Telemetry
     from remit.stores.telemetry.spans import Who
@@ -85,6 +88,8 @@ class AgentOptions(TypedDict, total=False):
     tokens: int | None
     resumable: bool
     isolation: Literal["task", "process"]
+    env: Collection[str]
+    sandbox: Sandbox | bool
     sees: Collection[str]
     prompt: str
 
@@ -120,6 +125,10 @@ class Hub(hub.Hub):
         clock: Clock | None = None,
     ) -> None:
         self._workflows: list[Workflow] = []
+        self._code_folder: Path | None = None
+        self._environ: Mapping[str, str] = os.environ
+        self._hidden: list[Path] = []
+        """What no sandbox may lead to."""
         self._mcp: dict[str, McpServer] = {}
         """The MCP servers of those tools that have one."""
         self._planners: set[str] = set()
@@ -132,6 +141,8 @@ class Hub(hub.Hub):
             path = DEFAULT_STORE if store is None else Path(store)
             store = SqliteStore(path, durability=durability, count=count)
             self._ignored = path.parent if path.parent.name == DEFAULT_STORE.parent.name else None
+        if isinstance(store, SqliteStore):
+            self._hidden += [store.path.absolute(), key_path(store.path.absolute())]
         super().__init__(
             name=name,
             store=store,
@@ -191,17 +202,30 @@ class Hub(hub.Hub):
         tokens: int | None = None,
         resumable: bool = False,
         isolation: Literal["task", "process"] = "task",
+        env: Collection[str] = (),
+        sandbox: Sandbox | bool = False,
         sees: Collection[str] = (),
         prompt: str = "",
     ) -> None:
-        """Add an agent: a function, async or not, a `ModelAgent`, or an agent of any framework that Remit knows."""
-        function = function_of(agent)
+        """Add an agent: a function, async or not, a `ModelAgent`, or an agent of any framework that Remit knows.
+
+        With `isolation="process"` it may also be a text, `"module:function"`: then the hub itself does not import it.
+        *env* names the variables of the environment that its process is given besides those that every program needs;
+        *sandbox* keeps it from all files, hosts and processes that are not named.
+        """
+        if isolation == "process":
+            process = self._process_agent(name, agent, env, sandbox)
+            function = None if isinstance(agent, str) else function_of(agent)
+        else:
+            if env or sandbox:
+                raise team_invalid(f'agent `{name}`: `env` and `sandbox` need isolation="process"')
+            process, function = None, function_of(agent)
         if concurrency is None:
             concurrency = CONCURRENCY if isolation == "task" else PROCESSES
         card = AgentCard(
             name=name,
             version=version,
-            description=described(agent, function) if description is None else description,
+            description=description or (described(agent, function) if function and description is None else ""),
             capabilities=tuple(_capability(each, name) for each in capabilities),
             tools=_names(tools, name, "tools"),
             may_call=_names(may_call, name, "may_call"),
@@ -217,14 +241,41 @@ class Hub(hub.Hub):
             sees=_names(sees, name, "sees"),
             prompt=prompt,
         )
-        if isolation == "process":
-            from remit.agents.process import ProcessAgent  # most hubs have none
-
-            process = ProcessAgent(function)
+        if function is None or process is not None:
+            assert process is not None, "only a process takes a name in the place of a function"
             self.register(card, process, process.close)
         else:
             threads = Threads(name, min(concurrency, MAX_THREADS))
             self.register(card, agent_from(function, threads), closing(function, threads))
+
+    def _process_agent(self, name: str, agent: object, env: Collection[str], sandbox: Sandbox | bool) -> "ProcessAgent":
+        from remit.agents.process import ProcessAgent  # most hubs have none
+        from remit.agents.spawn import Surroundings
+
+        wanted = (Sandbox() if sandbox else None) if isinstance(sandbox, bool) else sandbox
+        if wanted is not None:
+            demand(wanted, name)
+        around = Surroundings(
+            folder=self._code_folder,
+            environ=self._environ,
+            env=_names(env, name, "env"),
+            sandbox=wanted,
+            hidden=self._hidden,
+        )
+        if isinstance(agent, str):
+            if not all(agent.partition(":")):
+                raise team_invalid(f'agent `{name}`: "{agent}" does not name a function as "module:function"')
+            return ProcessAgent(agent, around=around)
+        return ProcessAgent(function_of(agent), around=around)
+
+    def isolate_with(self, *, folder: Path, environ: Mapping[str, str], hidden: Iterable[Path] = ()) -> None:
+        """Say where the code of isolated agents is, where their variables come from, and what no sandbox may lead to.
+
+        Holds for agents that are added after it. Without it, code is where the hub imports from, variables are those of
+        this process, and the store with its key is hidden.
+        """
+        self._code_folder, self._environ = folder, environ
+        self._hidden.extend(hidden)
 
     def connect(
         self,

@@ -37,6 +37,7 @@ def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence
     yield _python()
     yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
     yield from _packages()
+    yield _sandbox()
     team = None
     try:
         file = find_team(team_file)
@@ -74,6 +75,17 @@ def _python() -> Check:
             "Python", f"{found}; {needed} is needed", f"Install Python {needed} or newer, and remit with it."
         )
     return ok("Python", f"{found}, {sys.executable}")
+
+
+def _sandbox() -> Check:
+    """Return whether an isolated agent could have a sandbox here."""
+    from remit.agents.landlock import version
+    from remit.agents.sandbox import Sandbox, has_own_network, missing
+
+    if why := missing(Sandbox()):
+        return ok("sandbox", f"none for isolated agents: {why}")
+    hosts = "" if has_own_network() else "; not with `network`, because user namespaces are turned off"
+    return ok("sandbox", f"isolated agents can have one: Landlock {version()}, seccomp{hosts}")
 
 
 _REQUIREMENT = re.compile(

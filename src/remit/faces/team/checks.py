@@ -8,9 +8,10 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
+from remit.agents.sandbox import Sandbox, destination, missing
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.faces.team import mcp
-from remit.faces.team.code import CodeError, agent_at, code_at, tool_at, unseen
+from remit.faces.team.code import CodeError, agent_at, code_at, seen, tool_at, unseen
 from remit.faces.team.lines import Place
 from remit.faces.team.team import TeamFile
 from remit.faces.team.workflows import impossible
@@ -138,6 +139,7 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
 _OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
 # What an agent elsewhere may do there is not for this hub to say.
 _OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
+_OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}
 _OF_CARDS = {"card_token", "card_keys", "card_hosts"}
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
@@ -171,6 +173,12 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
                 yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
         if kinds == ["model"] and agent.isolation == "process":
             yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
+        if agent.isolation != "process":
+            for key in _OF_PROCESSES & keys.keys():
+                yield Wrong((*place, key), f'`{key}` is for an agent with `isolation = "process"`')
+        if not agent.sandbox:
+            for key in _OF_SANDBOXES & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent with `sandbox = true`")
     context = said.get("context", {})
     if isinstance(context, dict) and "summary_model" not in context:
         for key in _OF_SUMMARIES & context.keys():
@@ -279,7 +287,8 @@ def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
 def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
     """Say which agents, tools and detectors cannot be imported, or cannot be what they are to be."""
     named: list[tuple[Place, Callable[[], object]]] = [
-        (("agents", name, "run"), partial(agent_at, agent.run, folder, isolated=agent.isolation == "process"))
+        # An agent in processes of its own is imported there alone.
+        (("agents", name, "run"), partial(agent_at if agent.isolation == "task" else seen, agent.run, folder))
         for name, agent in team.agents.items()
         if agent.run is not None
     ]
@@ -307,8 +316,24 @@ def unseen_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
             yield Wrong(place, why)
 
 
+def unconfinable(team: TeamFile) -> Iterator[Wrong]:
+    """Say which agents want a sandbox that this system does not have."""
+    for name, agent in team.agents.items():
+        if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
+            yield Wrong(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
+
+
 def unplaced(team: TeamFile, folder: Path) -> Iterator[Wrong]:
-    """Say which folders are not there."""
+    """Say which folders are not there, and which hosts are none."""
+    for name, agent in team.agents.items():
+        for key in ("reads", "writes"):
+            for index, each in enumerate(getattr(agent, key)):
+                if not (folder / each).exists():
+                    yield Wrong(("agents", name, key, index), f"{folder / each} does not exist")
+        for index, each in enumerate(agent.network):
+            if destination(each) is None:
+                why = f'"{each}" is not a host and a port, such as "api.example.com:443"'
+                yield Wrong(("agents", name, "network", index), why)
     workspace = team.context.workspace
     if workspace is not None and not (folder / workspace).is_dir():
         yield Wrong(("context", "workspace"), f"{folder / workspace} is no folder")

@@ -73,17 +73,10 @@ def tool_at(run: str, folder: Path) -> Callable[..., Any]:
     return function
 
 
-def agent_at(run: str, folder: Path, *, isolated: bool = False) -> object:
+def agent_at(run: str, folder: Path) -> object:
     """Return what a hub can have as an agent, a function of one argument or a framework's, or raise a `CodeError`."""
     thing = _object_at(run, folder)
     function = thing if inspect.isroutine(thing) else _recognised(thing, run)
-    if isolated:
-        from remit.agents.process import entrance_of
-
-        try:
-            entrance_of(function)
-        except RemitError as error:
-            raise CodeError(error.fault.message) from error
     try:
         inspect.signature(function).bind(None)
     except TypeError:
@@ -130,6 +123,28 @@ def unseen(run: str, folder: Path) -> str | None:
     if names is None or first in names:
         return None
     return f"`{module}` has no `{first}`{did_you_mean(first, [each for each in names if not each.startswith('_')])}"
+
+
+def seen(run: str, folder: Path) -> None:
+    """Raise a `CodeError` if what `module:name` names cannot be there, or this system cannot run it by itself."""
+    if sys.platform == "win32":
+        raise CodeError('isolation = "process" needs a system with process groups, which Windows is not')
+    if why := unseen(run, folder):
+        raise CodeError(why)
+
+
+def docstring_of(run: str, folder: Path) -> str:
+    """Return the docstring of a function at the top of a module in *folder*; nothing if it is not there."""
+    module, _, name = run.partition(":")
+    file = _file_of(module, folder)
+    if file is None:
+        return ""
+    try:
+        body = ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ""
+    found = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name]
+    return (ast.get_docstring(found[-1]) or "") if found else ""
 
 
 def _file_of(module: str, folder: Path) -> Path | None:

@@ -87,7 +87,7 @@ def load_team(
             found.append(checks.unfound_code(team, path.parent))
         elif thorough:
             found.append(checks.unseen_code(team, path.parent))
-        found += [mcp.unstartable(team, path.parent)] if code or thorough else []
+        found += [mcp.unstartable(team, path.parent), checks.unconfinable(team)] if code or thorough else []
         amiss = {each.place for each in wrong}
         if secrets and (code or thorough):  # without its address a server's model looks like an unknown one
             found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)

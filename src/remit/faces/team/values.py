@@ -40,6 +40,14 @@ Variable = Annotated[
         extra={"rule": 'expected a text, or "$NAME" for the value of the environment variable NAME'},
     ),
 ]
+VariableName = Annotated[
+    str,
+    Meta(
+        title="name of a variable",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        extra={"rule": "expected the name of an environment variable, without $ and without a value"},
+    ),
+]
 AgentName = Annotated[
     str,
     Meta(

@@ -22,6 +22,7 @@ from remit.faces.team.values import (
     Secret,
     Url,
     Variable,
+    VariableName,
     duration,
     optional_ms,
 )
@@ -139,6 +140,25 @@ class AgentSection(Section, frozen=True, kw_only=True):
     isolation: Annotated[
         Literal["task", "process"], Meta(description="Whether it runs in the hub, or in processes that can be killed.")
     ] = _CARD.isolation
+    env: Annotated[
+        frozenset[VariableName],
+        Meta(
+            description="Variables of the environment that its process is given, besides PATH and the like, with "
+            '`isolation = "process"`.'
+        ),
+    ] = frozenset()
+    sandbox: Annotated[
+        bool,
+        Meta(
+            description="Whether the system keeps its process from files, network and other processes; "
+            "see [agents.md](agents.md)."
+        ),
+    ] = False
+    reads: Annotated[tuple[str, ...], Meta(description="Files and folders that it may read in its sandbox.")] = ()
+    writes: Annotated[tuple[str, ...], Meta(description="Files and folders that it may change in its sandbox.")] = ()
+    network: Annotated[
+        tuple[str, ...], Meta(description='Hosts that it may reach from its sandbox: `"api.example.com:443"`.')
+    ] = ()
     sees: Annotated[frozenset[Kind], Meta(description="Kinds of personal data that reach it as they are.")] = _CARD.sees
 
 

@@ -1,0 +1,175 @@
+"""What an agent in a sandbox can reach: decided in the hub, enforced by the kernel of Linux in the agent's process.
+
+Files: Landlock. Network, other processes, permissions of files: a filter of system calls, and where hosts are named a
+network of its own with a proxy as its only way out. Nothing is enforced by Python, so that no code can go around it.
+"""
+
+import os
+import site
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from remit.agents import landlock, seccomp
+from remit.runtime.registry import team_invalid
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent in a sandbox reaches besides its own folder, its code and what Python needs.
+
+    *reads* and *writes* are files and folders, *network* hosts with their port: `api.example.com:443`.
+    """
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a process keeps when it gives up all other rights."""
+
+    rights: dict[str, int]
+    """Landlock's rights, by the path below which they hold."""
+    network: bool
+    """Whether it has a network of its own, with a way out."""
+
+
+# What programs and Python's standard library read: libraries, certificates, names, time zones. No configuration of
+# services, which may hold secrets, and of /proc only the process's own part.
+_SYSTEM = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store",
+    "/etc/alternatives", "/etc/ca-certificates", "/etc/group", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/nsswitch.conf", "/etc/passwd", "/etc/pki/tls/certs",
+    "/etc/pki/ca-trust", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/timezone",
+    "/dev/random", "/dev/urandom", "/dev/zero",
+    "/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu",
+)  # fmt: skip
+_CODE = (".py", ".pyc", ".so")
+
+
+def rules_of(sandbox: Sandbox, *, own: Path, path: Sequence[str], folder: Path, hidden: Collection[Path]) -> Rules:
+    """Return what a process may keep, or raise a `RemitError` if that would let it reach what is *hidden*.
+
+    *own* is its working folder, *path* where its code is imported from; named files begin at *folder*.
+    """
+    rights: dict[str, int] = {}
+    for each, right in _needed(path):
+        rights[each] = rights.get(each, 0) | right
+    for each in sandbox.reads:
+        rights[str(folder / each)] = landlock.READ
+    for each in sandbox.writes:
+        rights[str(folder / each)] = landlock.WRITE
+    rights[str(own)] = rights["/dev/null"] = landlock.WRITE
+    for named in (*sandbox.reads, *sandbox.writes):
+        if not (folder / named).exists():
+            raise team_invalid(f"an agent in a sandbox is to reach {folder / named}, which does not exist")
+    for each, right in rights.items():
+        if right != landlock.LIST and (inside := _within(Path(each), hidden)) is not None:
+            raise team_invalid(
+                f"an agent in a sandbox would reach {inside}, because it may read {each}: "
+                "keep the store and its keys in a folder of their own, or name less"
+            )
+    return Rules(rights=rights, network=bool(sandbox.network))
+
+
+def _within(path: Path, hidden: Collection[Path]) -> Path | None:
+    real = path.resolve()
+    return next((each for each in hidden if each.resolve().is_relative_to(real)), None)
+
+
+def _needed(path: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Return what it takes to run Python and to import what lies in the folders of *path*."""
+    installed = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, str(Path(sys.executable).parent)}
+    installed |= {str(Path(sys.executable).resolve().parent), *sysconfig.get_paths().values(), *site.getsitepackages()}
+    for each in (*_SYSTEM, *sorted(installed)):
+        if each != "/":
+            yield each, landlock.READ
+    for each in path:
+        entry = Path(each)
+        if any(entry.is_relative_to(prefix) for prefix in installed if prefix != "/"):
+            continue
+        if entry.is_file() or entry.name in ("site-packages", "dist-packages"):
+            yield each, landlock.READ
+        elif entry.is_dir():
+            # Not the whole folder: beside a team's code lie its store, its keys, and whatever else its project has.
+            yield each, landlock.LIST
+            for part in _code_in(entry):
+                yield str(part), landlock.READ
+
+
+def _code_in(folder: Path) -> Iterator[Path]:
+    """Return the modules and packages of a folder; what is neither is named by whoever wants it read."""
+    try:
+        parts = sorted(folder.iterdir())
+    except OSError:
+        return
+    for part in parts:
+        if part.name == "__pycache__" or part.suffix in _CODE or (part / "__init__.py").is_file():
+            yield part
+
+
+# ── whether it can be had ─────────────────────────────────────────────────────────────────────────────────────────────
+
+_TRIED = "import sys; sys.path[:] = {path!r}; from remit.agents.own_network import enter; enter()"
+
+
+def missing(sandbox: Sandbox) -> str | None:
+    """Return why this system has no such sandbox; nothing if it has."""
+    if landlock.version() == 0:
+        return "this system has no Landlock: it needs Linux 5.13 or newer, with Landlock turned on"
+    if not seccomp.is_known():
+        return "system calls cannot be filtered here: it needs Linux with seccomp, on x86_64 or aarch64"
+    if sandbox.network and not has_own_network():
+        return (
+            "hosts are named, and this system lets a process have no network of its own: it needs user namespaces, "
+            "which some distributions and containers turn off (kernel.apparmor_restrict_unprivileged_userns, "
+            "user.max_user_namespaces, the container's seccomp profile)"
+        )
+    return None
+
+
+def demand(sandbox: Sandbox, agent: str) -> None:
+    """Raise a `RemitError` unless this system has such a sandbox: an agent that wants one does not run without it."""
+    for named in sandbox.network:
+        if destination(named) is None:
+            raise team_invalid(f'agent `{agent}`: network: "{named}" is not a host and a port, as in "example.com:443"')
+    if (why := missing(sandbox)) is not None:
+        raise team_invalid(f"agent `{agent}` wants a sandbox, and {why}; it does not run without one")
+
+
+@cache
+def has_own_network() -> bool:
+    """Say whether a process here can have a network of its own; tried in another process, which then ends."""
+    if sys.platform != "linux":
+        return False
+    command = [sys.executable, "-P", "-c", _TRIED.format(path=sys.path)]
+    return subprocess.run(command, stderr=subprocess.DEVNULL, check=False, timeout=60).returncode == 0
+
+
+def destination(named: str) -> tuple[str, int] | None:
+    """Return host and port of `host:port` or `[v6]:port`; nothing if it is neither."""
+    host, colon, port = named.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        return None
+    if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        return None
+    return host.lower().rstrip("."), int(port)
+
+
+def enforce(rules: Rules) -> None:
+    """Give up in this process, for good, every right that *rules* does not name, or raise a `RemitError`."""
+    try:
+        from remit.agents.syscalls import drop_capabilities
+
+        drop_capabilities()
+        landlock.restrict(rules.rights, tcp=rules.network)
+        seccomp.install(network=rules.network, truncate=landlock.version() < 3)
+    except OSError as error:
+        raise team_invalid(f"the sandbox cannot be set up: {os.strerror(error.errno or 0)}") from error

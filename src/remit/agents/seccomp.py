@@ -1,0 +1,126 @@
+"""A filter of system calls that shuts the ways around Landlock: sockets, io_uring, permissions, other processes.
+
+https://docs.kernel.org/userspace-api/seccomp_filter.html. Numbers: asm/unistd_64.h and asm-generic/unistd.h of Linux.
+"""
+
+import ctypes
+import errno
+import platform
+import socket
+import struct
+import sys
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from remit.agents.syscalls import prctl
+
+_SET_NO_NEW_PRIVS, _GET_SECCOMP, _SET_SECCOMP, _FILTER = 38, 21, 22, 2
+
+# From 424 on, numbers are the same on every processor.
+_IO_URING = (425, 426, 427)
+_CLONE3 = 435
+_NEW_EVERYWHERE = {
+    "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
+    "pidfd_getfd": 438, "mount_setattr": 442, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466,
+}  # fmt: skip
+# Landlock does not rule over owners, permissions and attributes: without these, the store could be made unreadable.
+# The others are ways into other processes, into the kernel, to its keyrings, or out of a namespace.
+_REFUSED = {
+    "x86_64": {
+        "chmod": 90, "chown": 92, "lchown": 94, "fchownat": 260, "fchmodat": 268, "setxattr": 188, "lsetxattr": 189,
+        "removexattr": 197, "lremovexattr": 198,
+        "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "kcmp": 312,
+        "add_key": 248, "request_key": 249, "keyctl": 250, "bpf": 321, "perf_event_open": 298, "userfaultfd": 323,
+        "unshare": 272, "setns": 308, "mount": 165, "umount2": 166, "pivot_root": 155, "chroot": 161,
+        "open_by_handle_at": 304, "kexec_load": 246, "init_module": 175, "finit_module": 313, "delete_module": 176,
+    },
+    "aarch64": {
+        "fchownat": 54, "fchmodat": 53, "setxattr": 5, "lsetxattr": 6, "removexattr": 14, "lremovexattr": 15,
+        "ptrace": 117, "process_vm_readv": 270, "process_vm_writev": 271, "kcmp": 272,
+        "add_key": 217, "request_key": 218, "keyctl": 219, "bpf": 280, "perf_event_open": 241, "userfaultfd": 282,
+        "unshare": 97, "setns": 268, "mount": 40, "umount2": 39, "pivot_root": 41, "chroot": 51,
+        "open_by_handle_at": 265, "kexec_load": 104, "init_module": 105, "finit_module": 273, "delete_module": 106,
+    },
+}  # fmt: skip
+# Ruled over by Landlock only from version 3 on.
+_TRUNCATE = {"x86_64": 76, "aarch64": 45}
+_SOCKET = {"x86_64": 41, "aarch64": 198}
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+_X32_BIT = 0x4000_0000
+_NEW_NAMESPACES = 0x7E02_0000
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _ERRNO, _KILL = 0x7FFF_0000, 0x0005_0000, 0x8000_0000
+_NUMBER, _ARCH, _ARGUMENTS = 0, 4, 16
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
+
+
+class Step(NamedTuple):
+    """One instruction: what it does, how far to jump if true or false, and its number."""
+
+    code: int
+    yes: int
+    no: int
+    number: int
+
+
+def is_known() -> bool:
+    """Say whether this kernel filters system calls, and the numbers of its processor are known here."""
+    if sys.platform != "linux" or platform.machine() not in _REFUSED:
+        return False
+    try:
+        return prctl(_GET_SECCOMP) >= 0
+    except OSError:
+        return False
+
+
+def install(*, network: bool, truncate: bool) -> None:
+    """Refuse to this process and all that it starts what an agent in a sandbox has no business with.
+
+    With *network*, it may make sockets of the internet, for a network that is its own; else none. With *truncate*,
+    Landlock does not rule over files being cut short, so that it is refused here.
+    """
+    machine = platform.machine()
+    domains = {socket.AF_INET, socket.AF_INET6} if network else set[int]()
+    refused = {*_REFUSED[machine].values(), *_NEW_EVERYWHERE.values(), *({_TRUNCATE[machine]} if truncate else ())}
+    steps = list(_steps(machine, refused, domains))
+    packed = b"".join(struct.pack("=HBBI", *each) for each in steps)
+    prctl(_SET_NO_NEW_PRIVS, 1)
+    prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(steps), packed)))
+
+
+def _steps(machine: str, refused: Collection[int], domains: Collection[int]) -> Iterator[Step]:
+    yield Step(_LOAD, 0, 0, _ARCH)
+    yield Step(_EQUAL, 1, 0, _AUDIT_ARCH[machine])
+    yield Step(_RETURN, 0, 0, _KILL)  # a program of another processor type, whose numbers mean other things
+    yield Step(_LOAD, 0, 0, _NUMBER)
+    if machine == "x86_64":
+        yield Step(_AT_LEAST, 0, 1, _X32_BIT)
+        yield _failing(errno.ENOSYS)
+    # As if the kernel were older, so that libraries do it the old way, which can be looked into.
+    for number in (*_IO_URING, _CLONE3):
+        yield Step(_EQUAL, 0, 1, number)
+        yield _failing(errno.ENOSYS)
+    for number in sorted(refused):
+        yield Step(_EQUAL, 0, 1, number)
+        yield _failing(errno.EPERM)
+    yield Step(_EQUAL, 0, 4, _CLONE[machine])
+    yield Step(_LOAD, 0, 0, _ARGUMENTS)
+    yield Step(_ANY_BIT, 0, 1, _NEW_NAMESPACES)
+    yield _failing(errno.EPERM)
+    yield Step(_RETURN, 0, 0, _ALLOW)
+    yield Step(_EQUAL, 0, 2 + 2 * len(domains), _SOCKET[machine])
+    yield Step(_LOAD, 0, 0, _ARGUMENTS)
+    for domain in sorted(domains):
+        yield Step(_EQUAL, 0, 1, domain)
+        yield Step(_RETURN, 0, 0, _ALLOW)
+    yield _failing(errno.EACCES)
+    yield Step(_RETURN, 0, 0, _ALLOW)
+
+
+def _failing(number: int) -> Step:
+    return Step(_RETURN, 0, 0, _ERRNO | number)
