@@ -6,12 +6,14 @@ how long nine take by themselves, with the fastest library there is for them, is
 
 from collections.abc import Callable
 from functools import partial
+from hashlib import sha256
 
 from biscuit_auth import Biscuit, PublicKey
 
 from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, timed
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
+from remit.runtime.ports import Sending
 from remit.transports.credentials.chain import attenuate, mint, read
 from remit.transports.credentials.hops import Chain, Verified
 from remit.transports.credentials.keys import HubKey, Pair, is_signed
@@ -24,6 +26,7 @@ TIMES = 40
 HOPS = 5
 # One of the hub that starts it; each that passes it on adds its own, and one of a key that the block before names.
 SIGNATURES = 2 * HOPS - 1
+SENDING = Sending("POST", "/v1/delegations", bytes(1_000))
 TOOLS = frozenset({"ledger", "calendar", "mail"})
 
 # What reading the blocks and comparing them may cost beside the signatures.
@@ -105,7 +108,17 @@ def take(headers: list[str], token: str, pairs: list[Pair], chains: Chains) -> N
     """Take as many proofs as there are, each once, and check the credential that came with each."""
     proofs = Proofs()
     for header in headers:
-        stated = proofs.take(header, known={pairs[-2].public}, me={pairs[-1].public}, now_ms=NOW_MS, credential=token)
+        stated = proofs.take(
+            header,
+            known={pairs[-2].public},
+            me={pairs[-1].public},
+            now_ms=NOW_MS,
+            method=SENDING.method,
+            path=SENDING.path,
+            # What a server does with the body that came.
+            body=sha256(SENDING.body).digest(),
+            credential=token,
+        )
         assert isinstance(stated, Statement), stated
         check(token, pairs, chains)
 
@@ -124,7 +137,8 @@ def measure() -> list[Figure]:
     chains = Chains()
     check(token, pairs, chains)
     headers = [
-        prove(pairs[-2], to=pairs[-1].public, request_id="r", now_ms=NOW_MS, credential=token) for _ in range(TIMES)
+        prove(pairs[-2], SENDING, to=pairs[-1].public, request_id="r", now_ms=NOW_MS, credential=token)
+        for _ in range(TIMES)
     ]
     again = best_of(ROUNDS, partial(take, headers, token, pairs, chains))
     more = best_of_more(pairs)

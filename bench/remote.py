@@ -25,14 +25,18 @@ from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
-from remit.runtime.ports import Accepted
+from remit.runtime.clock import LoopClock
+from remit.runtime.ports import Accepted, Sending
 from remit.stores.sqlite import SqliteStore
+from remit.transports.credentials.keys import HubKey
+from remit.transports.credentials.outgoing import Addressee, Papers
 from remit.transports.http import Peer
 
 COUNT = 1_500
 ROUNDS = 4
 AT_ONCE = 64
 TOKEN = "bench"
+NOW_MS = 1_794_744_000_000
 
 REQUEST = Request(
     version=VERSION,
@@ -65,7 +69,6 @@ RESPONSE = Response(
 async def serve_hub(folder: Path) -> None:
     from remit.faces.api.app import Api
     from remit.faces.api.server import Server
-    from remit.runtime.clock import LoopClock
     from remit.transports.credentials.incoming import Door, Known
 
     hub = Hub(name="callee", store=folder / "callee.db")
@@ -76,7 +79,10 @@ async def serve_hub(folder: Path) -> None:
 
     assert echo
     async with hub:
-        door = Door([Known(name="caller", is_hub=True, token=TOKEN)], wall_ms=LoopClock().wall_ms)
+        theirs, mine = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
+        known = Known(name="caller", is_hub=True, token=TOKEN, keys=(theirs.signing(NOW_MS).public,))
+        # As a team makes it: a proof is taken once by all that share the store.
+        door = Door([known], key=lambda: mine, count=hub.store.incr, wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door), port=0) as server:
             print(server.address, flush=True)
             await asyncio.Event().wait()
@@ -129,7 +135,8 @@ async def serve_bare(records: Path | None = None) -> None:
 async def bare(url: str, count: int, at_once: int, store: SqliteStore | None = None) -> None:
     """Send the bodies and read what comes back, and nothing else; with a store, after a record of each is durable."""
     peer = Peer(url, token=TOKEN)
-    body, headers = encode(REQUEST), await peer.headers(replace(REQUEST, traceparent=f"00-{REQUEST.run}-{'a' * 16}-01"))
+    body, placed = encode(REQUEST), replace(REQUEST, traceparent=f"00-{REQUEST.run}-{'a' * 16}-01")
+    headers = await peer.headers(placed, Sending("POST", "/v1/delegations", body))
 
     async def some() -> None:
         for _ in range(count // at_once):
@@ -155,16 +162,21 @@ def caller(folder: Path, url: str) -> Hub:
         limits=Limits(max_fan_out=AT_ONCE, root_tokens=10**9),
     )
     hub.connect("echo", url, token=TOKEN)
+    mine, theirs = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
+    papers = Papers(key=lambda: mine, wall_ms=LoopClock().wall_ms)
+    callee = Addressee(name="callee", keys=(theirs.signing(NOW_MS).public,))
+    hub.connect("signed", url, remote="echo", credential=papers.credential(callee))
 
-    @hub.agent("a", may_call=["echo"])
+    @hub.agent("a", may_call=["echo", "signed"])
     async def a(brief: Brief) -> Answer:
-        at_once = int(brief.objective)
+        target, said = brief.objective.split()
+        at_once = int(said)
         done = 0
 
         async def some(first: int) -> None:
             nonlocal done
             for number in range(first, brief.input, at_once):
-                reply = await brief.delegate("echo", objective=f"Say it again {number}", input=REQUEST.input)
+                reply = await brief.delegate(target, objective=f"Say it again {number}", input=REQUEST.input)
                 if not reply.ok:
                     raise RuntimeError(str(reply.fault))
                 done += 1
@@ -178,9 +190,9 @@ def caller(folder: Path, url: str) -> Hub:
     return hub
 
 
-async def delegate(hub: Hub, count: int, at_once: int) -> None:
+async def delegate(hub: Hub, target: str, count: int, at_once: int) -> None:
     """Have an agent delegate so often; what did not happen was not fast."""
-    done = (await hub.ask("a", str(at_once), user="u", input=count)).unwrap()
+    done = (await hub.ask("a", f"{target} {at_once}", user="u", input=count)).unwrap()
     assert done == count, f"{done} of {count}"
 
 
@@ -207,14 +219,17 @@ async def compare(folder: Path, hub_url: str, bare_url: str, recording_url: str)
                 {
                     "bare": lambda count=count, at_once=at_once: bare(bare_url, count, at_once),
                     "recording": lambda count=count, at_once=at_once: bare(recording_url, count, at_once, store),
-                    "hub": lambda count=count, at_once=at_once: delegate(hub, count, at_once),
+                    "hub": lambda count=count, at_once=at_once: delegate(hub, "echo", count, at_once),
+                    "signed": lambda count=count, at_once=at_once: delegate(hub, "signed", count, at_once),
                 },
                 count,
             )
             name = "http delegations, one after another" if at_once == 1 else f"http delegations, {at_once} at once"
             figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["bare"], bound=at_least(0.6)))
-            name = f"{name}, against an echo that commits as often"
-            figures.append(Figure(name=name, value=found["hub"], unit="1/s", floor=found["recording"]))
+            against = f"{name}, against an echo that commits as often"
+            figures.append(Figure(name=against, value=found["hub"], unit="1/s", floor=found["recording"]))
+            signed = f"{name}, signed, against a token"
+            figures.append(Figure(name=signed, value=found["signed"], unit="1/s", floor=found["hub"]))
     await store.close()
     return figures
 
@@ -227,6 +242,8 @@ def started(*arguments: str) -> tuple[subprocess.Popen[str], str]:
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
+        for name in ("caller", "callee"):
+            HubKey.create(NOW_MS).save(Path(folder) / f"{name}.key")
         hub_process, hub_url = started("--serve-hub", folder)
         bare_process, bare_url = started("--serve-bare", folder)
         recording_process, recording_url = started("--serve-recording", folder)

@@ -26,6 +26,7 @@ from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
+from remit.runtime.ports import Sending
 from remit.transports.credentials.incoming import Door, Held
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.spending import Spending
@@ -379,6 +380,9 @@ def test_editors_know_what_may_stand_there() -> None:
 SIGNING = ECKey.generate_key("P-256", {"kid": "one"})
 
 
+SENDING = Sending("POST", "/v1/delegations")
+
+
 def a_jwks() -> bytes:
     return json.dumps(KeySet([SIGNING]).as_dict(private=False)).encode()
 
@@ -446,9 +450,9 @@ async def test_two_hubs_that_were_told_of_each_other_know_each_other(tmp_path: P
     papers = papers_of(ours, held=Held(wall_ms), wall_ms=wall_ms)
     remit = Remit(user="ann", depth=1, max_depth=5, time_ms=60_000, tokens=8_000, chain=("prime@office",))
     request = Request(version=VERSION, id="r-1", origin="prime", target="tax", run="run-1", remit=remit)
-    sent = await papers.credential(addressee_of(ours, "acme", {}))(request)
+    sent = await papers.credential(addressee_of(ours, "acme", {}))(request, SENDING)
     headers = {name.lower(): value for name, value in sent.items()}
-    sender = await door.sender(headers)
+    sender = await door.sender(headers, *SENDING[:2])
     assert sender == Sender(name="office", is_hub=True)
     grant = await door.grant(headers, sender, Submission(id="r-1", target="tax", remit=remit))
     assert grant is not None
@@ -471,8 +475,8 @@ async def test_a_change_of_the_files_counts_at_once(folder: Path) -> None:
     request = Request(version=VERSION, id="r-1", origin="user", target="tax", run="run-1", remit=remit)
 
     async def come(to: str) -> Sender:
-        sent = await papers.headers(Addressee(name="here", keys=(to,)), request)
-        return await door.sender({name.lower(): value for name, value in sent.items()})
+        sent = await papers.headers(Addressee(name="here", keys=(to,)), request, SENDING)
+        return await door.sender({name.lower(): value for name, value in sent.items()}, *SENDING[:2])
 
     mine = key.signing(NOW_MS).public
     with pytest.raises(RemitError, match="none of a peer"):
@@ -498,7 +502,7 @@ async def test_a_team_without_a_key_knows_its_peers_by_token(folder: Path) -> No
     remit = Remit(user="ann", depth=0, max_depth=5, time_ms=60_000, tokens=8_000)
     request = Request(version=VERSION, id="r-1", origin="user", target="tax", run="run-1", remit=remit)
     papers = papers_of(team, held=Held(wall_ms), wall_ms=wall_ms)
-    headers = await papers.headers(addressee_of(team, "acme", {"ACME": TOKEN}), request)
+    headers = await papers.headers(addressee_of(team, "acme", {"ACME": TOKEN}), request, SENDING)
     assert headers == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(RemitError, match="ACME is not set"):
         addressee_of(team, "acme", {})

@@ -25,6 +25,7 @@ from remit.protocol.envelope import VERSION, Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
+from remit.runtime.ports import Sending
 from remit.transports.credentials.bearer import Bearers, bearer_of, unfit
 from remit.transports.credentials.incoming import Door, Held, Known
 from remit.transports.credentials.jwt import AGAIN_S, FRESH_S, LEEWAY_S, Issuer, KeysFile, KeysUrl, key_set
@@ -37,6 +38,8 @@ from remit.transports.credentials.trust import Watched
 TOKEN = "a-token-that-is-long-enough"
 OTHER = "another-token-of-that-length"
 DAY_MS = 86_400_000
+AT = ("POST", "/v1/delegations")
+SENDING = Sending(*AT)
 
 
 class Wall:
@@ -83,14 +86,14 @@ class HubAt:
 
     async def send(self, request: Request, to: "HubAt", key: str | None = None) -> dict[str, str]:
         """Return the headers with which a request goes out."""
-        made = await self.papers.credential(Addressee(name=to.name, keys=(key or to.public,)))(request)
+        made = await self.papers.credential(Addressee(name=to.name, keys=(key or to.public,)))(request, SENDING)
         return {name.lower(): value for name, value in made.items()}
 
     async def take(self, headers: Mapping[str, str], request: Request, **said: Any) -> Request:
         """Return what this hub makes of a request, as a server does."""
         wanted: dict[str, Any] = {"id": request.id, "target": request.target, "remit": request.remit, **said}
         sent = Submission(**wanted)
-        sender = await self.door.sender(headers)
+        sender = await self.door.sender(headers, *AT)
         grant = await self.door.grant(headers, sender, sent)
         return await self.door.received(self.receive(sent, sender, grant))
 
@@ -215,7 +218,7 @@ async def test_who_received_a_credential_cannot_use_it_in_the_name_of_its_sender
 def with_proof(headers: Mapping[str, str], by: HubAt, to: HubAt) -> dict[str, str]:
     """Return the headers with a proof by *by*, whoever made out the credential."""
     pair, token = by.key.signing(by.wall.now_ms), headers["remit-credential"]
-    proof = prove(pair, to=to.public, request_id="r-1", now_ms=by.wall.now_ms, credential=token)
+    proof = prove(pair, SENDING, to=to.public, request_id="r-1", now_ms=by.wall.now_ms, credential=token)
     return {**headers, "remit-proof": proof}
 
 
@@ -230,10 +233,10 @@ async def test_a_thief_with_a_key_of_its_own_cannot_use_what_it_stole(hubs: list
 async def test_what_a_hub_proves_counts_for_its_own_requests_alone(hubs: list[HubAt]) -> None:
     one, two, three = hubs
     headers, others = await one.send(a_request(), three), await two.send(a_request(), three)
-    sender = await three.door.sender(headers)
+    sender = await three.door.sender(headers, *AT)
     sent = Submission(id="r-1", target="tax", remit=a_request().remit)
     assert await refused(three.door.grant(others, sender, sent)) is Code.UNAUTHENTICATED
-    assert (await three.door.sender(others)).name == "two"
+    assert (await three.door.sender(others, *AT)).name == "two"
     assert await refused(three.door.grant(others, sender, sent)) is Code.UNAUTHENTICATED
 
 
@@ -280,8 +283,8 @@ async def test_a_hub_that_delegates_with_its_key_needs_a_credential_and_to_be_kn
 ) -> None:
     one, two, _ = hubs
     pair = one.key.signing(NOW_MS)
-    headers = {"remit-proof": prove(pair, to=two.public, request_id="r-1", now_ms=NOW_MS)}
-    sender = await two.door.sender(headers)
+    headers = {"remit-proof": prove(pair, SENDING, to=two.public, request_id="r-1", now_ms=NOW_MS)}
+    sender = await two.door.sender(headers, *AT)
     assert sender == Sender(name="one", is_hub=True)
     sent = Submission(id="r-1", target="tax", remit=a_request().remit)
     assert await refused(two.door.grant(headers, sender, sent)) is Code.CREDENTIAL_INVALID
@@ -299,13 +302,13 @@ async def test_a_credential_without_a_proof_opens_nothing(hubs: list[HubAt]) -> 
 async def test_a_hub_without_a_key_takes_no_proofs(hubs: list[HubAt]) -> None:
     one, two, _ = hubs
     door = Door(two.known, wall_ms=two.wall)
-    assert await refused(door.sender(await one.send(a_request(), two))) is Code.UNAUTHENTICATED
+    assert await refused(door.sender(await one.send(a_request(), two), *AT)) is Code.UNAUTHENTICATED
 
 
 async def test_what_a_peer_may_ask_for_is_what_the_team_says(wall: Wall) -> None:
     one, two = HubAt("one", wall), HubAt("two", wall)
     two.trusts(one, users=frozenset({"ann"}), agents=frozenset({"tax"}))
-    sender = await two.door.sender(await one.send(a_request(), two))
+    sender = await two.door.sender(await one.send(a_request(), two), *AT)
     assert sender == Sender(name="one", is_hub=True, users=frozenset({"ann"}), targets=frozenset({"tax"}))
 
 
@@ -399,7 +402,7 @@ async def test_credentials_of_requests_that_never_become_runs_do_not_pile_up(
         request = a_request(id=id)
         headers = await one.send(request, two)
         sent = Submission(id=id, target="tax", remit=request.remit)
-        grant = await two.door.grant(headers, await two.door.sender(headers), sent)
+        grant = await two.door.grant(headers, await two.door.sender(headers, *AT), sent)
     received = [
         two.receive(Submission(id=id, target="tax", remit=a_request().remit), ONE, grant) for id in ("r-1", "r-2")
     ]
@@ -485,10 +488,10 @@ def test_a_header_holds_one_token() -> None:
 
 async def test_between_hubs_that_agree_on_a_token_that_is_all_that_is_sent(wall: Wall) -> None:
     papers = Papers(wall_ms=wall)
-    headers = await papers.headers(Addressee(name="acme", token=TOKEN), a_request())
+    headers = await papers.headers(Addressee(name="acme", token=TOKEN), a_request(), SENDING)
     assert headers == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(RemitError, match=r"\[peers.acme\]"):
-        await papers.headers(Addressee(name="acme"), a_request())
+        await papers.headers(Addressee(name="acme"), a_request(), SENDING)
 
 
 def code_of(found: object) -> Code:
@@ -742,6 +745,7 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
         from remit.protocol.errors import RemitError
         from remit.protocol.remit import Remit
         from remit.protocol.submission import Submission
+        from remit.runtime.ports import Sending
         from remit.transports.credentials.incoming import Door, Known
         from remit.transports.credentials.keys import HubKey
         from remit.transports.credentials.outgoing import Addressee, Papers
@@ -754,15 +758,16 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
             known = [Known(name="portal", token="{TOKEN}"), Known(name="acme", is_hub=True, keys=(theirs.public,))]
             door = Door(known, key=lambda: me, wall_ms=now)
             assert (await door.sender({{"authorization": "Bearer {TOKEN}"}})).name == "portal"
-            proof = prove(theirs, to=mine.public, request_id="r", now_ms=now(), credential="x")
+            sending = Sending("POST", "/v1/delegations")
+            proof = prove(theirs, sending, to=mine.public, request_id="r", now_ms=now(), credential="x")
             headers = {{"remit-proof": proof, "remit-credential": "x"}}
-            sender = await door.sender(headers)
+            sender = await door.sender(headers, *sending[:2])
             remit = Remit(user="ann", depth=0, max_depth=5, time_ms=1, tokens=1)
             request = Request(version=VERSION, id="r", origin="user", target="tax", run="r", remit=remit)
             acme = Addressee(name="acme", keys=(theirs.public,))
             papers = Papers(key=lambda: me, wall_ms=now)
             sent = Submission(id="r", target="tax")
-            for trying in (door.grant(headers, sender, sent), papers.headers(acme, request)):
+            for trying in (door.grant(headers, sender, sent), papers.headers(acme, request, sending)):
                 try:
                     await trying
                 except RemitError as error:

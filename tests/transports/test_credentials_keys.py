@@ -3,6 +3,7 @@
 import base64
 import os
 import stat
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError
+from remit.runtime.ports import Sending
+from remit.transports.credentials.headers import EMPTY
 from remit.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of, written
 from remit.transports.credentials.proof import WINDOW_MS, Proofs, Statement, digest_of, prove
 from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
@@ -189,11 +192,19 @@ def test_the_key_that_signs_is_always_one_that_counts(rotations: list[tuple[int,
 # ── proofs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 A, B, C = (HubKey.create(NOW_MS).signing(NOW_MS) for _ in range(3))
-SENT: dict[str, Any] = {"now_ms": NOW_MS, "credential": "token"}
+SENDING = Sending("POST", "/v1/delegations", b"{}")
+BODY = sha256(SENDING.body).digest()
+SENT: dict[str, Any] = {
+    "now_ms": NOW_MS,
+    "credential": "token",
+    "method": SENDING.method,
+    "path": SENDING.path,
+    "body": BODY,
+}
 
 
 def proof(pair: Pair = A, *, now_ms: int = NOW_MS) -> str:
-    return prove(pair, to=B.public, request_id="r-1", now_ms=now_ms, credential="token")
+    return prove(pair, SENDING, to=B.public, request_id="r-1", now_ms=now_ms, credential="token")
 
 
 def take(header: str, proofs: Proofs | None = None, **otherwise: Any) -> Statement | Fault:
@@ -227,6 +238,11 @@ def test_a_proof_says_who_sends_what() -> None:
         ({"credential": ""}, "its proof is for another credential"),
         ({"credential": "tokem"}, "its proof is for another credential"),
         ({"credential": "\ud800"}, "its proof is for another credential"),
+        ({"method": "GET"}, "its proof is for another method than GET"),
+        ({"path": "/v1/delegations/x"}, "its proof is for another path"),
+        ({"path": "/v1/delegations?x"}, "its proof is for another path"),
+        ({"body": sha256(b"{ }").digest()}, "its proof is for another body"),
+        ({"body": EMPTY}, "its proof is for another body"),
     ],
 )
 def test_a_proof_is_good_for_what_it_was_made_for(otherwise: dict[str, Any], told: str) -> None:
@@ -282,6 +298,24 @@ def test_only_what_was_taken_can_be_looked_at_again() -> None:
     assert proofs.taken("x") is None
 
 
+@pytest.mark.parametrize(
+    ("sent", "came", "same"),
+    [
+        ("/v1/delegations/a%40b/cancel", "/v1/delegations/a@b/cancel", True),
+        ("/v1/delegations/a%2fb/cancel", "/v1/delegations/a%2Fb/cancel", True),
+        ("/v1/delegations/a%2Fb/cancel", "/v1/delegations/a/b/cancel", False),
+        ("/v1/runs?limit=1", "/v1/runs?limit=2", False),
+        ("/v1/runs", "/v1/runs/", False),
+        ("/v1/\u00e4", "/v1/%C3%A4", True),
+    ],
+)
+def test_a_path_may_be_spelled_otherwise_and_not_be_another(sent: str, came: str, same: bool) -> None:
+    """What stands between may spell the percent-encoding of a path in its own way."""
+    header = prove(A, Sending("GET", sent), to=B.public, request_id="r-1", now_ms=NOW_MS)
+    found = take(header, credential="", method="GET", path=came, body=EMPTY)
+    assert isinstance(found, Statement) is same
+
+
 def test_a_proof_that_was_changed_is_not_believed() -> None:
     content = base64.urlsafe_b64decode(proof())
     for place in range(len(content)):
@@ -291,7 +325,7 @@ def test_a_proof_that_was_changed_is_not_believed() -> None:
 
 @pytest.mark.parametrize("header", ["", "x", "ü", "\ud800", "A" * 1_000, "A" * 10_000_000, "====", "\x00"])
 def test_what_is_no_proof_is_refused(header: str) -> None:
-    assert why(take(header)) == "its proof cannot be read"
+    assert why(take(header)) == "its proof cannot be read, or is of another version of Remit"
 
 
 @given(st.binary(max_size=500))

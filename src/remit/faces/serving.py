@@ -63,7 +63,16 @@ async def serving(
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
-            door = door_of(team, held=held, spending=spending, wall_ms=wall_ms, fetch=fetch, environ=environ, more=own)
+            door = door_of(
+                team,
+                held=held,
+                spending=spending,
+                count=hub.store.incr,
+                wall_ms=wall_ms,
+                fetch=fetch,
+                environ=environ,
+                more=own,
+            )
             api = Api(
                 hub,
                 door,

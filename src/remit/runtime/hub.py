@@ -43,6 +43,7 @@ from remit.runtime.ports import (
     Clock,
     Control,
     Decision,
+    Once,
     Question,
     Remote,
     Store,
@@ -303,11 +304,14 @@ class Hub:
         if found := passed_on(beside):
             self._parts.passed_on[run] = found
 
-    async def begin(self, request: Request) -> Going | Response:
-        """Start what was received from elsewhere, or find the same under way: it goes on, whoever waits for it."""
+    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
+        """Start what was received from elsewhere, or find the same under way: it goes on, whoever waits for it.
+
+        *once* is what came with it and counts once: the proof of a hub.
+        """
         begun = ""
         try:
-            going = await self._runs.begin(request)
+            going = await self._runs.begin(request, once)
             begun = going.run
         finally:
             if begun != request.run:

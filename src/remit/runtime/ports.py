@@ -82,8 +82,16 @@ class Remote:
         raise NotImplementedError
 
 
-Credential = Callable[[Request], Awaitable[dict[str, str]]]
-"""Returns the headers that prove to another hub who asks, and for what."""
+class Sending(NamedTuple):
+    """One HTTP request as it leaves: its method, its path (below the address of a hub), its body."""
+
+    method: str
+    path: str
+    body: bytes = b""
+
+
+Credential = Callable[[Request, Sending], Awaitable[dict[str, str]]]
+"""Returns the headers that prove to another hub who asks, for what, and that nobody changed it on the way."""
 
 
 class Tool(NamedTuple):
@@ -232,6 +240,25 @@ class Accepted(NamedTuple):
     """The request is new, durable, and claimed by the worker that submitted it."""
 
     epoch: int
+
+
+class Once(NamedTuple):
+    """Something that counts once: the key by which it is remembered, and until when it has to be."""
+
+    key: str
+    until_ms: int
+
+
+class Repeated(NamedTuple):
+    """What came with the request counts once, and was used before: nothing was submitted."""
+
+
+USED = fault(
+    Code.UNAUTHENTICATED,
+    "a hub has not proven who it is: its proof was used before",
+    suggestion="Make a proof for each sending, also for one that is tried again.",
+)
+"""Why a request is refused whose proof counts once."""
 
 
 class Known(NamedTuple):
@@ -393,11 +420,19 @@ class Requests(Protocol):
     """Root requests: each is executed at most once, by one worker at a time."""
 
     async def submit(
-        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
-    ) -> Accepted | Known:
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: Once | None = None,
+    ) -> Accepted | Known | Repeated:
         """Make the request durable together with its first record and claim it; idempotent by (sender, user, id).
 
-        A request that is *waiting* for a person has not begun; `begin` says when it does.
+        A request that is *waiting* for a person has not begun; `begin` says when it does. What is to count *once* is
+        remembered in the same step; if it was before, nothing is submitted.
         """
         ...
 

@@ -17,7 +17,7 @@ from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import Accepted, Known, StoreError
+from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
 from remit.runtime.redactor import whole
 from remit.runtime.respond import refused
 
@@ -63,6 +63,8 @@ class Runs:
         """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
         self._troubled = False
         """Whether a refusal could not be recorded, the last time."""
+        self._once: dict[str, Once] = {}
+        """What came with the request of a run and counts once, until the store has taken note of it."""
         self._parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
 
@@ -79,8 +81,13 @@ class Runs:
                 await asyncio.wait({going.task})
             raise
 
-    async def begin(self, request: Request) -> Going | Response:
-        """Start a root request, or find the same one under way: it goes on, whoever waits for it; else refuse it."""
+    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
+        """Start a root request, or find the same one under way: it goes on, whoever waits for it; else refuse it.
+
+        What counts *once* is remembered in the step that submits the request, so that it costs no commit of its own.
+        """
+        if once is not None:
+            self._once[request.run] = once
         key, content = (request.sender, request.remit.user, request.id), self._digest(request)
         going = self._going.get(key)
         if going is not None and going.digest != content:
@@ -89,6 +96,8 @@ class Runs:
             if known is None or not known.same_content:
                 return await self._refuse(request, _duplicate(request))
             going = going if known.run == going.run else None
+        if going is not None and (why := await self._used(request)) is not None:
+            return await self._refuse(request, why)
         return going or self._go(key, content, request.run, self._run(request, content))
 
     def cancel(self, delegation: str, reason: str) -> bool:
@@ -144,6 +153,7 @@ class Runs:
     def _gone(self, key: tuple[str, str, str], going: Going) -> None:
         self._tasks.discard(going.task)
         self._called_off.pop(going.run, None)
+        self._once.pop(going.run, None)
         self._dispatch.parts.passed_on.pop(going.run, None)
         going.decided.set()
         if self._going.get(key) is going:
@@ -312,7 +322,16 @@ class Runs:
         clean = self._redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
-        submitted = await parts.store.submit(clean, content, worker=self._worker, lease_ms=LEASE_MS, waiting=True)
+        submitted = await parts.store.submit(
+            clean,
+            content,
+            worker=self._worker,
+            lease_ms=LEASE_MS,
+            waiting=True,
+            once=self._once.pop(request.run, None),
+        )
+        if isinstance(submitted, Repeated):
+            raise RemitError(USED)
         if isinstance(submitted, Known):
             return submitted
         self._parked[request.run] = submitted.epoch
@@ -343,7 +362,8 @@ class Runs:
                 begun = await parts.store.begin(clean.run, parked, clean)
                 submitted = Accepted(parked) if begun else None
             else:
-                submitted = await parts.store.submit(clean, content, worker=self._worker, lease_ms=LEASE_MS)
+                once = self._once.pop(clean.run, None)
+                submitted = await parts.store.submit(clean, content, worker=self._worker, lease_ms=LEASE_MS, once=once)
         except BaseException:
             parts.ledger.withdraw(frame, parts.clock.now())
             raise
@@ -354,11 +374,22 @@ class Runs:
                 parts.store.journal(clean.run, submitted.epoch, path, step)
             return await self._carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
+        if isinstance(submitted, Repeated):
+            return await self._refuse(clean, USED)
         return refused(clean, _TAKEN_OVER) if submitted is None else await self._known(clean, submitted)
+
+    async def _used(self, request: Request) -> Fault | None:
+        """Have what counts once remembered, if that was not done yet; return why the request is refused if it was."""
+        once = self._once.pop(request.run, None)
+        if once is None or await self._dispatch.parts.store.incr(once.key, 1, once.until_ms) == 1:
+            return None
+        return USED
 
     async def _known(self, request: Request, known: Known) -> Response:
         if not known.same_content:
             return await self._refuse(request, _duplicate(request))
+        if (why := await self._used(request)) is not None:
+            return await self._refuse(request, why)
         self._on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
         return await self._dispatch.parts.redactor.for_user(known.run, response)
@@ -399,6 +430,7 @@ class Runs:
 
     async def _refuse(self, request: Request, why: Fault) -> Response:
         store, parked = self._dispatch.parts.store, self._parked.pop(request.run, None)
+        why = await self._used(request) or why
         if parked is not None and why is CLOSING:
             await store.release(request.run, parked)
             return refused(request, why)

@@ -27,8 +27,10 @@ from remit.runtime.ports import (
     Expired,
     Known,
     Numbered,
+    Once,
     Owner,
     Question,
+    Repeated,
     RunState,
     RunSummary,
     Sealed,
@@ -221,11 +223,18 @@ class SqliteStore:
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(
-        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
-    ) -> Accepted | Known:
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: Once | None = None,
+    ) -> Accepted | Known | Repeated:
         """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
         return await self._do(
-            lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting)
+            lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting, once=once)
         )
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:

@@ -11,7 +11,18 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Body, Kind, Record, read_request, read_response
 from remit.runtime.audit import GENESIS, link
 from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
-from remit.runtime.ports import MOST_EPOCHS, Accepted, Expired, Known, Numbered, Owner, StoreError, unknown_outcome
+from remit.runtime.ports import (
+    MOST_EPOCHS,
+    Accepted,
+    Expired,
+    Known,
+    Numbered,
+    Once,
+    Owner,
+    Repeated,
+    StoreError,
+    unknown_outcome,
+)
 from remit.stores import controls, inbox, vault
 from remit.stores.connection import Connection
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
@@ -95,8 +106,17 @@ class Transaction:
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def submit(
-        self, request: Request, digest: bytes, worker: str, lease_ms: int, *, waiting: bool = False
-    ) -> Accepted | Known:
+        self,
+        request: Request,
+        digest: bytes,
+        worker: str,
+        lease_ms: int,
+        *,
+        waiting: bool = False,
+        once: Once | None = None,
+    ) -> Accepted | Known | Repeated:
+        if once is not None and self.incr(once.key, 1, once.until_ms) > 1:
+            return Repeated()
         key = (request.id, request.remit.user, request.sender)
         self.connection.execute(
             "INSERT INTO request"

@@ -14,7 +14,19 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, ToolUse
-from remit.runtime.ports import Accepted, Expired, Known, Numbered, Owner, RunState, RunSummary, Store, Whose
+from remit.runtime.ports import (
+    Accepted,
+    Expired,
+    Known,
+    Numbered,
+    Once,
+    Owner,
+    Repeated,
+    RunState,
+    RunSummary,
+    Store,
+    Whose,
+)
 from remit.testing.asking import AskingConformance
 from remit.testing.conversing import ConversingConformance
 from remit.testing.samples import (
@@ -255,7 +267,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
                 assert await store.find(request, b"digest") == Known(request.run, True, None)
 
     async def test_of_many_that_submit_the_same_request_at_once_one_is_accepted(self) -> None:
-        answers: list[Accepted | Known] = []
+        answers: list[Accepted | Known | Repeated] = []
 
         async def submit(store: Store) -> None:
             answers.append(await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
@@ -264,6 +276,20 @@ class StoreConformance(AskingConformance, ConversingConformance):
             for _ in range(20):
                 group.create_task(submit(store))
         assert sorted(answers, key=len) == [Accepted(1)] + [Known("run-one", True, None)] * 19
+
+    async def test_what_counts_once_submits_one_request(self) -> None:
+        """The proof of a hub: remembered in the step that submits the request, until it could not be used any more."""
+        once, another = Once("proof:1", 10**14), Once("proof:2", 10**14)
+        first, second = a_request(), a_request("two", id="second")
+        async with self.opened() as store:
+            assert await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=once) == Accepted(1)
+            for request in (first, second):
+                found = await store.submit(request, b"d", worker="w", lease_ms=LONG_MS, once=once)
+                assert isinstance(found, Repeated)
+            assert await store.find(second, b"d") is None
+            known = await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=another)
+            assert known == Known(first.run, True, None)
+            assert await store.incr(another.key, 1, another.until_ms) == 2
 
     async def test_a_finished_request_is_answered_from_the_store(self) -> None:
         request = a_request()

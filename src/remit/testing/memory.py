@@ -27,8 +27,10 @@ from remit.runtime.ports import (
     Expired,
     Known,
     Numbered,
+    Once,
     Owner,
     Question,
+    Repeated,
     RunState,
     RunSummary,
     Sealed,
@@ -180,9 +182,18 @@ class MemoryStore:
     # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def submit(
-        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
-    ) -> Accepted | Known:
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: Once | None = None,
+    ) -> Accepted | Known | Repeated:
         self._check_open()
+        if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
+            return Repeated()
         now_ms = self._wall_ms()
         new = _Submitted(
             request=request,

@@ -79,6 +79,14 @@ def is_local(host: str) -> bool:
     return not is_public(host)
 
 
+def is_loopback(host: str) -> bool:
+    """Say whether a host is this machine, as everybody sees: what is sent there crosses no network."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
+
+
 def parsed(url: str, reach: Reach) -> SplitResult:
     """Return the parts of an address, or raise a `RemitError` that says why nothing is sent there."""
     try:

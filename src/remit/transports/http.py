@@ -29,7 +29,7 @@ from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
-from remit.runtime.ports import Credential, Line, Remote
+from remit.runtime.ports import Credential, Line, Remote, Sending
 from remit.transports.addresses import no_hub
 from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, refused, shielded
 
@@ -44,6 +44,7 @@ MOST_PAUSE_S = 1.0
 KEEP_ALIVE_S = 60.0
 # An answer may be as large as a hub takes, and its envelope comes on top.
 ENVELOPE_BYTES = 65_536
+PATH = "/v1/delegations"
 STREAM = "text/event-stream"
 AT_ONCE_BYTES = 65_536
 # A server that is busy or starts again, or that whoever stands before it does not reach at the moment.
@@ -94,7 +95,7 @@ class Peer:
             )
         return self._session
 
-    async def headers(self, request: Request) -> dict[str, str]:
+    async def headers(self, request: Request, sending: Sending) -> dict[str, str]:
         """Return what goes beside a request; what the peer may not believe alone, it finds in the envelope too (X9)."""
         headers = {
             **self._headers,
@@ -105,7 +106,7 @@ class Peer:
         }
         if request.parent_session is not None:
             headers["x-agent-parent-session"] = quote(request.parent_session, safe="@:+~ ")
-        return headers if self._credential is None else headers | await self._credential(request)
+        return headers if self._credential is None else headers | await self._credential(request, sending)
 
     async def read(self, reply: ClientResponse) -> bytes:
         """Return a body of bounded size."""
@@ -133,9 +134,8 @@ class Peer:
                 raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {self._max_bytes} bytes"))
 
 
-def _body(request: Request) -> bytes | BytesIO:
+def _body(raw: bytes) -> bytes | BytesIO:
     """Return what is sent, by and by if it is large: at once it would hold up all others."""
-    raw = encode(request)
     return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
 
 
@@ -245,12 +245,13 @@ class HttpAgent(Remote):
             # One that is named after the delegation was not chosen, and nobody goes on with it.
             session=None if request.session == request.id else request.session,
         )
-        headers = {**line.passed_on, **await self._peer.headers(sent)}
+        raw = encode(sent)
+        headers = {**line.passed_on, **await self._peer.headers(sent, Sending("POST", PATH, raw))}
         if line.heard:
             headers["accept"] = STREAM
         try:
             async with self._peer.session.post(
-                f"{self._peer.url}/v1/delegations", data=_body(sent), headers=headers, allow_redirects=False
+                f"{self._peer.url}{PATH}", data=_body(raw), headers=headers, allow_redirects=False
             ) as reply:
                 return await self._reply(reply, request, line)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
@@ -324,10 +325,12 @@ class HttpAgent(Remote):
 
     async def _end_of(self, run: str, request: Request, line: Line, after: str) -> Response:
         """Read along from where it broke off, however often the connection is lost, and return how it ended."""
-        address = f"{self._peer.url}/v1/delegations/{quote(run, safe='')}/events"
+        path = f"{PATH}/{quote(run, safe='')}/events"
+        address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
         while True:
-            headers = await self._peer.headers(request) | {"accept": STREAM, "last-event-id": after}
+            headers = await self._peer.headers(request, Sending("GET", path))
+            headers |= {"accept": STREAM, "last-event-id": after}
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
                     if reply.status == 200:
@@ -349,12 +352,15 @@ class HttpAgent(Remote):
 
     async def _cancel(self, request: Request, line: Line) -> None:
         """Stop it there, and keep what it had finished."""
-        address = f"{self._peer.url}/v1/delegations/{quote(request.id, safe='')}/cancel"
+        sending = Sending("POST", f"{PATH}/{quote(request.id, safe='')}/cancel", b"{}")
+        address = f"{self._peer.url}{sending.path}"
         pause_s = PAUSE_S
         while True:
-            headers = await self._peer.headers(request)  # a proof is good for one sending
+            headers = await self._peer.headers(request, sending)  # a proof is good for one sending
             # It may still be on its way there: then it is not known yet.
-            async with self._peer.session.post(address, data=b"{}", headers=headers, allow_redirects=False) as reply:
+            async with self._peer.session.post(
+                address, data=sending.body, headers=headers, allow_redirects=False
+            ) as reply:
                 raw = await self._peer.read(reply)
                 if reply.status == 200:
                     line.settle(self._response(raw))

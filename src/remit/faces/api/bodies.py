@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
+from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -38,6 +40,7 @@ class Gone(Exception):
 _ONCE = frozenset(
     (
         "authorization",
+        "content-digest",
         "content-encoding",
         "content-length",
         "content-type",
@@ -88,9 +91,10 @@ def prefers(headers: Headers, wish: str) -> bool:
 
 
 async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the body, or raise a `RemitError` for one that is too large, compressed or of another type.
+    """Return the body, or raise a `RemitError` for one that is too large, compressed, of another type, or changed.
 
-    One that is too slow is the connection's to end (`Connection`).
+    It is the one reader of bodies: what the header `Content-Digest` says of one, and so a hub's proof, holds for all
+    of them. One that is too slow is the connection's to end (`Connection`).
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -103,7 +107,12 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > max_bytes:
         raise RemitError(_too_large(max_bytes))
-    return await _READING.read(receive, max_bytes)
+    body = await _READING.read(receive, max_bytes)
+    stated = digest_in(headers.get(CONTENT_DIGEST.lower(), ""))
+    if stated is not None and sha256(body).digest() != stated:
+        why = f"the body is not the one that {CONTENT_DIGEST} names: it was changed on the way"
+        raise RemitError(fault(Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE, why))
+    return body
 
 
 class _Reading:

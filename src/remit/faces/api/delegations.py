@@ -36,7 +36,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.submission import Submission
 from remit.runtime.events import Events
 from remit.runtime.hub import Hub
-from remit.runtime.ports import ANYONES, RunSummary, Whose
+from remit.runtime.ports import ANYONES, Once, RunSummary, Whose
 from remit.runtime.runs import Going
 
 log = logging.getLogger("remit")
@@ -107,18 +107,25 @@ class Delegations:
     async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/delegations`."""
         headers = headers_of(scope)
-        sender = await self.gate.sender(headers)
+        sender = await self.sender(scope, headers, submits=True)
         sent = decode_submission(await read_json(headers, receive))
         agree(headers, sent)
         if sent.traceparent is None and "traceparent" in headers:
             sent = replace(sent, traceparent=headers["traceparent"][:55])
         request = await self.received(sent, sender, headers)
+        once = self.gate.once(headers)
         if (welcome := quality(headers, STREAM)) and welcome >= quality(headers, "application/json"):
-            await self._stream(request, receive, send)
+            await self._stream(request, once, receive, send)
         elif prefers(headers, "respond-async"):
-            await self._hand_over(request, send)
+            await self._hand_over(request, once, send)
         else:
-            await self._answer(request, receive, send, anew=sent.id is None)
+            await self._answer(request, once, receive, send, anew=sent.id is None)
+
+    async def sender(self, scope: Scope, headers: Headers, *, submits: bool = False) -> Sender:
+        """Return who sends a request, if it proves that for this method and path; raise a `RemitError`."""
+        query: bytes = scope["query_string"]
+        path = scope["raw_path"].decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
+        return await self.gate.sender(headers, scope["method"], path, submits=submits)
 
     async def received(self, sent: Submission, sender: Sender, headers: Headers) -> Request:
         """Return what was sent as a request of this hub, within what its sender's credential allows."""
@@ -132,9 +139,9 @@ class Delegations:
         self.hub.pass_on(request.run, headers)
         return request
 
-    async def _answer(self, request: Request, receive: Receive, send: Send, *, anew: bool) -> None:
+    async def _answer(self, request: Request, once: Once | None, receive: Receive, send: Send, *, anew: bool) -> None:
         """Answer with how a request ended, or with a handle, if it waits for a person."""
-        going = await self.begin(request)
+        going = await self.begin(request, once)
         if isinstance(going, Response):
             await send_response(send, going)
             return
@@ -174,10 +181,10 @@ class Delegations:
             raise going_down()
         return _handle(name, going.on_record or going.run, "running" if found is None else "waiting", found or "")
 
-    async def begin(self, request: Request) -> Going | Response:
+    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
         """Start a request, or find the same under way: it goes on, whoever waits for it."""
         try:
-            going = await self.hub.begin(request)
+            going = await self.hub.begin(request, once)
         except BaseException:
             self._settle(request.run, 0)
             raise
@@ -204,8 +211,8 @@ class Delegations:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _hand_over(self, request: Request, send: Send) -> None:
-        going = await self.begin(request)
+    async def _hand_over(self, request: Request, once: Once | None, send: Send) -> None:
+        going = await self.begin(request, once)
         if isinstance(going, Response):
             await send_response(send, going)
             return
@@ -216,9 +223,9 @@ class Delegations:
         handle = _handle(request.id, going.on_record, "running")
         await send_value(send, handle, 202, _location(handle))
 
-    async def _stream(self, request: Request, receive: Receive, send: Send) -> None:
+    async def _stream(self, request: Request, once: Once | None, receive: Receive, send: Send) -> None:
         with self.hub.follow(request.run) as events:
-            going = await self.begin(request)
+            going = await self.begin(request, once)
             if isinstance(going, Going):
                 await going.decided.wait()
             if isinstance(going, Response) or not going.on_record:
@@ -272,7 +279,7 @@ class Delegations:
     async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/delegations/{id}/cancel`."""
         headers = headers_of(scope)
-        sender = await self.gate.sender(headers)
+        sender = await self.sender(scope, headers)
         # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
         said = decode(body, Reason) if (body := await optional(headers, receive)) else Reason()
         name: str = scope["path_params"]["id"]
@@ -301,7 +308,7 @@ class Delegations:
 
     async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
         """Return the run that the path names, and who wants to know of it."""
-        sender = await self.gate.sender(headers_of(scope))
+        sender = await self.sender(scope, headers_of(scope))
         return await self.find(scope["path_params"]["id"], sender), sender
 
     async def find(self, name: str, sender: Sender) -> RunSummary:

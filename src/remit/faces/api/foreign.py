@@ -38,7 +38,7 @@ class ForeignTongues:
         asked = Foreign(headers=headers, target=target)
         sent = None
         try:
-            sender = await self._delegations.gate.sender(headers)
+            sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
             sent = dialect.submission(asked)
             response = await self._ended(sent, sender, headers, receive)

@@ -6,6 +6,7 @@ from typing import Protocol
 from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.submission import Submission
+from remit.runtime.ports import Once
 
 
 class Gate(Protocol):
@@ -14,8 +15,12 @@ class Gate(Protocol):
     The names of *headers* are in small letters. What is refused is raised as a `RemitError`.
     """
 
-    async def sender(self, headers: Mapping[str, str]) -> Sender:
-        """Return who sends a request."""
+    async def sender(self, headers: Mapping[str, str], method: str, path: str, *, submits: bool = False) -> Sender:
+        """Return who sends a request; whether its proof was used before is found out here, unless it *submits*."""
+        ...
+
+    def once(self, headers: Mapping[str, str]) -> Once | None:
+        """Return what is remembered with the submission of a request that was let in: its proof counts once."""
         ...
 
     async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:

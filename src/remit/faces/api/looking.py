@@ -84,17 +84,17 @@ class Looking:
 
     def __init__(self, delegations: Delegations) -> None:
         self._hub = delegations.hub
-        self._gate = delegations.gate
+        self._delegations = delegations
         self._exposed = delegations.exposed
 
     async def agents(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/agents`."""
-        sender = await self._gate.sender(headers_of(scope))
+        sender = await self._delegations.sender(scope, headers_of(scope))
         await send_value(send, Agents(agents=tuple(map(public, self._cards(sender).values()))))
 
     async def agent(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/agents/{name}`."""
-        sender = await self._gate.sender(headers_of(scope))
+        sender = await self._delegations.sender(scope, headers_of(scope))
         name: str = scope["path_params"]["name"]
         known = self._cards(sender)
         card = known.get(name)
@@ -105,7 +105,7 @@ class Looking:
 
     async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/runs`."""
-        sender = await self._gate.sender(headers_of(scope))
+        sender = await self._delegations.sender(scope, headers_of(scope))
         _refuse_unknown(scope, "limit", "user")
         limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
         found = await self._hub.store.runs(user=user or None, of=visible(sender), limit=min(limit, MOST))
@@ -113,7 +113,7 @@ class Looking:
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/runs/{run}`."""
-        sender = await self._gate.sender(headers_of(scope))
+        sender = await self._delegations.sender(scope, headers_of(scope))
         run: str = scope["path_params"]["run"]
         found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
         if not found or not may_see(sender, found[0]):
@@ -132,7 +132,7 @@ class Looking:
 
     async def operator(self, scope: Scope) -> Sender:
         """Return who asks, or raise a `RemitError` if it is no operator."""
-        sender = await self._gate.sender(headers_of(scope))
+        sender = await self._delegations.sender(scope, headers_of(scope))
         if not sender.is_operator:
             raise RemitError(
                 fault(

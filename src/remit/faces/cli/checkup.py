@@ -22,7 +22,7 @@ from remit.faces.safe_text import speaks_unicode
 from remit.faces.team.checks import secrets_of, unset
 from remit.faces.team.file import find_team, load_team
 from remit.faces.team.lines import dotted
-from remit.faces.team.others import unservable
+from remit.faces.team.others import unencrypted, unservable
 from remit.faces.team.team import Team
 from remit.protocol.errors import RemitError
 
@@ -175,6 +175,8 @@ def _peers(team: Team | None) -> Iterator[Check]:
             yield warning(f"peers.{name}", f"{url}: {why}", todo)
         else:
             yield ok(f"peers.{name}", f"{url} answers")
+    for wrong in () if team is None else unencrypted(team):
+        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate: docs/serving.md shows how.")
 
 
 def _device(team: Team | None) -> Iterator[Check]:

@@ -1,14 +1,18 @@
 """`remit validate`: everything that is wrong with a team file, at once."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_json, print_text
 from remit.faces.outputs.team import TeamProblem, Validation
+
+if TYPE_CHECKING:  # commands load what they need
+    from remit.faces.team.team import Team
 
 # How a team file's problems name their place; what overrides the file is named otherwise.
 _PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
@@ -45,6 +49,8 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
         )
         there = ", ".join(many(count, what) for count, what in zip(counts, kinds, strict=True) if count)
         print_text(f"ok: {there or 'no agents yet'} in {file}")
+        for each in found.warnings:
+            print_text(f"warning: {each.where}: {each.message}")
     else:
         for problem in found.problems:
             print_text(f"{problem.where}: {problem.message}")
@@ -86,7 +92,19 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         profiles=len(team.profiles),
         shared=len(team.shared),
         imported=code,
+        warnings=tuple(_warnings(file, team)),
     )
+
+
+def _warnings(file: Path, team: "Team") -> Iterator[TeamProblem]:
+    from remit.faces.team.lines import Lines, dotted
+    from remit.faces.team.others import unencrypted
+
+    lines = Lines(file.read_text(encoding="utf-8")).of
+    for wrong in unencrypted(team):
+        line, key = lines.get(wrong.place), dotted(wrong.place)
+        where = f"{file.name}{'' if line is None else f':{line}'} {key}"
+        yield TeamProblem(where=where, line=line, key=key, message=wrong.message)
 
 
 def _split(where: str) -> tuple[int | None, str]:

@@ -42,6 +42,9 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     shared: Annotated[int, Meta(description="How many agents it shares with other devices.")] = 0
     imported: Annotated[bool, Meta(description="Whether the agents' code was imported too.")] = True
     problems: Annotated[tuple[TeamProblem, ...], Meta(description="Everything that is wrong.")] = ()
+    warnings: Annotated[
+        tuple[TeamProblem, ...], Meta(description="What works and should not stay so, if the file can be used.")
+    ] = ()
 
 
 class Check(Struct, frozen=True, kw_only=True):

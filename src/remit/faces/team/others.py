@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # most commands let nobody in
     from remit.transports.credentials.jwt import Fetch
     from remit.transports.credentials.keys import HubKey
     from remit.transports.credentials.outgoing import Addressee, Papers
-    from remit.transports.credentials.spending import Spending
+    from remit.transports.credentials.spending import Count, Spending
 
 ANYONE = "*"
 _OF_PROVIDERS = ("audience", "jwks", "algorithms", "user_claim")
@@ -172,6 +172,20 @@ def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
         yield Wrong(place, f"{path}: {error}")
 
 
+def unencrypted(team: TeamFile) -> Iterator[Wrong]:
+    """Say which peers are asked over a network without encryption."""
+    from remit.transports.addresses import is_loopback
+
+    for name, peer in team.peers.items():
+        parts = urlsplit(peer.url or "")
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            why = (
+                "plain http: whoever is on the way can read requests and answers, change the answers, and without keys "
+                "use the token; use https"
+            )
+            yield Wrong(("peers", name, "url"), why)
+
+
 def unservable(team: Team) -> Iterator[Wrong]:
     """Say why a server could not prove itself with the certificate that `[serve]` names."""
     section = team.serve
@@ -220,6 +234,7 @@ def door_of(
     *,
     held: Held,
     spending: Spending,
+    count: Count | None = None,
     wall_ms: Callable[[], int],
     fetch: Fetch,
     environ: Mapping[str, str] = os.environ,
@@ -261,6 +276,7 @@ def door_of(
         revoked=_revoked(team.folder / team.identity.revoked),
         held=held,
         spending=spending,
+        count=count,
         wall_ms=wall_ms,
     )
 

@@ -218,14 +218,14 @@ class _Exchange:
         """Call a method, and take in what is said; yields after each piece of it."""
         from aiohttp import ClientConnectorError, ClientError
 
-        headers = await self._peer.headers(self._offer, self._request, self._line) | {
+        call = self._peer.call(self._offer, method, params, named=named or self._talk.task)
+        headers = await self._peer.headers(self._offer, self._request, self._line, call) | {
             "accept": STREAM if heard else _JSON
         }
         begins, before = method.startswith("Send"), self._asked
         self._asked = before or begins
         try:
-            named = named or self._talk.task
-            async with self._peer.call(self._offer, method, params, headers, named=named) as reply:
+            async with self._peer.request(call, headers) as reply:
                 if begins and self._extended and reply.status == 200:
                     self._extended = self._peer.tongue.is_echoed(reply.headers.get("a2a-extensions", ""))
                 async for raw in self._pieces(reply):

@@ -5,12 +5,12 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Collection
 from contextlib import AbstractAsyncContextManager
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Credential, Line
+from remit.runtime.ports import Credential, Line, Sending
 from remit.transports.a2a.tongue import Offer, Tongue
 from remit.transports.addresses import Outbound, Reach, is_local, parsed
 
@@ -105,25 +105,39 @@ class Peer:
     def _proof(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._token}"} if self._token else {}
 
-    async def headers(self, offer: Offer, request: Request, line: Line) -> dict[str, str]:
+    async def headers(self, offer: Offer, request: Request, line: Line, call: "Call") -> dict[str, str]:
         """Return what goes beside a request."""
         headers = {**offer.headers, **self._proof(), "traceparent": request.traceparent or ""}
         if offer.extended:
             headers = {**line.passed_on, **headers}  # what is said beside a request is not for strangers
-        return headers if self._credential is None else headers | await self._credential(request)
+        if self._credential is None:
+            return headers
+        parts = urlsplit(call.url)
+        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        return headers | await self._credential(request, Sending(call.verb, path, call.body or b""))
 
-    def call(
-        self, offer: Offer, method: str, params: bytes, headers: dict[str, str], *, named: str = ""
-    ) -> "AbstractAsyncContextManager[ClientResponse]":
-        """Return a request as aiohttp has it: a call of *method*, about the task *named* if it is about one."""
+    def call(self, offer: Offer, method: str, params: bytes, *, named: str = "") -> "Call":
+        """Return how *method* is called, about the task *named* if it is about one."""
         if offer.is_rpc:
             number = next(self._numbers)
             body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
-            return self._outbound.request("POST", offer.url, headers=headers, data=body)
+            return Call("POST", offer.url, body)
         verb, path = _REST[method]
         base = f"{offer.url.rstrip('/')}{'/' + quote(offer.tenant, safe='') if offer.tenant else ''}"
         url = base + path.format(quote(named, safe=""))
-        return self._outbound.request(verb, url, headers=headers, data=params if verb == "POST" else None)
+        return Call(verb, url, params if verb == "POST" else None)
+
+    def request(self, call: "Call", headers: dict[str, str]) -> "AbstractAsyncContextManager[ClientResponse]":
+        """Return a call as aiohttp has it."""
+        return self._outbound.request(call.verb, call.url, headers=headers, data=call.body)
+
+
+class Call(NamedTuple):
+    """One call as it is sent."""
+
+    verb: str
+    url: str
+    body: bytes | None
 
 
 _REST = {

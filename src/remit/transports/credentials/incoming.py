@@ -14,18 +14,19 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name, Names
 from remit.protocol.submission import Submission
+from remit.runtime.ports import USED, Once
 from remit.transports.credentials.bearer import Bearers, bearer_of
-from remit.transports.credentials.headers import BEARER, CREDENTIAL, PROOF
+from remit.transports.credentials.headers import BEARER, CONTENT_DIGEST, CREDENTIAL, EMPTY, PROOF, digest_in
 from remit.transports.credentials.hops import Chain, Verified
 from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.proof import WINDOW_MS, Proofs
-from remit.transports.credentials.spending import Share, Spending
+from remit.transports.credentials.proof import WINDOW_MS, Proofs, once_of
+from remit.transports.credentials.spending import Count, Share, Spending
 
 T = TypeVar("T")
 
 log = logging.getLogger("remit")
 
-_CREDENTIAL, _PROOF, _BEARER = CREDENTIAL.lower(), PROOF.lower(), BEARER.lower()
+_CREDENTIAL, _PROOF, _BEARER, _DIGEST = (each.lower() for each in (CREDENTIAL, PROOF, BEARER, CONTENT_DIGEST))
 # Between the reading of a credential and the start of its run there is no wait: few are ever under way.
 _UNDER_WAY = 1_024
 # When so many runs are carried out under credentials, those whose time is over are looked for: nobody said they ended.
@@ -90,7 +91,9 @@ class Door:
 
     *key* gives this hub's identity as it is now, *trusted* further keys of peers by name, *revoked* the ids that no
     longer count; all three are asked each time, so that a change of their files counts at once. *held* gets what is
-    needed to pass requests on (`Papers`), *spending* counts what is spent under one credential.
+    needed to pass requests on (`Papers`), *spending* counts what is spent under one credential. *count* is the `incr`
+    of the hub's store, by which a proof is taken once also after a restart and by several processes; without it, once
+    in this process.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class Door:
         revoked: Callable[[], Container[str]] = frozenset,
         held: Held | None = None,
         spending: Spending | None = None,
+        count: Count | None = None,
         wall_ms: Callable[[], int],
     ) -> None:
         known = tuple(known)
@@ -113,16 +117,26 @@ class Door:
         self._wall_ms = wall_ms
         self._held = held or Held(self._wall_ms)
         self._spending = spending or Spending(wall_ms=self._wall_ms)
+        self._count = count
         self._proofs = Proofs()
         self._verify: Callable[..., Verified | Fault] | None = None
         self._under_way: OrderedDict[tuple[str, str], Verified] = OrderedDict()
 
     # ── who ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def sender(self, headers: Mapping[str, str]) -> Sender:
-        """Return who sends a request, by its *headers*, whose names are in small letters; raise a `RemitError`."""
+    async def sender(
+        self, headers: Mapping[str, str], method: str = "", path: str = "", *, submits: bool = False
+    ) -> Sender:
+        """Return who sends a request, by its *headers*, whose names are in small letters; raise a `RemitError`.
+
+        A proof has to be for this *method* and *path*, and for the body that `Content-Digest` names; whoever reads the
+        body compares it with that. Unless the request *submits* what is remembered by `once`, its proof is taken here.
+        """
         if _PROOF in headers:
-            return _sender(self._prover(headers[_PROOF], headers.get(_CREDENTIAL, "")))
+            prover = self._prover(headers, method, path)
+            if not submits:
+                await self._take(headers[_PROOF])
+            return _sender(prover)
         if _CREDENTIAL in headers:
             raise _unknown(f"a credential came without the header {PROOF}")
         token = bearer_of(headers.get(_BEARER, ""))
@@ -145,11 +159,29 @@ class Door:
             why = user if why.code is Code.UNAUTHENTICATED else why
         raise RemitError(why)
 
-    def _prover(self, proof: str, credential: str) -> Known:
+    def once(self, headers: Mapping[str, str]) -> Once | None:
+        """Return what the store has to remember of a request that `sender` has let in; None: nothing."""
+        return once_of(headers[_PROOF]) if _PROOF in headers and self._count is not None else None
+
+    async def _take(self, proof: str) -> None:
+        once = once_of(proof)
+        if self._count is not None and await self._count(once.key, 1, once.until_ms) > 1:
+            raise RemitError(USED)
+
+    def _prover(self, headers: Mapping[str, str], method: str, path: str) -> Known:
         if self._key is None:
             raise _unknown("this hub has no key, and so no use for those of others")
         owners, now_ms = self._owners(), self._wall_ms()
-        stated = self._proofs.take(proof, known=owners, me=self._me(), now_ms=now_ms, credential=credential)
+        stated = self._proofs.take(
+            headers[_PROOF],
+            known=owners,
+            me=self._me(),
+            now_ms=now_ms,
+            method=method,
+            path=path,
+            body=_or_raise(_body_digest(headers)),
+            credential=headers.get(_CREDENTIAL, ""),
+        )
         return owners[_or_raise(stated).signer]
 
     def _owners(self) -> dict[str, Known]:
@@ -234,6 +266,14 @@ class Door:
         """Settle what a run has used of its credential's tokens; 0 if it never started."""
         if (share := self._held.let_go(run)) is not None:
             await self._spending.settle(share, used)
+
+
+def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
+    """Return the digest of the body that comes with a request: what it states, or that of none."""
+    if headers.get("content-length", "0").strip() in ("", "0") and "transfer-encoding" not in headers:
+        return EMPTY
+    stated = digest_in(headers.get(_DIGEST, ""))
+    return _unknown(f"a body came without its SHA-256 digest in {CONTENT_DIGEST}").fault if stated is None else stated
 
 
 def _sender(known: Known) -> Sender:

@@ -8,8 +8,8 @@ from msgspec import Struct
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name
-from remit.runtime.ports import Credential
-from remit.transports.credentials.headers import BEARER, CREDENTIAL, PROOF
+from remit.runtime.ports import Credential, Sending
+from remit.transports.credentials.headers import BEARER, CONTENT_DIGEST, CREDENTIAL, PROOF, content_digest
 from remit.transports.credentials.hops import Chain
 from remit.transports.credentials.incoming import Held
 from remit.transports.credentials.keys import HubKey, Pair
@@ -52,7 +52,7 @@ class Papers:
         """Return what makes the headers for each request to a peer, as an agent that lives there takes it."""
         return partial(self.headers, peer)
 
-    async def headers(self, peer: Addressee, request: Request) -> dict[str, str]:
+    async def headers(self, peer: Addressee, request: Request, sending: Sending) -> dict[str, str]:
         """Return the headers for one sending: a credential and its proof, else the shared token; or a `RemitError`."""
         keys = (*peer.keys, *self._trusted(peer.name))
         if self._key is None or not keys:
@@ -66,8 +66,9 @@ class Papers:
         token = _credential(held, pair, request, keys[-1], now_ms)
         if isinstance(token, Fault):
             raise RemitError(token)
-        proof = prove(pair, to=keys[-1], request_id=request.id, now_ms=now_ms, credential=token)
-        return {CREDENTIAL: token, PROOF: proof}
+        proof = prove(pair, sending, to=keys[-1], request_id=request.id, now_ms=now_ms, credential=token)
+        found = {CREDENTIAL: token, PROOF: proof}
+        return found | {CONTENT_DIGEST: content_digest(sending.body)} if sending.body else found
 
 
 def _credential(held: Chain | None, pair: Pair, request: Request, to: str, now_ms: int) -> str | Fault:

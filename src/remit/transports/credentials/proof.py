@@ -1,16 +1,24 @@
-"""The statement with which a hub proves, for one sending of one request, that it holds its key."""
+"""The statement with which a hub proves, for one sending of one HTTP request, that it holds its key and sent just that.
+
+It covers the method, the path, the body, the hub that is asked and the credential, so that nobody on the way can change
+one of them.
+"""
 
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Count
+from remit.runtime.ports import USED, Once, Sending
+from remit.transports.credentials.headers import EMPTY
 from remit.transports.credentials.keys import Pair, is_signed, raw, written
 
 # How far the clocks of two hubs may be apart, and for how long a proof can be used at all.
@@ -19,15 +27,17 @@ WINDOW_MS = 30_000
 REMEMBERED = 250_000
 MAX_CHARS = 1_024
 
-_DOMAIN = b"remit proof 1\n"
+_DOMAIN = b"remit proof 2\n"
 _SIGNATURE = 64
 _NONCE = 16
+# Most requests go to one path.
+_PATHS = 64
 
 Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
 class Statement(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True):
-    """Who sends which request to whom, under which credential, and when."""
+    """Who sends what to whom, under which credential, and when."""
 
     by: Digest
     to: Digest
@@ -35,6 +45,9 @@ class Statement(Struct, frozen=True, kw_only=True, array_like=True, forbid_unkno
     nonce: Annotated[bytes, Meta(min_length=_NONCE, max_length=_NONCE)]
     request: Digest
     credential: Digest
+    method: Annotated[str, Meta(max_length=20)]
+    path: Digest
+    body: Digest
 
     @property
     def signer(self) -> str:
@@ -47,7 +60,16 @@ def digest_of(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def prove(pair: Pair, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
+@lru_cache(_PATHS)
+def path_digest(path: str) -> bytes:
+    """Return what stands for a path and its query, however its percent-encoding is spelled: proxies may change that."""
+    place, mark, query = path.partition("?")
+    # Each part by itself: an id that holds a slash is not two parts.
+    parts = (quote(unquote_to_bytes(part), safe="") for part in place.split("/"))
+    return digest_of("/".join(parts) + mark + query)
+
+
+def prove(pair: Pair, sending: Sending, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
     """Return the header that proves to the hub *to* that the owner of *pair* sends this; each sending needs its own."""
     statement = msgspec.msgpack.encode(
         Statement(
@@ -57,28 +79,41 @@ def prove(pair: Pair, *, to: str, request_id: str, now_ms: int, credential: str 
             nonce=secrets.token_bytes(_NONCE),
             request=digest_of(request_id),
             credential=digest_of(credential),
+            method=sending.method,
+            path=path_digest(sending.path),
+            body=sha256(sending.body).digest(),
         )
     )
     return urlsafe_b64encode(pair.sign(_DOMAIN + statement) + statement).decode()
 
 
 class Proofs:
-    """Checks proofs, and takes each only once. It is one process's memory: others keep their own."""
+    """Checks proofs, and takes each only once in this process; `once_of` is for all that share a store."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
         self._remembered = remembered
         self._taken: dict[int, set[bytes]] = {}
 
     def take(
-        self, header: str, *, known: Collection[str], me: Collection[str], now_ms: int, credential: str = ""
+        self,
+        header: str,
+        *,
+        known: Collection[str],
+        me: Collection[str],
+        now_ms: int,
+        method: str,
+        path: str,
+        body: bytes = EMPTY,
+        credential: str = "",
     ) -> Statement | Fault:
         """Return what one of the hubs that are *known* states to this one, or why that is not proven.
 
-        *me* are the keys that this hub answers to, *credential* is what came beside the proof.
+        *me* are the keys that this hub answers to. *method*, *path*, *body* (its digest) and *credential* are what came
+        beside the proof.
         """
         read = _read(header)
         if read is None:
-            return _unproven("its proof cannot be read")
+            return _unproven("its proof cannot be read, or is of another version of Remit")
         signature, signed, statement = read
         if statement.signer not in known:
             return _unproven(f"the key {statement.signer} is none of a peer")
@@ -94,6 +129,12 @@ class Proofs:
             )
         if statement.credential != digest_of(credential):
             return _unproven("its proof is for another credential")
+        if statement.method != method:
+            return _unproven(f"its proof is for another method than {method[:20]}")
+        if statement.path != path_digest(path):
+            return _unproven("its proof is for another path")
+        if statement.body != body:
+            return _unproven("its proof is for another body")
         return self._remember(signed, statement, now_ms) or statement
 
     def taken(self, header: str) -> Statement | None:
@@ -108,11 +149,19 @@ class Proofs:
             del self._taken[age]
         taken = self._taken.setdefault(statement.at_ms // WINDOW_MS, set())
         if _mark(signed) in taken:
-            return _unproven("its proof was used before")
+            return USED
         if len(taken) >= self._remembered:
             return fault(Code.OVERLOADED, "too many requests of hubs in a short time", retry_after_ms=WINDOW_MS)
         taken.add(_mark(signed))
         return None
+
+
+def once_of(header: str) -> Once:
+    """Return under which key a proof that was taken is remembered in a store, and until when it could be used again."""
+    read = _read(header)
+    assert read is not None, "it was taken"
+    # As far as the clock may be off in either direction.
+    return Once(f"proof:{_mark(read[1]).hex()}", read[2].at_ms + 2 * WINDOW_MS)
 
 
 def _mark(signed: bytes) -> bytes:

@@ -239,7 +239,7 @@ class Bindings:
 
     async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> Asked:
         """Return who asks, once it is clear that it may, and speaks as is spoken here."""
-        sender = await self._delegations.gate.sender(headers)
+        sender = await self._delegations.sender(scope, headers)
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"there is no agent `{agent[:100]}` here that {sender.name} may ask"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))

@@ -46,7 +46,7 @@ class Entrance:
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET`, `POST` and `DELETE /mcp`."""
         headers = headers_of(scope)
-        sender = await self._delegations.gate.sender(headers)
+        sender = await self._delegations.sender(scope, headers)
         if sender.is_hub:
             raise RemitError(
                 fault(

@@ -23,6 +23,7 @@ from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.submission import Submission
 from remit.runtime.hub import Hub
+from remit.runtime.ports import Once
 
 log = logging.getLogger("remit")
 
@@ -39,8 +40,11 @@ class _Own:
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
-    async def sender(self, headers: Headers) -> Sender:  # noqa: ARG002 - the shape of every gate
+    async def sender(self, headers: Headers, method: str, path: str, *, submits: bool = False) -> Sender:  # noqa: ARG002
         return self._sender
+
+    def once(self, headers: Headers) -> Once | None:  # noqa: ARG002 - the shape of every gate
+        return None
 
     async def grant(self, headers: Headers, sender: Sender, sent: Submission) -> Grant | None:  # noqa: ARG002
         return None
