@@ -27,6 +27,12 @@ def echo(brief: Brief) -> Json:
     return brief.input
 
 
+def find_by_email(brief: Brief) -> str:
+    """Use a tool with what it was told, and say what it saw of both so that no token in it is one any more."""
+    found = brief.wait(brief.use("find", email=brief.text))
+    return f"{brief.text} {found}".replace("[", "<")
+
+
 def tell_brief(brief: Brief) -> dict[str, Json]:
     return {
         "request": brief.request,

@@ -25,6 +25,12 @@ def shout(text: str) -> str:
 
 
 @shed.tool()
+def call_back(phone: str) -> str:
+    """Call someone back."""
+    return f"nobody answers at {phone}"
+
+
+@shed.tool()
 def count() -> dict[str, int]:
     """Count the processes that were started for this server so far, by the lines of a file."""
     with open(os.environ["SHED_STARTS"], encoding="ascii") as file:

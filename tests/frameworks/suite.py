@@ -11,6 +11,7 @@ from typing import Any
 
 from remit import Brief, Capability, Code, Hub, Response, Status
 from remit.agents.frameworks.bounds import MAX_MODEL_CALLS
+from remit.policy.redaction import TOKEN
 from remit.protocol.errors import RemitError, fault
 from remit.protocol.records import ToolUse
 from remit.testing.agents import (
@@ -181,6 +182,31 @@ class FrameworkConformance(AgentConformance):
         seen: list[Seen] = []
         await self.ask_with(self.watched(say("Yes."), seen))
         assert sorted(seen[0].tools) == sorted([OWN_TOOL, TOOL, "sub_agent", "list_agents"])
+
+    async def test_its_model_sees_tokens_and_the_hubs_tool_gets_values(self) -> None:
+        self._unless(self.no_tools)
+        email, phone, shown, given = "ada@example.org", "+1 415-555-2671", list[Seen](), list[str]()
+
+        async def script(seen: Seen) -> Say | Use:
+            shown.append(seen)
+            if seen.found:
+                return Say([" ".join(seen.found)])
+            return Use(TOOL, {"key": next(found[0] for found in TOKEN.finditer(seen.text))})
+
+        hub = self.hub()
+
+        @hub.tool(TOOL, sees=["EMAIL"])
+        async def look_up(key: str) -> str:  # pyright: ignore[reportUnusedFunction]
+            given.append(key)
+            return f"{key} has {phone}"
+
+        hub.add(TESTED, self.make(script, []), tools=[TOOL])
+        async with hub:
+            response = await hub.ask(TESTED, f"Who is {email}?", user="u-1")
+        assert response.ok, response.fault
+        assert (given, response.result) == ([email], f"{email} has {phone}")
+        assert len(shown) > 1
+        assert not any(raw in repr(shown) for raw in (email, phone))
 
     async def test_its_model_is_not_shown_what_the_remit_forbids(self) -> None:
         self._unless(self.no_tools or self.refuses_restriction)

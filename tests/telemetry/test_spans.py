@@ -472,7 +472,7 @@ def test_every_name_that_is_used_has_a_meaning_and_every_meaning_a_use() -> None
     heard = records(
         (1, root),
         *((2, body) for body in SAID),
-        (3, use(replayed=True, input="x")),
+        (3, use(replayed=True, input="x", revealed=("EMAIL",))),
         (4, one_),
         (5, failed(one_)),
         (6, two),

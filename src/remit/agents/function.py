@@ -7,7 +7,8 @@ from typing import Any, cast, get_type_hints
 import msgspec
 
 from remit.agents.threads import Threads
-from remit.protocol.card import ToolCard
+from remit.protocol.card import Sees, ToolCard
+from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.brief import Brief
@@ -68,6 +69,7 @@ def tool_from(
     *,
     description: str | None,
     safe_to_repeat: bool,
+    sees: Sees = frozenset(),
 ) -> Tool:
     """Make a tool of a function: its parameters are the schema, but `user` comes from the remit, not from an agent."""
     name = name or function.__name__
@@ -76,11 +78,15 @@ def tool_from(
         schema = _inlined(msgspec.json.schema(arguments))
     except TypeError as error:
         raise team_invalid(f"tool `{name}`: its parameters cannot be described as JSON: {error}") from error
+    if isinstance(sees, dict) and (missing := sorted(sees.keys() - schema.get("properties", {}).keys())):
+        near = did_you_mean(missing[0], schema.get("properties", {}))
+        raise team_invalid(f"tool `{name}`: sees names `{missing[0]}`, which is not one of its parameters{near}")
     card = ToolCard(
         name=name,
         description=inspect.cleandoc(function.__doc__ or "") if description is None else description,
         input_schema=schema,
         safe_to_repeat=safe_to_repeat,
+        sees=sees,
     )
 
     async def run(given: dict[str, Json], user: str) -> Json:

@@ -72,7 +72,7 @@ def hub_of(
         summarizer=summarizer_of(team.context, environ),
     )
     for name, tool in team.tools.items():
-        add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat)
+        add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat, sees=tool.sees)
         add(found(tool_at, tool.run, team.folder))
     for name in team.mcp:
         hub.add_mcp(settings_of(team, name, environ))

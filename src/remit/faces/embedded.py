@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -20,11 +20,13 @@ from remit.policy.breaker import BreakerSettings
 from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow, problems
+from remit.policy.redaction import KIND
 from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate, Sees
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.remit import Names
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
 from remit.runtime.brief import Brief
@@ -380,6 +382,7 @@ class Hub(hub.Hub):
         folder: Path | str | None = None,
         token: str | None = None,
         safe_to_repeat: Collection[str] = (),
+        sees: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]] = (),
         prefix: str | None = None,
         time_ms: int | None = None,
         max_output: int | None = None,
@@ -389,6 +392,8 @@ class Hub(hub.Hub):
         The tools in *allow*, and no others, become tools of the hub, called `NAME.TOOL` or as *prefix* says. It is
         started with the first request to an agent that may use one of them, and ends with the hub. Of this process's
         environment it gets what every program needs, and *env*; *token* proves this hub to a server at a *url*.
+        *sees* are the kinds of personal data that its tools are given as they are, as with `tool`: those of all its
+        tools, or by tool.
         """
         from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S, Settings, reach_of  # most hubs have none
 
@@ -398,6 +403,7 @@ class Hub(hub.Hub):
                 reach=reach_of(name, command, args, env or {}, folder, url, token),
                 allow=tuple(_listed(allow, name, "allow")),
                 safe_to_repeat=frozenset(_listed(safe_to_repeat, name, "safe_to_repeat")),
+                sees=_seen_by_server(sees, f"MCP server `{name}`"),
                 prefix=prefix,
                 time_s=TIME_S if time_ms is None else time_ms / 1_000,
                 max_output=MAX_OUTPUT if max_output is None else max_output,
@@ -604,13 +610,29 @@ class Hub(hub.Hub):
         )
 
     def tool(
-        self, name: str | None = None, *, description: str | None = None, safe_to_repeat: bool = False
+        self,
+        name: str | None = None,
+        *,
+        description: str | None = None,
+        safe_to_repeat: bool = False,
+        sees: Collection[str] | Mapping[str, Collection[str]] = (),
     ) -> Callable[[ToolFunction], ToolFunction]:
-        """Make the decorated function a tool: its parameters are its schema, and `user` is filled from the remit."""
+        """Make the decorated function a tool: its parameters are its schema, and `user` is filled from the remit.
+
+        *sees* are the kinds of personal data (`["EMAIL"]`) that it is given as they are, in all parameters or by
+        parameter (`{"email": ["EMAIL"]}`). The agents that use it get tokens, also for what it returns.
+        """
 
         def add(function: ToolFunction) -> ToolFunction:
             threads = Threads(name or function.__name__, MAX_THREADS)
-            tool = tool_from(function, name, threads, description=description, safe_to_repeat=safe_to_repeat)
+            tool = tool_from(
+                function,
+                name,
+                threads,
+                description=description,
+                safe_to_repeat=safe_to_repeat,
+                sees=seen_by(sees, f"tool `{name or function.__name__}`"),
+            )
             self.register_tool(tool, threads.close)
             return function
 
@@ -738,6 +760,32 @@ def _refuse_confusion(who: Sequence[tuple[str, str]], about: Mapping[str, Collec
 def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:
     if isinstance(given, str):
         raise team_invalid(f"agent `{agent}`: {field} takes several names, not one text: [{given!r}]")
+    return frozenset(given)
+
+
+def seen_by(given: Collection[str] | Mapping[str, Collection[str]], who: str) -> Sees:
+    """Return what a tool sees as its card holds it, or refuse what is neither kinds nor kinds by parameter."""
+    if isinstance(given, Mapping):
+        named = cast("Mapping[str, Collection[str]]", given)
+        return {name: _kinds(kinds, who, f"sees.{name}") for name, kinds in named.items()}
+    return _kinds(given, who, "sees")
+
+
+def _seen_by_server(
+    given: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]], who: str
+) -> Names | dict[str, Sees]:
+    if isinstance(given, Mapping):
+        named = cast("Mapping[str, Collection[str] | Mapping[str, Collection[str]]]", given)
+        return {tool: seen_by(sees, f"{who}, tool `{tool}`") for tool, sees in named.items()}
+    return _kinds(given, who, "sees")
+
+
+def _kinds(given: Collection[str], who: str, field: str) -> frozenset[str]:
+    if isinstance(given, str):
+        raise team_invalid(f"{who}: {field} takes several kinds, not one text: [{given!r}]")
+    for kind in given:
+        if not KIND.fullmatch(kind):
+            raise team_invalid(f"{who}: {field} names `{kind}`, which is not a kind of data such as EMAIL or IBAN")
     return frozenset(given)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Allow, Detector, Facts, Finding, Rewrite, Sealing
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, Sees
 from remit.protocol.envelope import (
     Artifact,
     ContextFilter,
@@ -401,6 +401,37 @@ def reveal(request: Request, struck: Held, card: AgentCard) -> Request:
     for field in fields:
         request = replace(request, input=_restore_at(request.input, field.split("."), struck))
     return request
+
+
+def reveal_arguments(arguments: dict[str, Json], held: Held, sees: Sees) -> tuple[dict[str, Json], dict[str, Raw]]:
+    """Return a tool's arguments with the raw values of the kinds that it sees, and those values by their tokens.
+
+    They are *arguments* itself if there is nothing to put in.
+    """
+    revealed: dict[str, Json] = {}
+    shown: dict[str, Raw] = {}
+    for name, given in arguments.items():
+        kinds = sees.get(name, ()) if isinstance(sees, dict) else sees
+        there = of_kinds({token: held[token] for _, token in tokens_in(given) if token in held}, kinds)
+        revealed[name] = restore(given, there)
+        shown |= there
+    return (revealed, shown) if shown else (arguments, {})
+
+
+def tokens_in(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
+    """Return the tokens in a JSON value, each with the place where it stands."""
+    match value:
+        case str():
+            yield from ((place, found[0]) for found in TOKEN.finditer(value)) if "[" in value else ()
+        case dict():
+            for name, each in cast("dict[str, Json]", value).items():
+                yield from ((place, found[0]) for found in TOKEN.finditer(name))
+                yield from tokens_in(each, f"{place}.{name}" if place else name)
+        case list():
+            for index, each in enumerate(cast("list[Json]", value)):
+                yield from tokens_in(each, f"{place}[{index}]")
+        case _:
+            return
 
 
 def of_kinds(held: Held, kinds: Iterable[str]) -> dict[str, Raw]:

@@ -61,6 +61,10 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
         return found
 
 
+Sees = Names | dict[Name, Names]
+"""Kinds of personal data that a tool is given as they are: in all of its arguments, or argument by argument."""
+
+
 class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A function that agents may use, with the schema of its arguments."""
 
@@ -68,6 +72,8 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     description: str = ""
     input_schema: Schema
     safe_to_repeat: bool = False
+    sees: Sees = frozenset()
+    """What it is given raw, as its team says; its agents get tokens, also for what it returns."""
 
 
 class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -71,6 +71,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """About to be used: recorded beforehand for a tool that is not safe to repeat."""
     replayed: bool = False
     """Answered from the journal after a restart."""
+    revealed: tuple[Name, ...] = ()
+    """Kinds of personal data that the tool was given as they are, where its agent has tokens."""
     fault: Fault | None = None
 
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import is_plain, strike
+from remit.policy.redaction import is_plain, kind_of, strike
 from remit.policy.verdict import Sealing
+from remit.policy.withheld import can_be_used, token_given, tokens_asked_for
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
@@ -22,6 +23,9 @@ from remit.runtime.respond import ended, for_record, stopped
 from remit.runtime.wheel import Wheel
 
 log = logging.getLogger("remit")
+
+# What is wrong with a team is told by the first few; a model may try a hundred tools.
+MOST_WARNINGS = 20
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
@@ -42,6 +46,8 @@ class Carrier:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
             recorded = frame.recorded or request
             self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, recorded)
+        if frame.run.known and request.capability is not None:
+            self._warn_of_tokens(frame, request.capability)
         loop = asyncio.get_running_loop()
         frame.outcome = loop.create_future()
         if frame.stopping is not None:
@@ -210,6 +216,8 @@ class Carrier:
             response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
             if frame.waited_s:
                 response = replace(response, waited_ms=round(frame.waited_s * 1_000))
+        if frame.warnings:
+            response = replace(response, warnings=(*response.warnings, *frame.warnings))
         if frame.used:
             response = replace(response, usage=frame.usage())
         if response.usage.overrun:
@@ -327,6 +335,29 @@ class Carrier:
         """Record something that an operator should know."""
         body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
         self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
+
+    def warn(self, frame: Frame, text: str) -> None:
+        """Record something that whoever asked should know, and say it in the responses of *frame* and all above it."""
+        if frame.warnings is None or text not in frame.warnings:
+            self.notice(frame, text)
+        for each in frame.lineage():
+            each.warnings = each.warnings or []
+            if text not in each.warnings and len(each.warnings) < MOST_WARNINGS:
+                each.warnings.append(text)
+
+    def _warn_of_tokens(self, frame: Frame, code: str) -> None:
+        """Say that an agent gets a token where its capability asks for a value, and has nobody to give it to."""
+        capability = frame.card.capability(code)
+        schema = capability.input_schema if capability is not None else None
+        found = tokens_asked_for(frame.request.input, frame.run.known, schema)
+        if not found:
+            return
+        registry = self.parts.registry
+        agents = [entry.card for entry in registry.agents.values()]
+        tools = {name: tool.card for name, tool in registry.tools.items()}
+        for field, token in found.items():
+            if not can_be_used(kind_of(token), frame.card, agents, tools):
+                self.warn(frame, token_given("capability", code, field, kind_of(token)))
 
     def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
         """Record what is not an admitted request or its response; whatever it says is redacted first."""

@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from remit.policy.aggregate import Combined
-from remit.policy.redaction import of_kinds, restore, strike
+from remit.policy.redaction import Held, kind_of, of_kinds, restore, reveal_arguments, strike
+from remit.policy.withheld import token_given, tokens_asked_for
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
 from remit.protocol.envelope import (
@@ -33,6 +34,7 @@ from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Tool
+from remit.runtime.redactor import NOTHING
 from remit.runtime.respond import isolated, presentable, verified
 from remit.runtime.schemas import misfits
 from remit.runtime.sessions import NOTE_LENGTH
@@ -85,16 +87,26 @@ class LocalDesk:
             await asyncio.sleep(0)  # who tries again and again must not keep others from running
             raise RemitError(why)
         arguments = isolated(arguments)
-        if problems := misfits(known.card.input_schema, arguments):
+        given, shown = arguments, NOTHING
+        if frame.run.known:
+            if known.card.sees:
+                given, shown = reveal_arguments(arguments, frame.run.known, known.card.sees)
+            self._warn_of_tokens(known, given)
+        if problems := misfits(known.card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
             self._record_tool(tool, arguments, 0, why)
             raise RemitError(why)
         frame.calls += 1
-        return await self._use(known, arguments, f"{frame.path}.{frame.calls}")
+        value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
+        return self._as_agent_gets(value, arguments) if known.card.sees else value
 
-    async def _use(self, tool: Tool, arguments: dict[str, Json], path: str) -> Json:
+    async def _use(
+        self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str
+    ) -> Json:
+        """Use a tool with what it is *given*, of which the agent has said *arguments*; nothing else is recorded."""
         parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
+        revealed = tuple(sorted({kind_of(token) for token in shown}))
         keys = parts.redactor.keys
         digest = journal.tool_digest(run, name, arguments, keys)
         step = journal.recall(run, path, digest, keys, repeatable=repeatable)
@@ -110,32 +122,65 @@ class LocalDesk:
             journal.note(parts.store, run, path, journal.Step(digest), keys)
         if not repeatable:
             # What cannot be undone must not be forgotten: the intent is durable before the deed.
-            self._record_tool(name, arguments, 0, None, begun=True)
+            self._record_tool(name, arguments, 0, None, begun=True, revealed=revealed)
             await parts.store.flush()
         started = parts.clock.now()
-        value, why = await self._run_tool(tool, arguments)
+        value, why = await self._run_tool(tool, given, shown)
         duration_ms = round((parts.clock.now() - started) * 1_000)
-        self._record_tool(name, arguments if repeatable else None, duration_ms, why)
+        self._record_tool(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:
             journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why, tool=True), keys)
         if why is not None:
             raise RemitError(why)
         return value
 
-    async def _run_tool(self, tool: Tool, arguments: dict[str, Json]) -> tuple[Json, Fault | None]:
-        name = tool.card.name
+    async def _run_tool(self, tool: Tool, given: dict[str, Json], shown: Held) -> tuple[Json, Fault | None]:
+        """Return what a tool returns, or how it failed; where it sees raw values, with tokens for them again."""
+        name, run, redactor = tool.card.name, self._frame.run, self._dispatch.parts.redactor
         try:
-            return isolated(await tool.run(isolated(arguments), self._frame.request.remit.user)), None
+            value = isolated(await tool.run(isolated(given), self._frame.request.remit.user))
         except asyncio.CancelledError:
             self._record_tool(name, None, 0, fault(Code.CANCELLED, f"tool {name} was cancelled"))
             raise
         except RemitError as error:
-            return None, error.fault
+            # Of a tool that sees nothing, the words are its agent's own business, as its results are.
+            return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
-            redactor = self._dispatch.parts.redactor
-            log.warning("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error))
-            words = redactor.worded(error, self._frame.run.sealing)
-            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
+            sealing = redactor.after(run, shown)
+            log.warning("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error, sealing))
+            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {redactor.worded(error, sealing)}")
+        return self._hidden(name, value, shown) if tool.card.sees else (value, None)
+
+    def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
+        """Return what a tool that sees raw values returned, with tokens for them; nothing if that cannot be done."""
+        run, redactor, found = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
+        sealing = redactor.after(run, shown)
+        if sealing is None:
+            return value, None
+        try:
+            value = strike(value, sealing, found)
+        except Exception as error:  # noqa: BLE001 - someone else's detector, and its words may hold what it looked at
+            log.error("a detector failed on what tool %s returned (%s)", tool, type(error).__name__)
+            why = f"what tool {tool} returned could not be redacted ({type(error).__name__}), so it is not given"
+            return None, fault(Code.DELEGATION_FAILED, why)
+        if found:
+            redactor.keep(run, found, of_user=True)
+        return value, None
+
+    def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
+        """Return what a tool returned with what the agent itself had said to it raw, and with what it may see."""
+        frame, mine = self._frame, dict[str, str | int]()
+        if frame.run.sealing is not None:
+            with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+                strike(arguments, frame.run.sealing, mine)
+        if mine:
+            frame.held = {**(frame.held or {}), **mine}
+        return restore(self._revealed(value), frame.held or {})
+
+    def _warn_of_tokens(self, tool: Tool, given: dict[str, Json]) -> None:
+        """Say that a tool gets a token where it asks for a value: it will find nothing, and nobody would know why."""
+        for field, token in tokens_asked_for(given, self._frame.run.known, tool.card.input_schema).items():
+            self._dispatch.warn(self._frame, token_given("tool", tool.card.name, field, kind_of(token), tool.key))
 
     async def state(self) -> dict[str, Json]:
         return self._revealed(await self._dispatch.parts.sessions.state(self._frame))
@@ -160,8 +205,8 @@ class LocalDesk:
             parts.redactor.keep(frame.run, found, of_user=True)
         return self._revealed(await parts.sessions.change(frame, changes, most))
 
-    def _revealed(self, kept: dict[str, Json]) -> dict[str, Json]:
-        """Return what an agent has kept, with what its team lets it see."""
+    def _revealed(self, kept: T) -> T:
+        """Return what an agent has kept, or is given by a tool, with what its team lets it see."""
         frame = self._frame
         capability = frame.card.capability(frame.request.capability) if frame.request.capability else None
         kinds = frame.card.sees if capability is None else frame.card.sees | capability.sees
@@ -369,6 +414,7 @@ class LocalDesk:
         *,
         begun: bool = False,
         replayed: bool = False,
+        revealed: tuple[str, ...] = (),
     ) -> None:
         frame = self._frame
         body = ToolUse(
@@ -379,6 +425,7 @@ class LocalDesk:
             duration_ms=duration_ms,
             begun=begun,
             replayed=replayed,
+            revealed=revealed,
             fault=why,
         )
         self._dispatch.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)

@@ -147,6 +147,11 @@ class Hub:
         """The agents that are registered, by name."""
         return {name: entry.card for name, entry in self._parts.registry.agents.items()}
 
+    @property
+    def tool_cards(self) -> dict[str, ToolCard]:
+        """The tools that are registered, by name."""
+        return {name: tool.card for name, tool in self._parts.registry.tools.items()}
+
     def is_elsewhere(self, agent: str) -> bool:
         """Say whether an agent lives at another hub."""
         entry = self._parts.registry.agents.get(agent)

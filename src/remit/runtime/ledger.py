@@ -176,6 +176,8 @@ class Frame:
     held: dict[str, str | int] | None = None
     """The raw values that its agent has sent to others, by their tokens: it gets them back."""
     tool_calls: list[str] | None = None
+    warnings: list[str] | None = None
+    """What the hub has to say to its caller, besides what its agent does."""
     partial: Answer | Callable[[], Answer] | None = None
     """What its agent has until now, or what makes it."""
     progress_count = 0

@@ -99,6 +99,8 @@ class Tool(NamedTuple):
 
     card: ToolCard
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
+    key: str | None = None
+    """The key of the team file that says what it sees; None: `tools.NAME.sees`."""
 
 
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

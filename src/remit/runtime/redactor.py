@@ -100,9 +100,9 @@ class Redactor:
         """Return an error's type and text as they may be logged, or told in a run."""
         return self.clean(worded(error), sealing or self._own)[:MAX_WORDS]
 
-    def traced(self, error: BaseException) -> str:
+    def traced(self, error: BaseException, sealing: Sealing | None = None) -> str:
         """Return where an error came from as it may be logged."""
-        return self.clean("".join(traceback.format_exception(error)), self._own)
+        return self.clean("".join(traceback.format_exception(error)), sealing or self._own)
 
     # ── what is held ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -132,6 +132,16 @@ class Redactor:
         if isinstance(sealing.detect, Knowing):
             named = {**sealing.detect.named, **named}
         return Sealing(sealing.key, Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
+
+    def after(self, run: Run, shown: Held) -> Sealing | None:
+        """Return how what a tool says is redacted, if it was given the values that are *shown*: those are found too."""
+        sealing = run.sealing
+        named = {str(raw): kind_of(token) for token, raw in shown.items() if len(str(raw)) >= _TELLING}
+        if sealing is None or self._detect is None or not named:
+            return sealing
+        if isinstance(sealing.detect, Knowing):
+            named = {**sealing.detect.named, **named}
+        return Sealing(sealing.key, Knowing(self._detect, named), self._detect)
 
     async def recall(self, run: Run) -> None:
         """Bring back what is kept of a run's conversation, from its earlier runs or from before a restart."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import mcp_types as types
 
-from remit.protocol.card import Schema, ToolCard
+from remit.protocol.card import Schema, Sees, ToolCard
 from remit.protocol.codec import MAX_NESTING, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -31,14 +31,27 @@ def plain(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def card_of(name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool) -> tuple[ToolCard, str | None]:
-    """Return the card of a server's tool, and what is wrong with its schema, which is left out then."""
+def card_of(
+    name: str, server: str, tool: types.Tool, *, safe_to_repeat: bool, sees: Sees = frozenset()
+) -> tuple[ToolCard, str | None]:
+    """Return the card of a server's tool, and what is wrong with its schema, which is left out then.
+
+    That it is *safe_to_repeat* and what it *sees* is for the team to say.
+    """
     wrong = unusable(tool.input_schema)
     # Whoever reads it, be it a model, should know that it is not the team that speaks.
     said = plain(tool.description or "", MAX_DESCRIPTION).strip()
     description = f"[MCP server {server}] {said}".strip()
     schema = ANYTHING if wrong else tool.input_schema
-    return ToolCard(name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat), wrong
+    return ToolCard(
+        name=name, description=description, input_schema=schema, safe_to_repeat=safe_to_repeat, sees=sees
+    ), wrong
+
+
+def parameters_missing(card: ToolCard) -> list[str]:
+    """Return the parameters of which a team says what they see, and which the server's tool does not have."""
+    known = card.input_schema.get("properties")
+    return sorted(card.sees.keys() - known.keys()) if isinstance(card.sees, dict) and isinstance(known, dict) else []
 
 
 def unusable(schema: Schema) -> str | None:

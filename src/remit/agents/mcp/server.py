@@ -56,7 +56,8 @@ class McpServer:
 
     def tools(self) -> list[Tool]:
         """Return the tools to register."""
-        return [Tool(card, self._runner(name)) for name, card in self._cards.items()]
+        key = self.settings.key_of
+        return [Tool(card, self._runner(name), key(self.names[name])) for name, card in self._cards.items()]
 
     def _runner(self, name: str) -> Callable[[dict[str, Json], str], Awaitable[Json]]:
         async def run(arguments: dict[str, Json], _: str) -> Json:
@@ -130,7 +131,7 @@ class McpServer:
 
     def _take(self, link: "Link") -> None:
         """Take over what a server says that its tools are."""
-        from remit.agents.mcp.reading import card_of
+        from remit.agents.mcp.reading import card_of, parameters_missing
 
         self._listed, self._stale = self._now(), False
         for name, tool in self.names.items():
@@ -138,7 +139,9 @@ class McpServer:
             if found is None:
                 card = self._absent(name, _GONE)
             else:
-                card, wrong = card_of(name, self.settings.name, found, safe_to_repeat=old.safe_to_repeat)
+                card, wrong = card_of(name, self.settings.name, found, safe_to_repeat=old.safe_to_repeat, sees=old.sees)
+                if lost := parameters_missing(card):
+                    log.warning("tool %s has no parameter %s, of which `sees` speaks", name, ", ".join(lost))
                 if wrong:
                     log.warning("the schema of %s is not used: %s", name, wrong)
             if card != old:
@@ -147,9 +150,11 @@ class McpServer:
                 self._show(card)
 
     def _absent(self, name: str, why: str) -> ToolCard:
-        safe = self.names[name] in self.settings.safe_to_repeat
+        safe, sees = self.names[name] in self.settings.safe_to_repeat, self.settings.seen_by(self.names[name])
         description = f"[MCP server {self.settings.name}] {why}"
-        return ToolCard(name=name, description=description, input_schema={"type": "object"}, safe_to_repeat=safe)
+        return ToolCard(
+            name=name, description=description, input_schema={"type": "object"}, safe_to_repeat=safe, sees=sees
+        )
 
     def _show(self, card: ToolCard) -> None:
         self._cards[card.name] = card

@@ -1,5 +1,6 @@
 """Which MCP server, how it is reached, and which of its tools are let in under which names."""
 
+import json
 import os
 import re
 import shutil
@@ -9,6 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from remit.protocol.card import Sees
+from remit.protocol.remit import Names
 from remit.runtime.registry import NAME, team_invalid
 
 # A lookup takes a second; what takes longer than this should be an agent.
@@ -55,6 +58,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The tools of the server that agents may be given; whatever else it has is not there."""
     safe_to_repeat: frozenset[str] = frozenset()
     """Which of them may be used twice without harm; what the server says of that is not believed."""
+    sees: Names | dict[str, Sees] = frozenset()
+    """Kinds of personal data that its tools are given as they are: all of them, or by tool; the team alone says so."""
     prefix: str | None = None
     """What stands before the names of its tools, and a point; None: its name. Empty: nothing."""
     time_s: float = TIME_S
@@ -72,9 +77,20 @@ class Settings(Struct, frozen=True, kw_only=True):
             found[name] = tool
         for tool in sorted(self.safe_to_repeat - set(self.allow)):
             raise team_invalid(f"MCP server `{self.name}`: safe_to_repeat names `{tool}`, which is not in allow")
+        for tool in sorted(set(self.sees) - set(self.allow)) if isinstance(self.sees, dict) else ():
+            raise team_invalid(f"MCP server `{self.name}`: sees names `{tool}`, which is not in allow")
         if not found:
             raise team_invalid(f"MCP server `{self.name}`: allow names no tool, so that agents could use none")
         return found
+
+    def seen_by(self, tool: str) -> Sees:
+        """Return what one of its tools is given as it is."""
+        return self.sees.get(tool, frozenset()) if isinstance(self.sees, dict) else self.sees
+
+    def key_of(self, tool: str) -> str:
+        """Return the key of a team file that says what a tool sees."""
+        bare = re.fullmatch(r"[A-Za-z0-9_-]+", tool)
+        return f"mcp.{self.name}.sees.{tool if bare else json.dumps(tool)}"
 
 
 def hub_name(prefix: str, tool: str) -> str:

@@ -1,18 +1,15 @@
 """`remit validate`: everything that is wrong with a team file, at once."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_json, print_text
 from remit.faces.outputs.team import TeamProblem, Validation
-
-if TYPE_CHECKING:  # commands load what they need
-    from remit.faces.team.team import Team
+from remit.protocol.errors import Problem, RemitError
 
 # How a team file's problems name their place; what overrides the file is named otherwise.
 _PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
@@ -27,7 +24,7 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 
     Says file, line and key of each problem, and what was expected there. No code is run: functions are looked for in
     the files of the team's folder. With --code they are imported as well, as a run would import them. Exits with 0 if
-    the team can be used and with 3 if it cannot.
+    the team can be used and with 3 if it cannot. A warning is about what can be used and may not do what it should.
 
     \b
     Example:
@@ -61,23 +58,19 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
     from remit.faces.cli.places import importing
     from remit.faces.composition import hub_of
-    from remit.faces.team.file import load_team
-    from remit.protocol.errors import RemitError
+    from remit.faces.team.cautions import cautions
+    from remit.faces.team.file import load_team, located
 
     try:
         with importing():
             team = load_team(file, overrides=overrides, code=code, thorough=True)
-            if code:
-                hub_of(team)  # not opened: it only shows whether all of it fits together
+            # Not opened: it only shows whether all of it fits together.
+            tools = hub_of(team).tool_cards if code else None
     except RemitError as error:
         why = error.fault
         if not why.problems and not file.is_file():
             raise
-        problems = tuple(
-            TeamProblem(where=each.path, line=line, key=key, message=each.message)
-            for each in why.problems
-            for line, key in [_split(each.path)]
-        )
+        problems = _placed(why.problems)
         # That the parts do not fit each other has no one place.
         problems = problems or (TeamProblem(where=str(file), message=why.message),)
         return Validation(ok=False, file=str(file), imported=code, problems=problems)
@@ -92,19 +85,16 @@ def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validatio
         profiles=len(team.profiles),
         shared=len(team.shared),
         imported=code,
-        warnings=tuple(_warnings(file, team)),
+        warnings=_placed(located(team, cautions(team, tools))),
     )
 
 
-def _warnings(file: Path, team: "Team") -> Iterator[TeamProblem]:
-    from remit.faces.team.lines import Lines, dotted
-    from remit.faces.team.others import unencrypted
-
-    lines = Lines(file.read_text(encoding="utf-8")).of
-    for wrong in unencrypted(team):
-        line, key = lines.get(wrong.place), dotted(wrong.place)
-        where = f"{file.name}{'' if line is None else f':{line}'} {key}"
-        yield TeamProblem(where=where, line=line, key=key, message=wrong.message)
+def _placed(problems: Iterable[Problem]) -> tuple[TeamProblem, ...]:
+    return tuple(
+        TeamProblem(where=each.path, line=line, key=key, message=each.message)
+        for each in problems
+        for line, key in [_split(each.path)]
+    )
 
 
 def _split(where: str) -> tuple[int | None, str]:

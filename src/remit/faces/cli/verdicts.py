@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from remit.faces.composition import guards_of
 from remit.faces.outputs.policy import Explanation, GuardVerdict, Struck
 from remit.faces.team.detecting import detector_of
 from remit.faces.team.team import Team
-from remit.policy.redaction import TOKEN, Held, kind_of, reveal
+from remit.policy.redaction import Held, kind_of, reveal, tokens_in
 from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
@@ -232,27 +232,11 @@ def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held
 def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[Struck]:
     """Return what was found and where, and whether the callee may see it as it is."""
     seen = clean if card is None else reveal(clean, struck, card)
-    hidden = set(_tokens(_said_in(seen)))
-    for place, token in _tokens(_said_in(clean)):
+    hidden = set(tokens_in(_said_in(seen)))
+    for place, token in tokens_in(_said_in(clean)):
         if token in struck:
             yield Struck(kind=kind_of(token), place=place, shown=(place, token) not in hidden)
 
 
 def _said_in(request: Request) -> dict[str, Json]:
     return {"objective": request.objective, "input": request.input}
-
-
-def _tokens(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
-    match value:
-        case str():
-            yield from ((place, found[0]) for found in TOKEN.finditer(value))
-        case dict():
-            for name, each in cast("dict[str, Json]", value).items():
-                within = f"{place}.{name}" if place else name
-                yield from ((place, found[0]) for found in TOKEN.finditer(name))
-                yield from _tokens(each, within)
-        case list():
-            for index, each in enumerate(cast("list[Json]", value)):
-                yield from _tokens(each, f"{place}[{index}]")
-        case _:
-            return

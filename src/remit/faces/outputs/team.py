@@ -43,7 +43,7 @@ class Validation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="rem
     imported: Annotated[bool, Meta(description="Whether the agents' code was imported too.")] = True
     problems: Annotated[tuple[TeamProblem, ...], Meta(description="Everything that is wrong.")] = ()
     warnings: Annotated[
-        tuple[TeamProblem, ...], Meta(description="What works and should not stay so, if the file can be used.")
+        tuple[TeamProblem, ...], Meta(description="What can be used as it is, and may not do what it should.")
     ] = ()
 
 

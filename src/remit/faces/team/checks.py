@@ -57,6 +57,10 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         yield from unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
         for key, message in capability.contradictions().items():
             yield Wrong(("capabilities", code, key), message)
+    for name, tool in team.tools.items():
+        yield from _unknown_kinds(("tools", name, "sees"), tool.sees, kinds)
+    for name, server in team.mcp.items():
+        yield from _unknown_kinds(("mcp", name, "sees"), server.sees, kinds)
     for index, rule in enumerate(team.rules):
         place = ("rules", index)
         yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
@@ -69,6 +73,15 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         if arrow:
             yield from _nobody(place, caller.strip(), (*callees, USER))
         yield from _nobody(place, callee.strip(), callees)
+
+
+def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) -> Iterator[Wrong]:
+    """Say which kinds are not known that a tool is to see, in whichever parameter."""
+    if isinstance(sees, dict):
+        for name, each in cast("dict[str, object]", sees).items():
+            yield from _unknown_kinds((*place, name), each, kinds)
+    else:
+        yield from unknown(place, "kind of data", cast("frozenset[str]", sees), kinds)
 
 
 def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[Wrong]:

@@ -101,6 +101,12 @@ def load_team(
     )
 
 
+def located(team: Team, said_of: Iterable[Wrong]) -> list[Problem]:
+    """Return what is said of a team that was read, with where it stands in its file."""
+    said, lines = _parsed(_text_of(team.file), team.file)
+    return _Source(team.file.name, lines, {}).problems(said, said_of)
+
+
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _TOO_DEEP = "values are nested too deep"

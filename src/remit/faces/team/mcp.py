@@ -45,6 +45,8 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
             )
         for tool in sorted(section.safe_to_repeat - set(section.allow)):
             yield Wrong((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
+        for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
+            yield Wrong((*place, "sees", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
     for server, tool, name in _named(said.get("mcp")):
         place = ("mcp", server, "allow", tool)
         if not NAME.fullmatch(name):

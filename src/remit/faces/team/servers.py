@@ -21,6 +21,7 @@ def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) 
             reach=_reach(section, team.folder, environ),
             allow=section.allow,
             safe_to_repeat=section.safe_to_repeat,
+            sees=section.sees,
             prefix=section.prefix,
             time_s=duration_ms(section.time) / 1_000,
             max_output=section.max_output,

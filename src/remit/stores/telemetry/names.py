@@ -59,6 +59,7 @@ TIME_LEFT: Final = "remit.time.left_ms"
 QUEUED: Final = "remit.queued_ms"
 PATH: Final = "remit.path"
 REPLAYED: Final = "remit.replayed"
+REVEALED: Final = "remit.revealed"
 
 INPUT_MESSAGES: Final = "gen_ai.input.messages"
 OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
@@ -101,6 +102,7 @@ ATTRIBUTES = {
     QUEUED: "The milliseconds that it waited for a slot.",
     PATH: "The agents through which the answer came, where the callee handed the request on.",
     REPLAYED: "Whether the use of a tool was answered from the journal, after a restart.",
+    REVEALED: "The kinds of personal data that a tool was given as they are; never the values.",
 }
 
 # Only if the team says so: what is said, and not only that it is.

@@ -283,6 +283,8 @@ class Spans:
         error = self._worded(use.fault) if use.fault is not None else None
         if use.replayed:
             attributes[names.REPLAYED] = True
+        if use.revealed:
+            attributes[names.REVEALED] = use.revealed
         if use.fault is not None:
             attributes[names.ERROR] = use.fault.code.value
         elif not ended:

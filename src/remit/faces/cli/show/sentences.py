@@ -70,7 +70,7 @@ def _end(response: Response) -> str:
 
 
 def _use(use: ToolUse) -> str:
-    tool = one_line(use.tool)
+    tool = one_line(use.tool) + (f", which saw {', '.join(use.revealed)}" if use.revealed else "")
     if use.begun:
         return f"begins to use {tool}"
     if use.fault is not None:

@@ -240,6 +240,13 @@ class ToolSection(Section, frozen=True, kw_only=True):
     run: Annotated[Run, Meta(description="Its code, imported with the team file's folder on the path.")]
     description: Annotated[str | None, Meta(description="What it does; else what its code says of itself.")] = None
     safe_to_repeat: Annotated[bool, Meta(description="Whether doing it twice does no harm.")] = False
+    sees: Annotated[
+        frozenset[Kind] | dict[str, frozenset[Kind]],
+        Meta(
+            description='Kinds of personal data that it is given as they are: `["EMAIL"]`, or by parameter '
+            '`{ email = ["EMAIL"] }`. Its agents get tokens, also for what it returns.'
+        ),
+    ] = frozenset()
 
 
 class McpSection(Section, frozen=True, kw_only=True):
@@ -266,6 +273,13 @@ class McpSection(Section, frozen=True, kw_only=True):
     safe_to_repeat: Annotated[frozenset[str], Meta(description="Those of them that do no harm if used twice.")] = (
         frozenset()
     )
+    sees: Annotated[
+        frozenset[Kind] | dict[str, frozenset[Kind] | dict[str, frozenset[Kind]]],
+        Meta(
+            description='Kinds of personal data that its tools are given as they are: `["EMAIL"]`, or by tool '
+            '`{ find = ["EMAIL"] }`, or by tool and parameter `{ find = { email = ["EMAIL"] } }`.'
+        ),
+    ] = frozenset()
     prefix: Annotated[
         Annotated[str, Meta(max_length=64)] | None,
         Meta(description="What stands before its tools' names, and a point; else its name. Empty: nothing does."),

@@ -1,0 +1,200 @@
+"""Which fields ask, by their name or their format, for a value that redaction withholds."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from remit.policy.redaction import Held
+from remit.protocol.card import AgentCard, Schema, ToolCard
+from remit.protocol.envelope import Json
+
+# The last words of a field's name, and the kind of value that such a field asks for.
+_BY_NAME: dict[str, str] = {
+    "email": "EMAIL",
+    "e mail": "EMAIL",
+    "mail": "EMAIL",
+    "mailbox": "EMAIL",
+    "phone": "PHONE",
+    "telephone": "PHONE",
+    "tel": "PHONE",
+    "mobile": "PHONE",
+    "cell": "PHONE",
+    "fax": "PHONE",
+    "msisdn": "PHONE",
+    "whatsapp": "PHONE",
+    "iban": "IBAN",
+    "credit card": "CREDIT_CARD",
+    "debit card": "CREDIT_CARD",
+    "card": "CREDIT_CARD",
+    "pan": "CREDIT_CARD",
+    "ssn": "SSN",
+    "social security": "SSN",
+    "itin": "ITIN",
+    "sin": "SIN",
+    "nino": "NINO",
+    "nhs": "NHS_NUMBER",
+    "passport": "PASSPORT",
+    "driver license": "DRIVER_LICENSE",
+    "drivers license": "DRIVER_LICENSE",
+    "driving licence": "DRIVER_LICENSE",
+    "ip": "IP",
+    "mac": "MAC",
+    "btc": "BTC_ADDRESS",
+    "bitcoin": "BTC_ADDRESS",
+    "api key": "API_KEY",
+    "password": "PASSWORD",
+    "passphrase": "PASSWORD",
+    "bearer token": "BEARER_TOKEN",
+    "private key": "PRIVATE_KEY",
+}
+# Words after these that say nothing more of what the field holds: `phone_number`, `email_address_2`.
+_FILLING = frozenset({"address", "addresses", "addr", "number", "numbers", "num", "no", "nr", "value"})
+# Those that mean something only with such a word behind them: a `card` may be anything, a `card_number` not.
+_NEEDS_FILLING = frozenset({"card", "sin", "mac", "cell", "mail", "pan"})
+_BY_FORMAT = {
+    "email": "EMAIL",
+    "idn-email": "EMAIL",
+    "phone": "PHONE",
+    "tel": "PHONE",
+    "iban": "IBAN",
+    "ipv4": "IP",
+    "ipv6": "IP",
+    "password": "PASSWORD",
+}
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LONGEST_NAME = 64
+# Deeper than what people write; a schema may refer to itself.
+_DEEPEST = 12
+_MOST_HOPS = 5
+
+
+def kind_asked(name: str, shape: object = None) -> str | None:
+    """Return the kind of value that a field asks for, by its name or its `format`; None if it asks for none."""
+    if isinstance(shape, str) and shape in _BY_FORMAT:
+        return _BY_FORMAT[shape]
+    words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
+    filled = False
+    while words and words[-1] in _FILLING:
+        words.pop()
+        filled = True
+    for count in (2, 1):
+        last = " ".join(words[-count:])
+        kind = _BY_NAME.get(last) or _BY_NAME.get(last.removesuffix("s"))
+        if kind is not None and (filled or last not in _NEEDS_FILLING):
+            return kind
+    return None
+
+
+def fields_asking(schema: Schema) -> dict[str, str]:
+    """Return the fields of a schema that ask for a value, by dotted path, each with the kind of value."""
+    return dict(_asking(schema, schema, "", "", _DEEPEST))
+
+
+def _asking(schema: Any, root: Schema, name: str, place: str, depth: int) -> Iterator[tuple[str, str]]:
+    for part in _parts(schema, root) if depth else ():
+        if "items" in part:
+            yield from _asking(part["items"], root, name, place, depth - 1)
+        elif isinstance(part.get("properties"), dict):
+            for each, of in cast("dict[str, Any]", part["properties"]).items():
+                yield from _asking(of, root, each, f"{place}.{each}" if place else each, depth - 1)
+        elif _may_be_text(part) and (kind := kind_asked(name, part.get("format"))) is not None:
+            yield place, kind
+
+
+def _may_be_text(part: Schema) -> bool:
+    kinds: Any = part.get("type", "string")
+    return ("string" in kinds or "integer" in kinds) and "enum" not in part
+
+
+def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> dict[str, str]:
+    """Return the fields that hold a token in the place of the value that they ask for, by dotted path, with the token.
+
+    Only tokens that are *held* count; a list stands for each of its items.
+    """
+    return dict(_withheld(value, held, schema, schema or {}, "", "", _DEEPEST))
+
+
+def _withheld(
+    value: Json, held: Held, schema: Any, root: Schema, name: str, place: str, depth: int
+) -> Iterator[tuple[str, str]]:
+    if not depth:
+        return
+    parts = list(_parts(schema, root))
+    match value:
+        case str():
+            token = value.strip()
+            if token in held and any(kind_asked(name, part.get("format")) for part in (*parts, _PLAIN)):
+                yield place, token
+        case dict():
+            for each, said in cast("dict[str, Json]", value).items():
+                of = [part["properties"].get(each) for part in parts if isinstance(part.get("properties"), dict)]
+                within = f"{place}.{each}" if place else each
+                yield from _withheld(said, held, {"anyOf": of}, root, each, within, depth - 1)
+        case list():
+            of = [part.get("items") for part in parts]
+            for said in cast("list[Json]", value):
+                yield from _withheld(said, held, {"anyOf": of}, root, name, place, depth - 1)
+        case _:
+            return
+
+
+def can_be_used(kind: str, card: AgentCard, agents: Iterable[AgentCard], tools: Mapping[str, ToolCard]) -> bool:
+    """Say whether a token of a kind is of use to an agent: a tool of it, or an agent that it may ask, sees the value.
+
+    *agents* and *tools* are all that there are.
+    """
+    return _is_seen(kind, card, tools) or any(
+        kind in each.sees or any(kind in offered.sees for offered in each.capabilities) or _is_seen(kind, each, tools)
+        for each in agents
+        if each.name != card.name and card.may_reach(each.name)
+    )
+
+
+def _is_seen(kind: str, card: AgentCard, tools: Mapping[str, ToolCard]) -> bool:
+    return any(kind in kinds_seen(tools[name]) for name in card.tools if name in tools)
+
+
+def kinds_seen(tool: ToolCard) -> frozenset[str]:
+    """Return the kinds of personal data that a tool is given as they are, in whichever argument."""
+    return frozenset[str]().union(*tool.sees.values()) if isinstance(tool.sees, dict) else tool.sees
+
+
+def token_given(what: str, name: str, field: str, kind: str, key: str | None = None) -> str:
+    """Return what is said of a tool or capability that got a token in a field which asks for the value itself."""
+    return (
+        f"{what} {name} got a token in the place of a value in `{field}`, because redaction is on and it does not see "
+        f"{kind}. If it needs the value, let it see that kind: {key_to_add(what, name, kind, key)}"
+    )
+
+
+def key_to_add(what: str, name: str, kind: str, key: str | None = None) -> str:
+    """Return what to write in a team file so that a tool or capability sees a kind."""
+    section = {"tool": "tools", "capability": "capabilities"}[what]
+    bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
+    return f'{key or f"{section}.{name if bare else json.dumps(name)}.sees"} = ["{kind}"]'
+
+
+_PLAIN: Schema = {}
+
+
+def _parts(schema: Any, root: Schema, hops: int = _MOST_HOPS) -> Iterator[Schema]:
+    """Return a schema, or those that it refers to or chooses among."""
+    if not hops or not isinstance(schema, dict):
+        return
+    part = cast("Schema", schema)
+    if isinstance(part.get("$ref"), str):
+        yield from _parts(_at(part["$ref"], root), root, hops - 1)
+        return
+    choices = [each for key in ("anyOf", "oneOf", "allOf") if isinstance(part.get(key), list) for each in part[key]]
+    for each in choices:
+        yield from _parts(each, root, hops - 1)
+    if not choices or "properties" in part or "format" in part:
+        yield part
+
+
+def _at(reference: str, root: Schema) -> Any:
+    found: Any = root
+    for step in reference.removeprefix("#/").split("/"):
+        found = cast("Schema", found).get(step) if isinstance(found, dict) else None
+    return found
