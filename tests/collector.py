@@ -14,7 +14,9 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-PATIENCE = 20.0
+from waiting import PATIENCE_S
+
+PATIENCE = PATIENCE_S
 
 
 def plain(value: AnyValue) -> Any:

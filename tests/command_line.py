@@ -10,6 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from remit.faces.cli.init import init
+from waiting import PATIENCE_S
 
 REMIT = str(Path(sys.executable).with_name("remit"))
 
@@ -28,7 +29,7 @@ def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.Complet
         capture_output=True,
         text=True,
         check=False,
-        timeout=50,
+        timeout=PATIENCE_S,
         stdin=subprocess.DEVNULL,
         env=environment(**variables),
     )

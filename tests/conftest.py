@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -21,6 +22,14 @@ settings.register_profile(
 settings.load_profile("remit")
 # A team file that others can write is refused, and tests make such files with whatever mask they are started with.
 os.umask(0o022)
+
+
+# A shell has what it starts in the background ignore these two, and so all that is started from there. Tests that
+# interrupt a program would wait in vain.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

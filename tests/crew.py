@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from waiting import PATIENCE_S
+
 REMIT = str(Path(sys.executable).with_name("remit"))
 
 TEAM = """
@@ -188,7 +190,7 @@ def remit(folder: Path, *arguments: str, input: str | None = None) -> subprocess
         capture_output=True,
         text=True,
         check=False,
-        timeout=40,
+        timeout=PATIENCE_S,
     )
 
 

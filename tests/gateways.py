@@ -35,6 +35,7 @@ from remit.relay.wire import (
     read_from_gateway,
 )
 from remit.transports.credentials.keys import Pair, is_signed
+from waiting import PATIENCE_S
 
 NAME = "relay.example"
 QUICK = Pauses(first_s=0.002, most_s=0.02)
@@ -75,7 +76,7 @@ class Client:
 
     async def hear(self) -> FromGateway | Delivery | None:
         """The next frame; None once the gateway has closed the connection."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             message = await self.socket.receive()
         if message.type is WSMsgType.TEXT:
             return read_from_gateway(message.data)
@@ -214,7 +215,7 @@ class GatewayProcess:
         assert self._parent.stdin
         assert self._parent.stdout
         self._parent.stdin.write(f"{command}\n".encode())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             return (await self._parent.stdout.readline()).decode().strip()
 
 

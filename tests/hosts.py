@@ -11,6 +11,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 
+from waiting import PATIENCE_S
+
 ERAS = ("legacy", "2026-07-28")
 """Both ways to greet: by a handshake, as most hosts do, and with every request."""
 
@@ -69,7 +71,7 @@ async def host_at(
 ) -> AsyncGenerator[Client]:
     """Connect a host to `/mcp` of a server."""
     headers = {"authorization": f"Bearer {token}"} | ({} if user is None else {"x-remit-user": user})
-    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+    async with httpx2.AsyncClient(headers=headers, timeout=PATIENCE_S) as http:
         transport = streamable_http_client(f"{address}/mcp", http_client=http)
         async with Client(transport, mode=era, elicitation_callback=person) as client:
             yield client
@@ -111,7 +113,7 @@ class Progress:
 
     async def until(self, enough: Callable[[list[str]], bool]) -> None:
         """Return once enough was said."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not enough(self.said):
                 self._changed.clear()
                 await self._changed.wait()

@@ -9,10 +9,11 @@ from remit.agents.mcp.settings import Program
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.supervised import SupervisedAgent
 from remit.relay.frames import Constraints, PromptRequest
+from waiting import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parent
 ROGUE = str(TESTS / "rogue.py")
-BOUND_S = 30
+BOUND_S = PATIENCE_S
 
 
 def rogue(how: str, *files: Path, **options: Any) -> Program:

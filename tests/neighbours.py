@@ -19,8 +19,9 @@ from remit.relay.sharing import Shared, Sharing, Told
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from two_sides import there
+from waiting import PATIENCE_S
 
-BOUND_S = 20
+BOUND_S = PATIENCE_S
 NOW_MS = LoopClock().wall_ms
 
 

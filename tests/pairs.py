@@ -21,8 +21,9 @@ from remit.relay.seal import Sealer
 from remit.relay.sharing import Shared, Sharing
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
-BOUND_S = 20
+BOUND_S = PATIENCE_S
 NOW_MS = LoopClock().wall_ms
 
 

@@ -13,6 +13,7 @@ from remit.faces.device import create_device, using_device
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
 from remit.relay.peers import Peers
+from waiting import PATIENCE_S
 
 BOB = """
 name = "bobs"
@@ -137,7 +138,7 @@ class Up:
     def end(self, number: int) -> str:
         """Send it a signal, make sure that it ends well, and return what it said on stderr."""
         self.process.send_signal(number)
-        _, told = self.process.communicate(timeout=30)
+        _, told = self.process.communicate(timeout=PATIENCE_S)
         assert self.process.returncode == 0, told
         return told
 

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from waiting import PATIENCE_S
+
 # Far more than anything takes, so that only a test that would hang ever sees it.
-LIMIT_S = 20.0
+LIMIT_S = PATIENCE_S
 
 _SEQUENCE = re.compile(r"\x1b\[([0-?]*)([@-~])")
 # The end of it has not been read yet.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import remit
+from waiting import PATIENCE_S
 
 STUB = Path(remit.__file__).with_suffix(".pyi")
 
@@ -21,7 +22,7 @@ def exported_by_stub() -> list[str]:
 
 def run_python(code: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -31,10 +31,11 @@ from remit.relay.seal import Sealer
 from remit.relay.sharing import Shared, Sharing
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 CHATTY = Path(__file__).with_name("chatty.py")
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "relay" / "agent.py"
-BOUND_S = 20
+BOUND_S = PATIENCE_S
 REQUESTER = "anna@example.org"
 NOW_MS = LoopClock().wall_ms
 

@@ -1,4 +1,4 @@
-"""Wait in tests for what has no event of its own, without depending on how fast the machine is."""
+"""How tests wait: for an event where there is one, else by looking again until something holds."""
 
 import asyncio
 import inspect
@@ -8,32 +8,41 @@ from typing import TypeVar, cast
 
 T = TypeVar("T")
 
-# Ends what hangs, and nothing else: a busy machine may take a hundred times as long as a quiet one.
+# Far more than anything takes on the slowest machine, so that it only ends what hangs; less than the time-out of a test
+# (pyproject.toml), so that a failure says what did not come.
 PATIENCE_S = 240.0
 
-LOOK_AGAIN_S = 0.01
+_BETWEEN_S = 0.01
 
 
-async def eventually(look: Callable[[], T | Awaitable[T]], when: Callable[[T], object] = bool) -> T:
-    """Return what *look* finds, once it is something that *when* agrees to."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not when(found := await _looked(look)):
-            await asyncio.sleep(LOOK_AGAIN_S)
+async def eventually(
+    look: Callable[[], T | Awaitable[T]],
+    what: str = "what a test waits for",
+    *,
+    when: Callable[[T], object] = bool,
+) -> T:
+    """Return what *look* finds, once *when* agrees to it; for what announces itself by no event."""
+    end = time.monotonic() + PATIENCE_S
+    while not when(found := await _looked(look)):
+        assert time.monotonic() < end, f"{what} did not come"
+        await asyncio.sleep(_BETWEEN_S)
     return found
 
 
 async def no_longer(look: Callable[[], object]) -> None:
     """Return once *look* finds nothing any more."""
-    await eventually(look, when=lambda found: not found)
+    await eventually(look, "the end of what a test waits for", when=lambda found: not found)
 
 
-def eventually_beside(look: Callable[[], T], alive: Callable[[], bool]) -> T:
-    """Return what *look* finds, once it finds something, while what it waits for is still *alive*."""
-    until = time.monotonic() + PATIENCE_S
+def wait_until(
+    look: Callable[[], T], what: str = "what a test waits for", *, alive: Callable[[], bool] = lambda: True
+) -> T:
+    """Do the same where there is no event loop, or none that others need meanwhile; not for what is no longer *alive*."""
+    end = time.monotonic() + PATIENCE_S
     while not (found := look()):
-        assert alive(), "it ended before what the test waits for"
-        assert time.monotonic() < until, "what the test waits for did not come"
-        time.sleep(LOOK_AGAIN_S)
+        assert alive(), f"{what} did not come before the end"
+        assert time.monotonic() < end, f"{what} did not come"
+        time.sleep(_BETWEEN_S)
     return found
 
 

@@ -15,10 +15,10 @@ from a2a_serving import speaking
 from remit import Answer, Brief, Code, Hub, Response, Status
 from remit.testing import MemoryStore
 from remit.transports.credentials.keys import HubKey
+from waiting import PATIENCE_S
 
 both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
-BOUND_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ async def ran(node: str, url: str, binding: str, *steps: tuple[str, str], **more
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     return [json.loads(line) for line in out.splitlines()]
@@ -59,7 +59,7 @@ async def js_agent(
     assert process.stdout is not None
     assert process.stdin is not None
     try:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             url = (await process.stdout.readline()).decode().strip()
         assert url, (await process.communicate())[1].decode()
         yield url, process.stdout
@@ -160,7 +160,7 @@ async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
         return "done"
 
     hub.add("boss", boss, may_call=["js"])
-    async with hub, asyncio.timeout(BOUND_S):
+    async with hub, asyncio.timeout(PATIENCE_S):
         (await hub.ask("boss", "Go", user="anna")).unwrap()
     return got
 
@@ -181,7 +181,7 @@ async def test_a_deadline_stops_the_work_on_its_server(node: str, binding: str, 
     """X6: it knows no deadline; ours stops the work there all the same."""
     async with js_agent(node, binding, streaming=streaming) as (url, out):
         (response,) = await delegated(url, "sleep", deadline_ms=1_500)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             assert await out.readline() == b"stopped\n"
     assert response.fault is not None
     assert (response.status, response.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)

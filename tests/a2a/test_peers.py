@@ -16,6 +16,7 @@ from remit import Answer, Brief, Code, Hub, Limits, RemitError, Response, Status
 from remit.testing import MemoryStore
 from remit.transports.a2a import peer as peers
 from remit.transports.credentials.keys import HubKey
+from waiting import PATIENCE_S
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 both = pytest.mark.parametrize("binding", BINDINGS)
@@ -135,7 +136,7 @@ async def asked_of(peer: Peer, *, text: str = "Help", **options: Any) -> Respons
             return "done"
 
         hub.add("boss", boss, may_call=["helper"])
-        async with hub, asyncio.timeout(20):
+        async with hub, asyncio.timeout(PATIENCE_S):
             (await hub.ask("boss", "Go", user="anna")).unwrap()
     return got[0]
 

@@ -20,8 +20,8 @@ from remit.faces.api.a2a import push as pushing
 from remit.faces.api.a2a.push import Push
 from remit.testing import MemoryStore
 from remit.transports.addresses import PUBLIC, Reach
+from waiting import PATIENCE_S
 
-BOUND_S = 10
 both = pytest.mark.parametrize("binding", BINDINGS)
 
 
@@ -53,7 +53,7 @@ class Hook:
         writer.close()
 
     async def next(self) -> tuple[dict[str, str], Any]:
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             return await self.heard.get()
 
     async def ended(self) -> list[Any]:

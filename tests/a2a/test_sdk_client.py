@@ -25,6 +25,7 @@ from remit import Answer, Artifact, Brief, Hub, Request
 from remit.dialects.a2a.extension import EXTENSION
 from remit.faces.api.server import Server
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 ways = pytest.mark.parametrize("streaming", [False, True], ids=["at once", "streamed"])
@@ -32,7 +33,7 @@ ways = pytest.mark.parametrize("streaming", [False, True], ids=["at once", "stre
 
 @asynccontextmanager
 async def asking(server: Server, agent: str, binding: str, *, streaming: bool = False) -> AsyncGenerator[Client]:
-    async with httpx.AsyncClient(headers={"authorization": "Bearer anna-app"}, timeout=20) as http:
+    async with httpx.AsyncClient(headers={"authorization": "Bearer anna-app"}, timeout=PATIENCE_S) as http:
         config = ClientConfig(httpx_client=http, streaming=streaming, supported_protocol_bindings=[binding])
         yield await ClientFactory(config).create_from_url(f"{server.address}/a2a/{agent}")
 
@@ -160,7 +161,7 @@ async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> 
     async with speaking(hub) as server, asking(server, "sleeper", binding, streaming=True) as client:
         sent = client.send_message(said(text("sleep")))
         task = (await anext(sent)).task.id
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
         heard: list[pb.StreamResponse] = []
         first = asyncio.Event()
 
@@ -171,7 +172,7 @@ async def test_a_task_is_subscribed_to_and_cancelled(hub: Hub, binding: str) -> 
 
         async with asyncio.TaskGroup() as group:
             group.create_task(listen())
-            await asyncio.wait_for(first.wait(), 10)
+            await asyncio.wait_for(first.wait(), PATIENCE_S)
             ended = await client.cancel_task(pb.CancelTaskRequest(id=task))
         with pytest.raises(TaskNotCancelableError):
             await client.cancel_task(pb.CancelTaskRequest(id=task))

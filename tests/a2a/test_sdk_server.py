@@ -9,10 +9,10 @@ from a2a_sdk_server import sdk_agent
 from remit import Brief, Code, Hub, Kind, Progress, Response, Status
 from remit.protocol.records import Delta
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 both = pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 ways = pytest.mark.parametrize("streaming", [True, False], ids=["streamed", "polled"])
-BOUND_S = 20
 
 
 async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
@@ -28,7 +28,7 @@ async def delegated(url: str, *texts: str, **options: Any) -> list[Response]:
         return "done"
 
     hub.add("boss", boss, may_call=["sdk"])
-    async with hub, asyncio.timeout(BOUND_S):
+    async with hub, asyncio.timeout(PATIENCE_S):
         (await hub.ask("boss", "Go", user="anna")).unwrap()
     return got
 
@@ -78,7 +78,7 @@ async def test_the_deadline_is_kept_here_and_the_work_there_is_cancelled(binding
     """X6: the SDK knows no deadline; ours stops the work there all the same."""
     async with sdk_agent(binding, streaming=streaming) as (url, executor):
         (response,) = await delegated(url, "sleep well", deadline_ms=600)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             await executor.cancelled.wait()
     assert response.fault is not None
     assert (response.status, response.fault.code) == (Status.TIMEOUT, Code.TIMEOUT)
@@ -94,7 +94,7 @@ async def test_whoever_watches_hears_how_far_it_is_and_what_is_said(binding: str
             return (await brief.delegate("sdk", objective="Sort them")).unwrap()
 
         hub.add("boss", boss, may_call=["sdk"])
-        async with hub, asyncio.timeout(BOUND_S):
+        async with hub, asyncio.timeout(PATIENCE_S):
             records = [record async for record in hub.stream("boss", "Go", user="anna")]
     assert [each.body.text for each in records if isinstance(each.body, Progress)] == ["thinking"]
     said = "".join(each.body.text for each in records if isinstance(each.body, Delta))

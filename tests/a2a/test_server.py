@@ -16,8 +16,8 @@ from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking, s
 from remit import Answer, Artifact, Ask, Brief, Capability, Facts, Hub, Limits, Rate, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
 from remit.policy.verdict import ALLOW
+from waiting import PATIENCE_S
 
-BOUND_S = 10
 both = pytest.mark.parametrize("binding", BINDINGS)
 
 
@@ -122,7 +122,7 @@ async def test_whoever_cannot_wait_gets_the_task_at_once_and_looks_again(hub: Hu
         task = await ask.send("sleep", returnImmediately=True)
         assert state(task) == "WORKING"
         assert state(await ask("GetTask", id=task["id"])) == "WORKING"
-        await asyncio.wait_for(sleeper.began.wait(), BOUND_S)
+        await asyncio.wait_for(sleeper.began.wait(), PATIENCE_S)
         sleeper.go_on.set()
         while state(ended := await ask("GetTask", id=task["id"])) == "WORKING":
             await asyncio.sleep(0.01)
@@ -295,7 +295,7 @@ async def test_whoever_hangs_up_does_not_stop_the_work(hub: Hub, binding: str) -
         events = ask.stream("SendStreamingMessage", message=said)
         task = (await anext(events))["task"]["id"]
         await events.aclose()
-        await asyncio.wait_for(sleeper.began.wait(), BOUND_S)
+        await asyncio.wait_for(sleeper.began.wait(), PATIENCE_S)
         sleeper.go_on.set()
         ended = (await ask("SendMessage", message=said))["task"]
     assert (ended["id"], state(ended)) == (task, "COMPLETED")
@@ -311,7 +311,7 @@ async def test_a_stream_that_nobody_reads_any_more_is_let_go_of(hub: Hub, bindin
         streams = server.api.delegations.streams
         assert len(streams) == 1
         await events.aclose()
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while streams:
                 await asyncio.sleep(0.01)
         sleeper.go_on.set()
@@ -612,7 +612,7 @@ async def test_all_who_read_along_hear_the_same_in_the_same_order(hub: Hub, bind
                 if len(heard[number]) == most:
                     return
 
-        async with asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             for number, most in enumerate((99, 99, 1)):
                 group.create_task(read(number, most))
             for _ in heard:
@@ -653,7 +653,7 @@ async def test_a_task_is_cancelled_once(hub: Hub, binding: str) -> None:
     async with speaking(hub) as server, client_of(server) as session:
         ask = Caller(session, "sleeper", binding)
         task = (await ask.send("sleep", returnImmediately=True))["id"]
-        await asyncio.wait_for(sleeper.began.wait(), BOUND_S)
+        await asyncio.wait_for(sleeper.began.wait(), PATIENCE_S)
         ended = await ask("CancelTask", id=task)
         wrong = await declined(ask("CancelTask", id=task))
     assert (state(ended), sleeper.cancelled.is_set()) == ("CANCELED", True)

@@ -13,8 +13,7 @@ from remit.protocol.card import AgentCard
 from remit.testing import MemoryStore
 from remit.transports.a2a.agent import A2aAgent
 from remit.transports.a2a.peer import Peer
-
-BOUND_S = 20
+from waiting import PATIENCE_S
 
 
 class Plain(A2aTongue):
@@ -73,7 +72,7 @@ async def test_a_loop_through_strangers_is_found_by_its_trace() -> None:
     async with speaking(far) as at_far, speaking(near) as at_near:
         strangers(near, "helper", at_far)
         strangers(far, "boss", at_near)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             response = await near.ask("boss", "Go", user="anna")
     assert asked == ["Go"]
     assert "boss" in response.unwrap()
@@ -104,7 +103,7 @@ async def test_who_waits_for_a_person_lets_its_own_client_know() -> None:
         await asyncio.sleep(1.2)  # longer than the callee may take
         (question,) = await far.pending()
         await far.decide(question.id, agreed=True, by="ann")
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while state(ended := await ask("GetTask", id=task["id"])) not in ("COMPLETED", "FAILED"):
                 await asyncio.sleep(0.02)
     assert text_of(ended) == "paid"

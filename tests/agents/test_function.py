@@ -11,6 +11,7 @@ import pytest
 
 from remit import Answer, Brief, Call, Code, Hub, RemitError, Response, Status
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def hub() -> Hub:
 
 
 async def ask(hub: Hub, agent: str = "clerk", **options: Any) -> Response:
-    async with asyncio.timeout(10), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         return await hub.ask(agent, "do it", user="u", **options)
 
 

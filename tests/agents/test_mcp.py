@@ -25,10 +25,10 @@ from remit.protocol.card import ToolCard
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, ToolUse
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
 TESTS = Path(__file__).resolve().parents[1]
 SHED, LIAR = str(TESTS / "toolshed.py"), str(TESTS / "liar.py")
-BOUND_S = 30
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ async def used(hub: Hub, *uses: tuple[str, dict[str, Any]], **options: Any) -> l
 
 
 async def there(file: Path) -> str:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not file.exists() or not file.read_text():
             await asyncio.sleep(0.02)
     return file.read_text()
 
 
 async def listening(port: int) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             with socket.socket() as tried:
                 if tried.connect_ex(("127.0.0.1", port)) == 0:
@@ -85,7 +85,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         while is_alive(pid):
             await asyncio.sleep(0.02)
 
@@ -221,7 +221,7 @@ async def test_tools_that_change_are_taken_over_and_new_ones_stay_out(
     async with hub:
         await hub.ask("looker", "x", user="u")
         (grown,) = await used(hub, ("shed.grow", {}))
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while seen[-1] == seen[0]:  # that it has changed need not be heard before the answer
                 await hub.ask("looker", "y", user="u")
         (shouted,) = await used(hub, ("shed.shout", {"text": "x"}))
@@ -285,7 +285,7 @@ async def test_a_server_that_is_killed_in_the_middle_is_started_again(hub: Hub, 
             used(hub, ("shed.wait", {"file": str(waits)}), ("shed.add", {"a": 1, "b": 2}), ("shed.count", {}))
         )
         os.kill(int(await there(waits)), signal.SIGKILL)
-        interrupted, added, counted = await asyncio.wait_for(call, BOUND_S)
+        interrupted, added, counted = await asyncio.wait_for(call, PATIENCE_S)
     assert interrupted[0] == Code.OUTCOME_UNKNOWN
     assert "its process ended (signal 9); it is not known whether it took effect" in interrupted[1]
     assert (added, counted) == (3, {"starts": 2})
@@ -300,7 +300,7 @@ async def test_a_cancelled_agent_does_not_wait_for_its_tool(hub: Hub, tmp_path: 
         pid = int(await there(waits))
         (run,) = [each.run for each in await hub.store.runs()]
         hub.cancel(run)
-        assert (await asyncio.wait_for(call, BOUND_S)).status == "cancelled"
+        assert (await asyncio.wait_for(call, PATIENCE_S)).status == "cancelled"
         assert is_alive(pid), "others may still be using it"
         assert await used(hub, ("shed.add", {"a": 1, "b": 2})) == [3]
 
@@ -344,7 +344,7 @@ class Watched:
         )
 
     async def echo(self, text: str = "hello") -> Any:
-        return await asyncio.wait_for(self.server.use("liar.echo", {"text": text}), BOUND_S)
+        return await asyncio.wait_for(self.server.use("liar.echo", {"text": text}), PATIENCE_S)
 
     async def fault(self, text: str = "hello") -> tuple[str, str]:
         with pytest.raises(RemitError) as caught:
@@ -358,7 +358,7 @@ async def lying(how: str, **settings: Any) -> AsyncGenerator[Watched]:
     try:
         yield watched
     finally:
-        await asyncio.wait_for(watched.server.close(), BOUND_S)
+        await asyncio.wait_for(watched.server.close(), PATIENCE_S)
 
 
 @pytest.mark.parametrize(

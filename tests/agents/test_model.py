@@ -48,6 +48,7 @@ from remit.testing.agents import (
     AgentConformance,
     Behaviour,
 )
+from waiting import PATIENCE_S
 
 # ── like every agent ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -735,7 +736,7 @@ async def test_an_agent_whose_model_cannot_be_called_says_so(hub: Hub, monkeypat
 
 def test_a_model_agent_costs_nothing_before_it_is_asked() -> None:
     code = "import sys, remit; remit.ModelAgent('openai:gpt-5-mini'); print('pydantic_ai' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert done.stdout.strip() == "False"
 
 

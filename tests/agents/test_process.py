@@ -41,11 +41,10 @@ from remit.agents.process import ProcessAgent
 from remit.protocol.envelope import Json
 from remit.runtime.brief import Delegate, Work
 from samples import a_request, a_response
+from waiting import PATIENCE_S
 
 T = TypeVar("T")
 
-# Generous, because a machine that runs every test at once is slow; nothing here takes a tenth of it.
-SOON = 20.0
 # A callee that is told to stop has three seconds to be gone.
 GRACE = 3.0
 
@@ -179,7 +178,7 @@ async def process_of(function: AgentFunction, **options: Any) -> AsyncGenerator[
     """An agent that is closed at the end of the test, with no process left."""
     agent = ProcessAgent(function, **options)
     try:
-        async with asyncio.timeout(SOON):
+        async with asyncio.timeout(PATIENCE_S):
             yield agent
     finally:
         await agent.close()
@@ -219,7 +218,7 @@ def ends(pid: int) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([handle], [], [], SOON)[0])
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
     finally:
         os.close(handle)
 
@@ -665,7 +664,7 @@ async def test_a_process_that_dies_while_it_is_idle_is_replaced() -> None:
         first = (await agent(a_brief())).result
         os.kill(first, 9)
         for watcher in [each for each in threading.enumerate() if each.name == f"remit-process-{first}"]:
-            watcher.join(SOON)  # blocking, so that the loop has not heard of it yet
+            watcher.join(PATIENCE_S)  # blocking, so that the loop has not heard of it yet
         assert (await agent(a_brief())).result != first
 
 

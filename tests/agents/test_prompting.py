@@ -7,6 +7,7 @@ from remit import Brief, ContextFilter, Handoff, Hub, Message, Note, View
 from remit.agents.prompting import Prompt, background, prompt_of, task_of
 from remit.testing import MemoryStore
 from samples import a_request
+from waiting import PATIENCE_S
 
 
 def brief_of(**changes: Any) -> Brief:
@@ -118,7 +119,7 @@ class Told:
         return response.unwrap()
 
     async def ask(self, agent: str, *texts: str) -> Prompt:
-        async with self.hub, asyncio.timeout(10):
+        async with self.hub, asyncio.timeout(PATIENCE_S):
             session = None
             for text in texts:
                 session = (await self.hub.ask(agent, text, user="u-1", session=session)).session

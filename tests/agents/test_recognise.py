@@ -12,6 +12,7 @@ from remit.agents import frameworks
 from remit.agents.recognise import FRAMEWORKS, function_of
 from remit.protocol.errors import RemitError
 from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
 
 PACKAGES = sorted({module.partition(".")[0] for module, _ in FRAMEWORKS} | {"langchain_core", "pydantic", "openai"})
 
@@ -31,7 +32,9 @@ hub.add("one", lambda brief: "yes")
 hub.add("two", Agent())
 print([name for name in {PACKAGES} if name in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=40)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -8,6 +8,7 @@ import pytest
 from remit import Brief, Code, Hub, RemitError
 from remit.agents.subagent import SubAgentResult, list_agents, sub_agent
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 CALL: dict[str, Any] = {"agent_name": "expert", "task": "Judge the tea."}
 
@@ -40,7 +41,7 @@ class Table:
 
     async def ask(self, *arguments: dict[str, Any], **options: Any) -> list[SubAgentResult]:
         self.arguments = list(arguments)
-        async with self.hub, asyncio.timeout(10):
+        async with self.hub, asyncio.timeout(PATIENCE_S):
             (await self.hub.ask("caller", "Is this tea good?", user="u-1", **options)).unwrap()
         return self.told
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from remit.agents.threads import Threads
-
-SOON = 10.0
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -26,7 +25,7 @@ def named(name: str) -> list[threading.Thread]:
 
 def gone(name: str) -> bool:
     """Wait until no thread of that name is left, and say whether that came true."""
-    end = time.monotonic() + SOON
+    end = time.monotonic() + PATIENCE_S
     while named(name) and time.monotonic() < end:
         named(name)[0].join(0.05)
     return not named(name)
@@ -62,7 +61,7 @@ async def test_what_a_function_raises_is_raised_to_whoever_waits() -> None:
 async def test_a_stop_iteration_does_not_hang_whoever_waits() -> None:
     threads = Threads("stop", 1)
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(threads.run(lambda _: next(iter(())), None), SOON)
+        await asyncio.wait_for(threads.run(lambda _: next(iter(())), None), PATIENCE_S)
     await threads.close()
 
 
@@ -79,7 +78,7 @@ async def test_even_an_exit_is_raised_to_whoever_waits_and_not_in_the_thread() -
             return f"left with {error.code}"
         return "stayed"
 
-    assert await asyncio.wait_for(run(), SOON) == "left with 3"
+    assert await asyncio.wait_for(run(), PATIENCE_S) == "left with 3"
     await threads.close()
 
 
@@ -92,12 +91,12 @@ async def test_no_more_threads_than_the_limit_are_made() -> None:
         with lock:
             here += 1
             most = max(most, here)
-        full.wait(SOON)
+        full.wait(PATIENCE_S)
         with lock:
             here -= 1
         return number
 
-    async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         tasks = [group.create_task(threads.run(count, number)) for number in range(12)]
     assert ([task.result() for task in tasks], most, len(named("limit"))) == (list(range(12)), 3, 3)
     await threads.close()
@@ -113,16 +112,16 @@ async def test_work_that_comes_at_once_does_not_queue_behind_one_idle_thread() -
             break
         await asyncio.sleep(0)
     both = threading.Barrier(2)
-    async with asyncio.timeout(SOON), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         for _ in range(2):
-            group.create_task(threads.run(lambda _: both.wait(2), None))
+            group.create_task(threads.run(lambda _: both.wait(PATIENCE_S), None))
     await threads.close()
 
 
 async def test_one_that_hangs_holds_up_no_other(finished: threading.Event) -> None:
     threads = Threads("hang", 2)
-    hanging = asyncio.create_task(threads.run(lambda _: finished.wait(SOON), None))
-    async with asyncio.timeout(SOON):
+    hanging = asyncio.create_task(threads.run(lambda _: finished.wait(PATIENCE_S), None))
+    async with asyncio.timeout(PATIENCE_S):
         assert [await threads.run(double, number) for number in range(5)] == [0, 2, 4, 6, 8]
     finished.set()
     await hanging
@@ -134,16 +133,16 @@ async def test_work_that_was_cancelled_before_it_began_is_dropped(finished: thre
 
     def hang(_: None) -> None:
         begun.set()
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
 
     first = asyncio.create_task(threads.run(hang, None))
     second = asyncio.create_task(threads.run(ran.append, "second"))
     third = asyncio.create_task(threads.run(ran.append, "third"))
-    await asyncio.to_thread(begun.wait, SOON)
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
     second.cancel()
     await asyncio.wait({second})
     finished.set()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         await asyncio.wait({first, third})
     assert ran == ["third"]
     await threads.close()
@@ -156,16 +155,16 @@ async def test_work_that_has_begun_runs_on_after_its_waiter_was_cancelled_and_it
 
     def work(_: None) -> None:
         begun.set()
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
         ended.set()
 
     task = asyncio.create_task(threads.run(work, None))
-    await asyncio.to_thread(begun.wait, SOON)
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
     task.cancel()
     await asyncio.wait({task})
     assert not ended.is_set()
     finished.set()
-    async with asyncio.timeout(SOON):
+    async with asyncio.timeout(PATIENCE_S):
         assert await threads.run(double, 2) == 4
     assert ended.is_set()
     await threads.close()
@@ -176,11 +175,11 @@ def test_a_result_that_comes_after_the_loop_has_closed_is_dropped_in_silence(fin
 
     def work(_: None) -> None:
         begun.set()
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
 
     async def start_and_leave() -> None:
         task = asyncio.create_task(threads.run(work, None))
-        await asyncio.to_thread(begun.wait, SOON)
+        await asyncio.to_thread(begun.wait, PATIENCE_S)
         task.cancel()
         await asyncio.wait({task})
         await threads.close()
@@ -195,11 +194,11 @@ async def test_closing_does_not_wait_for_one_that_hangs(finished: threading.Even
 
     def hang(_: None) -> None:
         begun.set()
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
 
     task = asyncio.create_task(threads.run(hang, None))
-    await asyncio.to_thread(begun.wait, SOON)
-    async with asyncio.timeout(1):
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
+    async with asyncio.timeout(PATIENCE_S / 2):  # it hangs for longer
         await threads.close()
     finished.set()
     await asyncio.wait({task})
@@ -212,17 +211,16 @@ async def test_threads_that_were_closed_serve_again_also_after_one_that_hung(fin
 
     def hang(_: None) -> None:
         begun.set()
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
 
     task = asyncio.create_task(threads.run(hang, None))
-    await asyncio.to_thread(begun.wait, SOON)
+    await asyncio.to_thread(begun.wait, PATIENCE_S)
     await threads.close()
     after = asyncio.create_task(threads.run(double, 4))
     await asyncio.sleep(0)
     finished.set()
-    async with asyncio.timeout(SOON):
-        done, _ = await asyncio.wait({task, after}, timeout=2)
-    assert after in done
+    assert await asyncio.wait_for(after, PATIENCE_S) == 8
+    await asyncio.wait({task})
     await threads.close()
 
 
@@ -234,10 +232,10 @@ async def test_a_thread_that_goes_on_with_cancelled_work_is_reported(
 
     def hang(_: None) -> None:
         loop.call_soon_threadsafe(begun.set)
-        finished.wait(SOON)
+        finished.wait(PATIENCE_S)
 
     task = asyncio.create_task(threads.run(hang, None))
-    await asyncio.wait_for(begun.wait(), SOON)
+    await asyncio.wait_for(begun.wait(), PATIENCE_S)
     task.cancel()
     await asyncio.wait({task})
     assert "a thread of deaf is still busy" in caplog.text

@@ -9,6 +9,7 @@ import pytest
 from remit import Brief, Code, Hub, RemitError, fault
 from remit.agents.toolbox import Offer, offers
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 
 def _help(brief: Brief) -> str:
@@ -43,7 +44,7 @@ class Kitchen:
 
     async def ask(self, use: tuple[str, dict[str, Any]] | None = None, **options: Any) -> Any:
         self.use = use
-        async with self.hub, asyncio.timeout(10):
+        async with self.hub, asyncio.timeout(PATIENCE_S):
             return await self.hub.ask("cook", "Cook", user="u-1", **options)
 
     async def names(self, **options: Any) -> list[str]:

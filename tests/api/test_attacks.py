@@ -19,8 +19,8 @@ from remit.runtime.clock import LoopClock
 from remit.transports.credentials.incoming import Door, Known
 from samples import a_remit, a_request
 from serving import NORTH, OPERATOR, WEB, client_of, events, got, posted, serving
+from waiting import PATIENCE_S
 
-BOUND_S = 20
 SOUTH = Sender(name="south", is_hub=True)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -298,7 +298,7 @@ async def test_users_of_one_client_do_not_meet_under_the_same_id(hub: Hub) -> No
 
     assert slow
     door = Door([Known(name="portal", issuer=Provider())], wall_ms=LoopClock().wall_ms)
-    async with hub, asyncio.timeout(BOUND_S), Server(Api(hub, door), drain_s=2) as server:
+    async with hub, asyncio.timeout(PATIENCE_S), Server(Api(hub, door), drain_s=2) as server:
         anna, bob = (client_of(server, f"a.token.{user}") for user in ("anna", "bob"))
         async with anna, bob:
             ask = {"target": "slow", "objective": "x", "id": "same"}
@@ -374,7 +374,7 @@ async def test_a_request_that_is_replayed_with_another_content_is_refused(hub: H
             assert "pay 10" not in json.dumps(other)
         assert (await posted(web, body))[1] == first
         stream = {"Accept": "text/event-stream"}
-        async with asyncio.timeout(BOUND_S), web.post("/v1/delegations", json=body, headers=stream) as reply:
+        async with asyncio.timeout(PATIENCE_S), web.post("/v1/delegations", json=body, headers=stream) as reply:
             assert first["result"]["text"] in await reply.text(), "asked for as a stream, it is the same once more"
     assert [request.objective for request in seen] == ["pay 10"]
 

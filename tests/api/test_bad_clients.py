@@ -14,8 +14,8 @@ from remit import Brief, Hub, Limits
 from remit.faces.api import connections
 from remit.faces.api.server import Server
 from serving import client_of, connected, replied, sent, serving
+from waiting import PATIENCE_S, eventually
 
-BOUND_S = 20
 ASK = {"target": "echo", "user": "anna", "objective": "hello"}
 HEAD = "POST /v1/delegations HTTP/1.1\r\nhost: x\r\nauthorization: Bearer web\r\n"
 
@@ -27,7 +27,7 @@ async def echoing(hub: Hub) -> AsyncGenerator[Server]:
         return brief.text
 
     assert echo
-    async with serving(hub) as served, asyncio.timeout(BOUND_S):
+    async with serving(hub) as served, asyncio.timeout(PATIENCE_S):
         yield served
         # Whatever a test has done: whoever comes now is served.
         async with client_of(served) as session, session.post("/v1/delegations", json=ASK) as reply:
@@ -171,10 +171,9 @@ async def test_whoever_hangs_up_in_the_middle_of_a_stream_leaves_nothing_behind(
                 async with session.post("/v1/delegations", json=body, headers=headers) as reply:
                     await reply.content.readany()
         streams: set[Any] = served.api.delegations.streams
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             go_on.set()
-            while streams:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: not streams)
         assert (await hub.store.runs(limit=10))[0].response is not None
 
 
@@ -190,17 +189,18 @@ async def test_whoever_never_reads_its_answer_is_hung_up_on(
     async def large(_: Brief) -> str:
         return "x" * 30_000_000
 
+    async def answered() -> bool:
+        return any(run.response for run in await hub.store.runs(limit=1))
+
     assert large
     body = json.dumps(ASK | {"target": "large"}).encode()
     async with echoing(hub) as served:
         # A bare socket, which takes no more than the system keeps for it.
         with socket.create_connection(served.servers[0].sockets[0].getsockname()) as deaf:
             deaf.sendall(posting(body, more="accept: text/event-stream\r\n" if streams else ""))
-            while not any(run.response for run in await hub.store.runs(limit=1)):
-                await asyncio.sleep(0.02)
-            while served.server_state.connections:
-                await asyncio.sleep(0.02)
-            assert not served.api.delegations.streams
+            await eventually(answered)
+            await eventually(lambda: not served.server_state.connections)
+            await eventually(lambda: not served.api.delegations.streams)
 
 
 @pytest.mark.parametrize(

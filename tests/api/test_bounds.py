@@ -26,8 +26,8 @@ from remit.policy.reception import Sender
 from remit.protocol.records import Progress
 from remit.runtime import events as events_module
 from serving import NORTH, WEB, client_of, connected, gate_of, posted, replied, serving
+from waiting import PATIENCE_S, eventually
 
-BOUND_S = 50
 STREAM = {"accept": "text/event-stream"}
 LARGE = 4 * 1024 * 1024
 
@@ -70,7 +70,7 @@ def head(path: str, length: int, proof: str = "authorization: Bearer web\r\n") -
 )
 async def test_of_whoever_proves_nothing_no_body_is_read(hub: Hub, path: str) -> None:
     agents(hub)
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         for proof in ("", "authorization: Bearer nobody\r\n"):
             reader, writer = await connected(server)
             writer.write(head(path, LARGE, proof) + b"{")
@@ -83,21 +83,19 @@ async def test_of_whoever_proves_nothing_no_body_is_read(hub: Hub, path: str) ->
 async def test_all_bodies_that_are_read_at_once_are_bounded(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bodies, "MOST_READ", 3_000_000)
     agents(hub)
-    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):
         slow = [await connected(server) for _ in range(5)]
         for _, writer in slow:
             writer.write(head("/v1/delegations", LARGE) + b" " * 1_000_000)
         answered = [asyncio.create_task(replied(reader)) for reader, _ in slow]
-        while sum(each.done() for each in answered) < 2:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: sum(each.done() for each in answered) >= 2)
         turned_away = [each.result() for each in answered if each.done()]
         assert {(reply.status, reply.fault["code"]) for reply in turned_away} == {(503, "OVERLOADED")}
         assert all("retry-after: 1" in reply.head for reply in turned_away)
         for task, (_, writer) in zip(answered, slow, strict=True):
             task.cancel()
             writer.close()
-        while bodies._READING.bytes:  # pyright: ignore[reportPrivateUsage]
-            await asyncio.sleep(0.01)
+        await eventually(lambda: not bodies._READING.bytes)  # pyright: ignore[reportPrivateUsage]
         large = BytesIO(json.dumps({"target": "echo", "user": "anna", "input": "x" * 2_000_000}).encode())
         async with web.post("/v1/delegations", data=large, headers={"content-type": "application/json"}) as reply:
             assert reply.status == 422, "what was read and is gone makes room, if only for a task that is too large"
@@ -123,7 +121,7 @@ async def test_whoever_comes_to_a_private_door_and_says_nothing_makes_room_for_o
     async with (
         hub,
         Server(Api(hub, gate_of(WEB)), connections=4, certificate=cert, key=key) as server,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
     ):
         host, port = server.address.removeprefix("https://").split(":")
         readers, writers = zip(*[await asyncio.open_connection(host, int(port)) for _ in range(most + 20)], strict=True)
@@ -140,7 +138,7 @@ async def test_whoever_comes_to_a_private_door_and_says_nothing_makes_room_for_o
 async def test_whoever_hangs_up_on_a_stream_leaves_nothing_behind_while_the_run_goes_on(hub: Hub) -> None:
     go_on = agents(hub)
     body = {"target": "slow", "user": "anna", "objective": "x", "id": "s"}
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         streams: set[Any] = server.api.delegations.streams
         for number in range(20):
             async with client_of(server) as session:
@@ -151,8 +149,7 @@ async def test_whoever_hangs_up_on_a_stream_leaves_nothing_behind_while_the_run_
                 async with asked as reply:
                     assert reply.status == 200
                     await reply.content.readany()
-        while streams:
-            await asyncio.sleep(0.02)
+        await eventually(lambda: not streams)
         assert hub.standing()["slow"].running == 1, "it goes on"
         go_on.set()
 
@@ -161,15 +158,14 @@ async def test_whoever_hangs_up_on_an_answer_leaves_nothing_behind_while_the_run
     go_on = agents(hub)
     body = {"target": "slow", "user": "anna", "objective": "x", "id": "s"}
     raw = json.dumps(body).encode()
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         for path in ("/v1/delegations", "/dialects/subagent"):
             for _ in range(20):
                 _, writer = await connected(server)
                 writer.write(head(path, len(raw)) + raw)
                 await writer.drain()
                 writer.close()
-        while server.server_state.tasks:
-            await asyncio.sleep(0.02)
+        await eventually(lambda: not server.server_state.tasks)
         assert hub.standing()["slow"].running == 1
         go_on.set()
 
@@ -189,10 +185,9 @@ async def test_a_reader_that_falls_behind_loses_nothing(hub: Hub, monkeypatch: p
         return "done"
 
     assert talk
-    async with hub, asyncio.timeout(BOUND_S):
+    async with hub, asyncio.timeout(PATIENCE_S):
         asking = asyncio.create_task(hub.ask("talker", "x", user="anna", request_id="t"))
-        while not (found := await hub.store.runs(limit=1)):
-            await asyncio.sleep(0.01)
+        found = await eventually(lambda: hub.store.runs(limit=1))
         said: list[str] = []
         with hub.follow(found[0].run) as events:
             async for records in heard(hub, Following(run=found[0].run), events):
@@ -226,25 +221,32 @@ async def test_thousands_of_requests_leave_nothing_behind(hub: Hub) -> None:
 
     async with serving(hub, WEB, NORTH, Sender(name="anna-app")) as server, client_of(server) as session:
         api = server.api
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             await many(session, 40)
-            before = held(hub, api)
+            await let_go(hub, api)
             tracemalloc.start()
             try:
-                gc.collect()
                 start, _ = tracemalloc.get_traced_memory()
                 await many(session, 100)
-                gc.collect()
+                await let_go(hub, api)
                 end, _ = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
-        assert held(hub, api) == before
-        assert set(before.values()) <= {0, 1, 2}, before
     # Nine hundred requests; what each leaves behind would be some kilobytes.
     assert end - start < 400_000, f"{end - start} bytes are left"
 
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def let_go(hub: Any, api: Any) -> None:
+    """Return once no more is held than a few things of the last requests, which a busy loop lets go of later."""
+
+    def is_little() -> bool:
+        gc.collect()
+        return max(held(hub, api).values()) <= 2
+
+    await eventually(is_little, "the end of what is held for requests that are over")
 
 
 def held(hub: Any, api: Any) -> dict[str, int]:

@@ -15,8 +15,7 @@ from remit.protocol.records import Kind, Notice
 from remit.stores.sqlite import SqliteStore
 from samples import a_remit, a_request
 from serving import Event, client_of, connected, events, got, parsed, posted, replied, serving
-
-BOUND_S = 10
+from waiting import PATIENCE_S
 
 
 def echo(hub: Hub) -> list[str]:
@@ -195,7 +194,7 @@ async def test_a_stream_goes_on_after_the_last_event_with_nothing_lost_or_repeat
                 text += (await reply.content.readany()).decode()
             seen += parsed(text.rpartition("\n\n")[0])
         go_on.set()
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             seen += await events(session, f"/v1/delegations/{run}/events", **{"Last-Event-ID": str(seen[-1][0])})
     said = [each["body"]["text"] for _, kind, each in seen if kind == "progress"]
     assert said == [f"step {step}" for step in range(10)]
@@ -239,7 +238,7 @@ async def test_a_delegation_can_be_started_looked_at_and_cancelled(hub: Hub) -> 
         body = {"target": "sleeper", "user": "anna", "objective": "sleep", "id": "nap"}
         status, handle = await posted(session, body, Prefer="respond-async")
         assert (status, handle["state"], handle["link"]) == (202, "running", f"/v1/delegations/{handle['run']}")
-        await asyncio.wait_for(began.wait(), BOUND_S)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
         async with session.get("/v1/delegations/nap") as reply:
             assert (reply.status, await reply.json()) == (202, handle)
         async with session.post("/v1/delegations/nap/cancel", json={"reason": "changed my mind"}) as reply:
@@ -261,7 +260,7 @@ async def test_whoever_cancels_and_hangs_up_has_cancelled(hub: Hub) -> None:
     """X15: a hub that stood still finds it so, when whoever wanted something cancelled waits no longer."""
     began, cancelled = sleeper(hub)
     body = {"target": "sleeper", "user": "anna", "objective": "sleep", "id": "nap"}
-    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(PATIENCE_S):
         _, handle = await posted(session, body, Prefer="respond-async")
         await began.wait()
         _, writer = await connected(server)
@@ -281,13 +280,13 @@ async def test_what_comes_a_moment_before_it_is_cancelled_is_cancelled(
     def commit() -> None:
         if slowly:
             recording.set()
-            recorded.wait(BOUND_S)
+            recorded.wait(PATIENCE_S)
 
     store = SqliteStore(tmp_path / "slow.db", durability="process", commit_hook=commit)
     hub = make_hub(store=store)
     sleeper(hub)
     body = {"target": "sleeper", "user": "anna", "objective": "sleep", "id": "nap"}
-    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, client_of(server) as session, asyncio.timeout(PATIENCE_S):
         slowly = True
         asking = asyncio.create_task(posted(session, body))
         while not recording.is_set():
@@ -307,9 +306,9 @@ async def test_whoever_hangs_up_cancels_what_nobody_could_ask_for_again(hub: Hub
     began, cancelled = sleeper(hub)
     async with serving(hub) as server, client_of(server) as session:
         asking = asyncio.create_task(posted(session, {"target": "sleeper", "user": "anna", "objective": "sleep"}))
-        await asyncio.wait_for(began.wait(), BOUND_S)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
         asking.cancel()
-        await asyncio.wait_for(cancelled.wait(), BOUND_S)
+        await asyncio.wait_for(cancelled.wait(), PATIENCE_S)
 
 
 async def test_what_was_sent_with_an_id_goes_on_when_the_connection_is_lost(hub: Hub) -> None:
@@ -326,12 +325,12 @@ async def test_what_was_sent_with_an_id_goes_on_when_the_connection_is_lost(hub:
     async with serving(hub) as server:
         async with client_of(server) as session:
             asking = asyncio.create_task(posted(session, body))
-            await asyncio.wait_for(began.wait(), BOUND_S)
+            await asyncio.wait_for(began.wait(), PATIENCE_S)
             asking.cancel()
         async with client_of(server) as session:
             again = asyncio.create_task(posted(session, body))
             finish.set()
-            status, answer = await asyncio.wait_for(again, BOUND_S)
+            status, answer = await asyncio.wait_for(again, PATIENCE_S)
     assert (status, answer["result"]) == (200, "done")
 
 
@@ -351,7 +350,7 @@ async def test_what_waits_for_a_person_gives_a_handle_and_then_its_answer(make_h
         following = asyncio.create_task(events(session, handle["events"]))
         (question,) = await hub.pending()
         await hub.decide(question.id, agreed=True, by="anna")
-        found = await asyncio.wait_for(following, BOUND_S)
+        found = await asyncio.wait_for(following, PATIENCE_S)
         assert found[-1][2]["body"]["result"] == "anna: pay"
         async with session.get(handle["link"]) as reply:
             assert (reply.status, (await reply.json())["result"]) == (200, "anna: pay")

@@ -19,8 +19,7 @@ from remit.policy.verdict import ALLOW
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.records import Approval
 from serving import serving
-
-BOUND_S = 20
+from waiting import PATIENCE_S
 
 ANNA = Sender(name="anna-desk", users=frozenset({"anna"}), answers=True)
 BOB = Sender(name="bob-desk", users=frozenset({"bob"}), answers=True)
@@ -162,7 +161,7 @@ async def test_a_host_that_waits_no_longer_picks_the_result_up(hub: Hub, era: st
         looked = await host.call_tool("delegation_status", {"id": data(begun)["id"]})
         assert data(looked) == data(begun)
         slow.go.set()
-        ended = await host.call_tool("delegation_status", {"id": "mine", "wait_seconds": BOUND_S})
+        ended = await host.call_tool("delegation_status", {"id": "mine", "wait_seconds": 60})
         again = await host.call_tool("delegation_status", {"id": "mine"})
         listed = await host.call_tool("delegation_status", {})
     assert text(ended) == text(again) == "done at last"
@@ -177,9 +176,9 @@ async def test_a_host_that_times_out_does_not_stop_the_work_it_can_ask_for_again
             await host.call_tool(
                 "delegate_task", {"agent": "slow", "task": "x", "request_id": "mine"}, read_timeout_seconds=0.5
             )
-        await asyncio.wait_for(slow.begun.wait(), BOUND_S)
+        await asyncio.wait_for(slow.begun.wait(), PATIENCE_S)
         slow.go.set()
-        ended = await host.call_tool("delegation_status", {"id": "mine", "wait_seconds": BOUND_S})
+        ended = await host.call_tool("delegation_status", {"id": "mine", "wait_seconds": 60})
     assert text(ended) == "done at last"
     assert not slow.stopped.is_set()
 
@@ -189,12 +188,12 @@ async def test_a_call_that_its_host_cancels_is_cancelled_down_to_the_agent(hub: 
     slow = Slow(hub)
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", era) as host:
         call = asyncio.create_task(host.call_tool("delegate_task", {"agent": "slow", "task": "x"}))
-        await asyncio.wait_for(slow.begun.wait(), BOUND_S)
+        await asyncio.wait_for(slow.begun.wait(), PATIENCE_S)
         call.cancel()
-        await asyncio.wait_for(slow.stopped.wait(), BOUND_S)
+        await asyncio.wait_for(slow.stopped.wait(), PATIENCE_S)
         listed = await host.call_tool("delegation_status", {})
         run = data(listed)["delegations"][0]["id"]
-        ended = await host.call_tool("delegation_status", {"id": run, "wait_seconds": BOUND_S})
+        ended = await host.call_tool("delegation_status", {"id": run, "wait_seconds": 60})
     assert (data(ended)["status"], ended.is_error) == ("cancelled", True)
     assert "by anna" in text(ended)
 
@@ -263,7 +262,7 @@ async def test_a_person_who_does_not_say_leaves_it_waiting(hub: Hub, era: str) -
         assert data(waits)["question"]["id"] == question.id
         assert f"remit pending approve {question.id}" in text(waits)
         await hub.decide(question.id, agreed=True, by="the boss")
-        done = await host.call_tool("delegation_status", {"id": data(waits)["id"], "wait_seconds": BOUND_S})
+        done = await host.call_tool("delegation_status", {"id": data(waits)["id"], "wait_seconds": 60})
     assert text(done) == "paid: the rent"
 
 
@@ -291,10 +290,10 @@ async def test_an_answer_that_comes_from_elsewhere_takes_the_question_back(hub: 
     person = Absent()
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", person=person) as host:
         call = asyncio.create_task(host.call_tool("delegate_task", {"agent": "pay", "task": "the rent"}))
-        await asyncio.wait_for(person.called.wait(), BOUND_S)
+        await asyncio.wait_for(person.called.wait(), PATIENCE_S)
         (question,) = await hub.pending()
         await hub.decide(question.id, agreed=True, by="the boss")
-        assert text(await asyncio.wait_for(call, BOUND_S)) == "paid: the rent"
+        assert text(await asyncio.wait_for(call, PATIENCE_S)) == "paid: the rent"
 
 
 async def test_a_host_cannot_answer_questions_about_the_runs_of_others(hub: Hub) -> None:
@@ -439,14 +438,14 @@ async def test_a_server_that_goes_down_answers_what_is_under_way_and_takes_nothi
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", era) as host:
         await host.list_tools()  # else the SDK does so after the answer, of which nothing more can be asked then
         call = asyncio.create_task(host.call_tool("delegate_task", {"agent": "slow", "task": "x"}))
-        await asyncio.wait_for(slow.begun.wait(), BOUND_S)
-        down = asyncio.create_task(server.api.drain(BOUND_S))
+        await asyncio.wait_for(slow.begun.wait(), PATIENCE_S)
+        down = asyncio.create_task(server.api.drain(PATIENCE_S))
         await asyncio.sleep(0)
         refused = await host.call_tool("delegate_task", {"agent": "echo", "task": "x"})
         assert data(refused)["fault"]["code"] == "OVERLOADED"
         slow.go.set()
         assert text(await call) == "done at last"
-        await asyncio.wait_for(down, BOUND_S)
+        await asyncio.wait_for(down, PATIENCE_S)
 
 
 def test_a_server_that_nobody_asks_over_mcp_does_not_load_the_sdk() -> None:

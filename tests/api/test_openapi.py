@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from aiohttp import ClientSession
 
 from remit import Brief, Capability, Hub
@@ -105,7 +104,6 @@ def test_everything_that_the_document_refers_to_is_in_it() -> None:
     assert set(re.findall(r'"operationId": "([^"]+)"', json.dumps(made))) == operations
 
 
-@pytest.mark.timeout(120)
 async def test_the_server_does_what_the_document_says_whatever_it_is_sent(hub: Hub, tmp_path: Path) -> None:
     """Every operation, with what the document allows and what it does not, also one after the other."""
     async with serving(serving_hub(hub), OPERATOR) as server:

@@ -31,8 +31,8 @@ from remit.stores.connection import Connection
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from serving import NORTH, WEB, client_of, events, gate_of, got, parsed, posted, serving
+from waiting import PATIENCE_S
 
-BOUND_S = 40
 LEASE_MS = 300
 STREAM = {"accept": "text/event-stream"}
 
@@ -140,7 +140,7 @@ def shop(tmp_path: Path) -> Generator[Shop]:
 
 async def test_what_was_asked_of_a_server_that_was_killed_can_be_asked_again_and_is_not_done_twice(shop: Shop) -> None:
     """Decisions 4, 5 and 6: unary requests, of an agent that can be resumed and of one that cannot."""
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         bodies = {
             name: {"target": name, "user": "anna", "objective": "x", "id": f"{name}-1"} for name in ("steps", "once")
         }
@@ -165,7 +165,7 @@ async def test_what_was_asked_of_a_server_that_was_killed_can_be_asked_again_and
 
 
 async def test_a_stream_goes_on_at_the_next_server_with_nothing_lost_or_repeated(shop: Shop) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         body = {"target": "steps", "user": "anna", "objective": "x", "id": "s-1"}
         text = ""
         async with (
@@ -196,7 +196,7 @@ async def test_a_stream_goes_on_at_the_next_server_with_nothing_lost_or_repeated
 
 
 async def test_what_waits_for_a_person_still_does_after_the_server_was_killed(shop: Shop, tmp_path: Path) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         body = {"target": "pay", "user": "anna", "objective": "10", "id": "p-1"}
         async with shop.client() as session:
             status, handle = await posted(session, body)
@@ -219,7 +219,7 @@ async def test_what_waits_for_a_person_still_does_after_the_server_was_killed(sh
 
 
 async def test_what_was_acknowledged_with_a_handle_is_not_lost_and_can_be_cancelled_later(shop: Shop) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         async with shop.client() as session:
             handles = [
                 await posted(
@@ -251,7 +251,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(shop
 
     near.add("boss", boss, may_call=["*"])
     said: list[str] = []
-    async with near, asyncio.timeout(BOUND_S):
+    async with near, asyncio.timeout(PATIENCE_S):
 
         async def asked() -> Any:
             if not read_along:
@@ -311,7 +311,7 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
 
     assert echo
     large = "x" * 50_000  # a small one may find room in the last page
-    async with serving(hub, WEB, NORTH) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+    async with serving(hub, WEB, NORTH) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):
         _, before = await posted(web, {"target": "echo", "user": "anna", "objective": "before", "id": "b"})
         with full_disk(connections[0]):
             body = {"target": "echo", "user": "anna", "objective": large, "id": "i-1"}
@@ -359,7 +359,7 @@ async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connect
         return brief.text
 
     assert echo
-    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):
         ask = {"target": "echo", "user": "anna", "capability": "NONE", "input": "x" * 50_000}
         store: Any = hub.store
         with full_disk(connections[0]):
@@ -382,7 +382,7 @@ async def test_an_answer_that_cannot_be_recorded_is_not_given(hub: Hub, connecti
 
     assert work
     body = {"target": "worker", "user": "anna", "objective": "x", "id": "w"}
-    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, client_of(server) as web, asyncio.timeout(PATIENCE_S):
         asking = asyncio.create_task(posted(web, body))
         await began.wait()
         with full_disk(connections[0]):
@@ -431,7 +431,7 @@ async def life(path: Path) -> AsyncGenerator[Life]:
 async def test_what_is_under_way_when_a_server_ends_is_found_at_the_next(tmp_path: Path) -> None:
     """Streams end in order, whoever waits gets a handle, and what can be resumed is handed back."""
     body = {"target": "resumable", "user": "anna", "objective": "x", "id": "r"}
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         async with life(tmp_path) as (server, session, _):
             reply = await session.post("/v1/delegations", json=body, headers=STREAM)
             text = ""
@@ -457,7 +457,7 @@ async def test_what_is_under_way_when_a_server_ends_is_found_at_the_next(tmp_pat
 
 async def test_what_cannot_be_resumed_is_cancelled_when_its_server_ends_and_that_can_be_read(tmp_path: Path) -> None:
     body = {"target": "other", "user": "anna", "objective": "x", "id": "o"}
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         async with life(tmp_path) as (server, session, _):
             waiting = asyncio.create_task(posted(session, body))
             while server.api.delegations.hub.standing()["other"].running == 0:
@@ -471,7 +471,7 @@ async def test_what_cannot_be_resumed_is_cancelled_when_its_server_ends_and_that
 
 async def test_what_waits_for_a_person_when_a_server_ends_waits_at_the_next(tmp_path: Path) -> None:
     body = {"target": "pay", "user": "anna", "objective": "x", "id": "p"}
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         async with life(tmp_path) as (_, session, _):
             _, handle = await posted(session, body)
             reading = asyncio.create_task(events(session, handle["events"]))

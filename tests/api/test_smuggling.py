@@ -21,8 +21,8 @@ from remit.policy.reception import Sender
 from remit.runtime.clock import LoopClock
 from remit.transports.credentials.incoming import Door, Known
 from serving import client_of, connected, events, gate_of, got, parsed, posted, replied, sent, serving
+from waiting import PATIENCE_S
 
-BOUND_S = 20
 ASK = {"target": "echo", "user": "anna", "objective": "hello"}
 HEAD = "POST /v1/delegations HTTP/1.1\r\nhost: x\r\nauthorization: Bearer web\r\ncontent-type: application/json\r\n"
 
@@ -38,7 +38,7 @@ async def echoing(hub: Hub) -> AsyncGenerator[tuple[Server, list[str]]]:
         return brief.text
 
     assert echo
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         yield server, asked
 
 
@@ -188,7 +188,7 @@ async def test_what_follows_a_body_without_end_is_cut_off(hub: Hub) -> None:
 
 @asynccontextmanager
 async def reused(hub: Hub) -> AsyncGenerator[tuple[Server, list[str]]]:
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         yield server, []
 
 
@@ -247,7 +247,7 @@ async def test_what_is_sent_ahead_too_slowly_does_not_cost_the_answer_before_it(
         return "done"
 
     assert slow
-    async with serving(hub) as server, asyncio.timeout(BOUND_S):
+    async with serving(hub) as server, asyncio.timeout(PATIENCE_S):
         reader, writer = await connected(server)
         writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()) + ahead)
         while not (busy := list(server.server_state.connections)):
@@ -285,7 +285,7 @@ async def test_whoever_wants_nothing_makes_room_for_those_who_do(hub: Hub) -> No
         return brief.text
 
     assert echo
-    async with hub, Server(Api(hub, gate_of(), exposed=None), connections=20) as server, asyncio.timeout(BOUND_S):
+    async with hub, Server(Api(hub, gate_of(), exposed=None), connections=20) as server, asyncio.timeout(PATIENCE_S):
         idle = [await connected(server) for _ in range(60)]
         for reader, writer in idle[-10:]:  # some have been served before
             writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -310,7 +310,7 @@ async def test_more_than_there_is_room_for_are_told_to_come_back(hub: Hub) -> No
     async with (
         hub,
         Server(Api(hub, door), connections=4) as server,
-        asyncio.timeout(BOUND_S),
+        asyncio.timeout(PATIENCE_S),
         client_of(server) as session,
         client_of(server) as other,
         asyncio.TaskGroup() as group,
@@ -530,7 +530,7 @@ async def test_nothing_that_a_client_sends_breaks_a_line_of_the_log(hub: Hub, ca
 
 @asynccontextmanager
 async def failing(hub: Hub) -> AsyncGenerator[Server]:
-    async with hub, Server(Api(hub, Failing()), port=0, drain_s=2) as server, asyncio.timeout(BOUND_S):
+    async with hub, Server(Api(hub, Failing()), port=0, drain_s=2) as server, asyncio.timeout(PATIENCE_S):
         yield server
 
 

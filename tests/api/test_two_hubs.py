@@ -20,8 +20,8 @@ from remit.protocol.codec import encode
 from remit.testing import MemoryStore
 from samples import a_remit
 from serving import client_of, gate_of, got, posted
+from waiting import PATIENCE_S
 
-BOUND_S = 20
 PEERS = [Sender(name=name, is_hub=True) for name in ("one", "two", "three")]
 
 
@@ -34,7 +34,7 @@ async def served(*hubs: Hub) -> AsyncGenerator[list[Server]]:
     """Open and serve each hub, to all others and to a client."""
     gate = gate_of(*PEERS, Sender(name="web"))
     servers: list[Server] = []
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         for hub in hubs:
             await hub.__aenter__()
             servers.append(await Server(Api(hub, gate), port=0, drain_s=1).__aenter__())
@@ -246,7 +246,7 @@ async def test_a_peer_that_says_a_person_is_asked_does_not_stop_the_clock_for_ev
     peer = await asyncio.start_server(lie, "127.0.0.1", 0)
     host, port = peer.sockets[0].getsockname()
     one.connect("helper", f"http://{host}:{port}", token="one")
-    async with one, asyncio.timeout(BOUND_S):
+    async with one, asyncio.timeout(PATIENCE_S):
         assert (await one.ask("boss", "Go", user="anna")).unwrap() == f"{Status.TIMEOUT} {Code.TIMEOUT}"
     peer.close()
 

@@ -15,11 +15,10 @@ from remit.faces.team.file import load_team
 from remit.protocol.codec import text_of
 from remit.protocol.records import Approval
 from remit.stores.sqlite import SqliteStore
+from waiting import PATIENCE_S
 
 DEMO = Path(__file__).resolve().parents[2] / "examples" / "demo.py"
 TEAM = load_team(DEMO.parent / "receipts" / "remit.toml", code=False)
-# It waits five seconds for a process that was killed to be missed, and shares the machine with other tests.
-pytestmark = pytest.mark.timeout(120)
 
 
 class Shown:
@@ -35,7 +34,7 @@ class Shown:
             capture_output=True,
             text=True,
             check=False,
-            timeout=100,
+            timeout=PATIENCE_S,
         )
         self.text = self.done.stdout
         # However its lines are broken.

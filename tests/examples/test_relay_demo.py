@@ -13,18 +13,18 @@ from local_agents import drafted, request
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.bridge.ports import Draft
+from waiting import PATIENCE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "relay"
 AGENTS = {"agent.py": sys.executable, "agent.mjs": shutil.which("node")}
 
 
-@pytest.mark.timeout(120)
 def test_the_demo_tells_its_story_and_ends_well(tmp_path: Path) -> None:
     """Two devices, a gateway that is killed, a local agent's process: offline, in one command."""
     environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONWARNINGS": "error", "PYTHONUTF8": "1"}
     command = [sys.executable, EXAMPLES / "demo.py"]
     done = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=100
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert (done.returncode, done.stderr) == (0, "")
     flowing = " ".join(done.stdout.split())

@@ -21,6 +21,7 @@ from remit.protocol.records import Kind, SharedStep
 from remit.runtime.ports import Numbered
 from remit.stores.sqlite import SqliteStore
 from remit.testing.samples import a_step
+from waiting import PATIENCE_S
 
 
 def make_hub(folder: Path) -> Hub:
@@ -246,7 +247,12 @@ async def test_an_export_goes_to_a_file_if_asked_and_an_error_leaves_none(tmp_pa
 async def test_a_reader_that_has_had_enough_causes_no_complaint(tmp_path: Path) -> None:
     await record(tmp_path, *("x" * 70_000 for _ in range(4)))
     done = subprocess.run(
-        f"{REMIT} audit export | head -c 100", shell=True, cwd=tmp_path, capture_output=True, check=False, timeout=50
+        f"{REMIT} audit export | head -c 100",
+        shell=True,
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
     )
     assert (len(done.stdout), done.stderr) == (100, b"")
 

@@ -13,6 +13,7 @@ from crew import REMIT, documents, make_crew, remit
 from openai_server import Answer, OpenAIServer, Request, call, say
 from remit.faces.outputs.common import Failure
 from remit.faces.outputs.runs import ChatBegun, RecordLine, RunDetails
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -97,7 +98,13 @@ def test_a_request_that_cannot_be_one_is_explained_and_the_next_is_answered(crew
 def test_what_is_no_text_is_said_to_be_none(crew: Path) -> None:
     strict = {**os.environ, "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
-        [REMIT, "chat", "hello"], cwd=crew, input=b"\xff\n", capture_output=True, check=False, timeout=40, env=strict
+        [REMIT, "chat", "hello"],
+        cwd=crew,
+        input=b"\xff\n",
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_S,
+        env=strict,
     )
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"stdin is not text in utf-8" in done.stderr
@@ -241,7 +248,7 @@ def test_an_interrupt_cancels_the_request_and_the_next_is_answered(crew: Path) -
     process.send_signal(signal.SIGINT)
     read_until(process, "cancelled in")
     (crew / "go").touch()
-    stdout, _ = process.communicate("two\n", timeout=20)
+    stdout, _ = process.communicate("two\n", timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (0, "half\ntwo done\n")
 
 
@@ -250,7 +257,7 @@ def test_while_it_waits_for_a_request_a_signal_ends_it(crew: Path, number: int) 
     process = started(crew, "hello")
     read_until(process, "session")
     process.send_signal(number)
-    assert process.wait(20) == 130
+    assert process.wait(PATIENCE_S) == 130
     process.communicate()
 
 
@@ -260,7 +267,7 @@ def test_a_signal_to_end_cancels_the_request_and_leaves(crew: Path) -> None:
     process.stdin.write("one\ntwo\n")
     read_until(process, "half done")
     process.send_signal(signal.SIGTERM)
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (130, "half\n")
 
 
@@ -272,7 +279,7 @@ def test_a_second_interrupt_leaves_at_once(crew: Path) -> None:
     process.send_signal(signal.SIGINT)
     read_until(process, "once more leaves at once")
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(PATIENCE_S) == 130
     process.communicate()
 
 
@@ -310,7 +317,7 @@ def test_a_reader_that_has_had_enough_ends_it(crew: Path) -> None:
     assert "remit.chat/1" in process.stdout.readline()
     process.stdout.close()
     process.stdin.write("one\n")
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert "Traceback" not in process.stderr.read()
     process.stdin.close()
     process.stderr.close()

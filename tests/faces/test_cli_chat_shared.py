@@ -19,6 +19,7 @@ import pytest
 from command_line import REMIT, document, environment, remit
 from shared_teams import device_of, introduce, make_annas, make_bobs, relay, up
 from terminals import Terminal
+from waiting import PATIENCE_S
 
 # What it drafts, and how it fails, its objective says; it is done when that says so, or after two turns.
 AGENT = r"""
@@ -460,7 +461,7 @@ def test_drafts_are_answered_from_another_terminal(annas: Path) -> None:
         assert process.stdout.readline() == "    as I like it\n"
         until(process.stdout.readline, "heard: as I like it")
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 130
         assert told.endswith("The run stays paused.\n→ remit chat mine bob --continue\n")
     late = remit("pending", "approve", draft["draft"], folder=annas)
@@ -480,9 +481,9 @@ def test_who_answered_and_by_what_is_on_record_and_no_word_of_it(annas: Path) ->
         told = re.search(r"steered at (\S+), with the token in\s+(\S+)\.", terminal.screen)
         assert told is not None
         headers = {"Authorization": f"Bearer {Path(told[2]).read_text().strip()}"}
-        with urlopen(Request(f"{told[1]}/v1/shared/runs", None, headers), timeout=20) as reply:
+        with urlopen(Request(f"{told[1]}/v1/shared/runs", None, headers), timeout=PATIENCE_S) as reply:
             run = next(each["id"] for each in json.load(reply)["runs"] if each["objective"] == secret)
-        with urlopen(Request(f"{told[1]}/v1/shared/runs/{run}/take_over", b"", headers), timeout=20) as reply:
+        with urlopen(Request(f"{told[1]}/v1/shared/runs/{run}/take_over", b"", headers), timeout=PATIENCE_S) as reply:
             assert json.load(reply)["decides"] == "person"
         terminal.type("/stop\r")
         assert terminal.wait() == 0
@@ -542,12 +543,12 @@ def test_another_program_shows_and_steers_the_run(annas: Path) -> None:
         until(process.stderr.readline, "→ remit pending approve")
 
         def asked(path: str, body: bytes | None = None) -> Any:
-            with urlopen(Request(f"{address}{path}", body, headers), timeout=20) as reply:
+            with urlopen(Request(f"{address}{path}", body, headers), timeout=PATIENCE_S) as reply:
                 return json.load(reply)
 
         (run,) = [each for each in asked("/v1/shared/runs")["runs"] if each["state"] == "ready_to_send"]
         assert asked(f"/v1/shared/runs/{run['id']}/stop", b"")["state"] == "stopped"
-        _, told = process.communicate(timeout=20)
+        _, told = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0, told
 
 

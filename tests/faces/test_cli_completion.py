@@ -15,6 +15,7 @@ from remit.relay.moves import State
 from remit.relay.peers import Peers
 from remit.relay.run import Overlay, Pending
 from shared_teams import device_of, introduce, make_annas, make_bobs, team_in
+from waiting import PATIENCE_S
 
 ASK = Rule(then="ask", say="May it?")
 
@@ -37,7 +38,7 @@ def test_the_script_is_one_for_the_shell(tmp_path: Path, shell: str) -> None:
     assert done.returncode == 0
     assert "_REMIT_COMPLETE" in done.stdout
     if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=50, env=environment())
+        subprocess.run([shell, "-n"], input=done.stdout, text=True, check=True, timeout=PATIENCE_S, env=environment())
 
 
 def test_commands_are_completed(tmp_path: Path) -> None:

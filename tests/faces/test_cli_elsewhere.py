@@ -11,11 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from command_line import REMIT, document, environment, remit
 from remit.faces.device import create_device
 from shared_teams import NOWHERE, introduce, relay, team_in, up
+from waiting import PATIENCE_S
 
 TEAM = """
 name = "{name}"
@@ -152,11 +151,10 @@ def test_who_interrupts_a_run_has_it_stopped_on_the_other_device(tmp_path: Path)
             )
             until((carl / "asked").exists)
             asking.send_signal(signal.SIGINT)
-            asking.wait(30)
+            asking.wait(PATIENCE_S)
             until(lambda: [each["status"] for each in runs(carl)] == ["cancelled"])
 
 
-@pytest.mark.timeout(120)
 def test_what_is_withdrawn_while_the_other_device_is_away_is_not_taken_up_there(tmp_path: Path) -> None:
     """Carl's process is killed at work, and Anna stops waiting: back again, he stops what he had begun."""
     with relay(tmp_path) as gateway:
@@ -174,7 +172,7 @@ def test_what_is_withdrawn_while_the_other_device_is_away_is_not_taken_up_there(
             first.process.kill()
             first.process.wait()
         asking.send_signal(signal.SIGINT)
-        asking.wait(30)
+        asking.wait(PATIENCE_S)
         with up("share", "oracle", "--json", folder=carl):
             until(lambda: all(each["state"] == "finished" for each in runs(carl)))
         assert {each["status"] for each in runs(carl)} <= {"cancelled", "refused"}, runs(carl)
@@ -218,13 +216,12 @@ def test_who_serves_shares_too_and_asks_other_devices(tmp_path: Path) -> None:
                 data=json.dumps({"target": "expert", "user": "bob", "objective": "Which one?"}).encode(),
                 headers={"authorization": f"Bearer {token}", "content-type": "application/json"},
             )
-            with urllib.request.urlopen(asked, timeout=30) as reply:
+            with urllib.request.urlopen(asked, timeout=PATIENCE_S) as reply:
                 assert json.load(reply)["result"] == "heard: Which one?, says Carl"
             done = document("run", "bobs-expert", "And what else?", folder=anna)
             assert done["result"] == "heard: And what else?, says Carl", done
 
 
-@pytest.mark.timeout(120)
 def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> None:
     """S11: Anna asks Bob, who asks Carl, and is killed meanwhile: she gets her answer, and Carl works once."""
     with relay(tmp_path) as gateway:
@@ -260,6 +257,6 @@ def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> Non
                 first.process.wait()
             with up("share", "expert", "--json", folder=bob):
                 (carl / "go").touch()
-                said, told = asking.communicate(timeout=60)
+                said, told = asking.communicate(timeout=PATIENCE_S)
         assert json.loads(said)["result"] == "heard: Which one?, says Carl", said + told
         assert (carl / "asked").read_text() == "x"

@@ -11,6 +11,7 @@ import pytest
 from command_line import REMIT, document, environment, make_team, remit
 from remit.faces.cli.init import TEMPLATES
 from terminals import Terminal
+from waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("template", list(TEMPLATES))
@@ -26,7 +27,7 @@ def test_what_it_says_to_type_next_works_at_once(tmp_path: Path, template: str) 
             capture_output=True,
             text=True,
             check=False,
-            timeout=50,
+            timeout=PATIENCE_S,
             env=environment(),
         )
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
@@ -118,7 +119,7 @@ def test_a_wheel_contains_the_templates(tmp_path: Path) -> None:
         cwd=root,
         check=True,
         capture_output=True,
-        timeout=50,
+        timeout=PATIENCE_S,
     )
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()

@@ -15,8 +15,7 @@ from mcp import MCPError, StdioServerParameters
 
 from command_line import REMIT, environment, remit
 from hosts import ERAS, Progress, Whimsical, data, host_of, text
-
-BOUND_S = 20
+from waiting import PATIENCE_S
 
 TEAM = """
 name = "shop"
@@ -83,7 +82,7 @@ def program(team: Path, *arguments: str) -> StdioServerParameters:
 
 
 async def there(file: Path) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         while not file.exists():
             await asyncio.sleep(0.02)
 
@@ -124,7 +123,7 @@ async def test_where_the_host_cannot_ask_another_terminal_answers(team: Path) ->
         command = data(waits)["question"]["answer_with"].split("   ")[0].split()
         done = await asyncio.to_thread(remit, *command[1:], folder=team)
         assert done.returncode == 0, done.stderr
-        paid = await host.call_tool("delegation_status", {"id": data(waits)["id"], "wait_seconds": BOUND_S})
+        paid = await host.call_tool("delegation_status", {"id": data(waits)["id"], "wait_seconds": 60})
     assert text(paid) == "paid: rent"
 
 
@@ -137,7 +136,7 @@ async def test_a_cancelled_call_stops_the_agent_and_a_call_that_timed_out_does_n
         (team / "go").touch()
         listed = await host.call_tool("delegation_status", {})
         ended = await host.call_tool(
-            "delegation_status", {"id": data(listed)["delegations"][0]["id"], "wait_seconds": BOUND_S}
+            "delegation_status", {"id": data(listed)["delegations"][0]["id"], "wait_seconds": 60}
         )
         assert text(ended) == "done at last"
         (team / "go").unlink()
@@ -198,13 +197,13 @@ def test_it_ends_when_its_host_hangs_up(team: Path) -> None:
     with running(team) as process:
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(BOUND_S) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_it_ends_when_it_is_told_to_though_its_host_holds_the_line(team: Path) -> None:
     with running(team) as process:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(BOUND_S) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_nonsense_is_passed_over(team: Path) -> None:

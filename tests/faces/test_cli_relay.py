@@ -28,14 +28,14 @@ from remit.relay.moves import ENDED, State
 from remit.relay.run import Overlay
 from shared_teams import NOWHERE, device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
 from terminals import Terminal
+from waiting import PATIENCE_S
 
-BOUND_S = 30
 OBJECTIVE = "a wholly secret objective"
 
 
 async def until(working: Relaying, run: Overlay, *states: State) -> Overlay:
     assert working.host is not None
-    async with asyncio.timeout(BOUND_S):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             now = next(each for each in working.host.runs if each.id == run.id)
             if now.state in states:
@@ -51,7 +51,7 @@ def test_a_gateway_says_where_it_is_and_ends_well(tmp_path: Path, number: int) -
     with relay(tmp_path) as gateway:
         said = gateway.said
         assert (said["schema"], said["name"], said["folder"]) == ("remit.gateway/1", "127.0.0.1", ".remit/relay")
-        with urllib.request.urlopen(said["address"].replace("ws:", "http:") + "/healthz", timeout=10) as answer:
+        with urllib.request.urlopen(said["address"].replace("ws:", "http:") + "/healthz", timeout=PATIENCE_S) as answer:
             assert answer.status == 200
         assert "Ended; what waits for devices is kept." in gateway.end(number)
     assert (tmp_path / ".remit" / ".gitignore").read_text() == "*\n"
@@ -106,11 +106,11 @@ def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
     with relay(tmp_path, *arguments, "--behind-proxy", "127.0.0.1", "--max-connections", "7") as gateway:
         address = gateway.said["address"].replace("ws:", "http:") + "/metrics"
         request = urllib.request.Request(address, headers={"X-Forwarded-For": "10.1.2.3"})
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             assert f"remit_gateway_max_bytes {3 * 2**19}\n" in answer.read().decode()
         request = urllib.request.Request(address, headers={"X-Forwarded-For": "203.0.113.7"})
         with pytest.raises(urllib.error.HTTPError, match="404") as told:
-            urllib.request.urlopen(request, timeout=10)
+            urllib.request.urlopen(request, timeout=PATIENCE_S)
         told.value.close()
 
 
@@ -124,7 +124,12 @@ def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_pa
     )
     for asked, found, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "only 704 devices")):
         done = subprocess.run(
-            [sys.executable, "-c", code, asked], cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True
+            [sys.executable, "-c", code, asked],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=True,
         )
         assert done.stdout.strip() == found
         assert says in done.stderr
@@ -157,7 +162,7 @@ async def test_a_gateway_with_a_certificate_is_reached_by_who_trusts_it_and_nobo
                 terminal.type("\x03")
                 assert terminal.wait() == 0
         team = load_team(file, overrides=[f'relay.authority="{own.file}"'])
-        async with relaying(team, hub=None, host=False, share=False) as working, asyncio.timeout(BOUND_S):
+        async with relaying(team, hub=None, host=False, share=False) as working, asyncio.timeout(PATIENCE_S):
             await working.ready.wait()
         file.write_text(text.replace("[relay]", f'[relay]\nauthority = "{own.file}"'))
         (found,) = await asyncio.to_thread(gateway_checks, bobs)
@@ -188,7 +193,7 @@ async def test_the_doctor_says_how_the_device_stands_with_its_gateway(tmp_path: 
         assert "the device was never connected there, so nobody can reach it" in found["says"]
         team = load_team(file, code=False)
         async with relaying(team, hub=None, host=False, share=False) as working:
-            async with asyncio.timeout(BOUND_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await working.ready.wait()
             (found,) = await asyncio.to_thread(gateway_checks, bobs)
             assert (found["state"], found["says"]) == ("ok", f"{address} answers, and the device is connected")
@@ -293,7 +298,7 @@ async def test_a_device_that_is_paired_meanwhile_is_known_to_who_is_at_work(tmp_
             await working.host.start("mine", bob, OBJECTIVE)
         assert raised.value.fault.code is Code.PERMISSION_DENIED
         await asyncio.to_thread(introduce, annas, bobs)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 try:
                     run = await working.host.start("mine", bob, OBJECTIVE)

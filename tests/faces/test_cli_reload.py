@@ -12,6 +12,7 @@ from remit.faces.cli.reload import reload
 from remit.faces.composition import hub_of
 from remit.faces.team.file import load_team
 from remit.runtime.ports import Control
+from waiting import PATIENCE_S
 
 TEAM = """
 [store]
@@ -57,7 +58,7 @@ async def test_a_run_under_way_goes_on_under_the_changed_rules(folder: Path) -> 
     (folder / "patience.py").write_text(CODE, encoding="utf-8")
     file = folder / "remit.toml"
     file.write_text(TEAM.format(callees='["clerk"]', tools="[]"), encoding="utf-8")
-    async with hub_of(load_team(file)) as hub, asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with hub_of(load_team(file)) as hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(hub.ask("boss", "Wait", user="u-1"))
         with hub.events() as events:
             import patience  # pyright: ignore[reportMissingImports]

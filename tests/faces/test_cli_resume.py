@@ -13,6 +13,7 @@ import pytest
 
 from crew import REMIT, remit
 from remit.faces.outputs.runs import Replay, Resumed, RunAnswer, RunDetails
+from waiting import PATIENCE_S
 
 TEAM = """
 name = "crew"
@@ -220,7 +221,7 @@ def test_control_c_leaves_a_run_that_can_go_on_later(crew: Path) -> None:
     )
     eventually(lambda: marks(crew).count("b") == 2)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert f"→ remit runs resume {run[:16]} goes on with it" in said
     (crew / "hang").unlink()
@@ -328,6 +329,6 @@ def test_a_run_that_has_not_ended_is_shown_as_far_as_it_came(crew: Path) -> None
     assert f"→ remit runs resume {run[:16]}" in done.stderr
     words = {"_REMIT_COMPLETE": "bash_complete", "COMP_WORDS": "remit runs resume ", "COMP_CWORD": "3"}
     offered = subprocess.run(
-        [REMIT], cwd=crew, env={**os.environ, **words}, capture_output=True, text=True, check=False, timeout=20
+        [REMIT], cwd=crew, env={**os.environ, **words}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )
     assert offered.stdout == f"plain,{run}\n"

@@ -15,6 +15,7 @@ from remit.faces.outputs.common import Failure
 from remit.faces.outputs.runs import RecordLine, RunDetails
 from remit.policy.rules import Rule, guard_of
 from remit.testing import MemoryStore
+from waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_an_interrupted_run_is_cancelled_and_what_it_had_finished_is_kept(crew: 
     process = started(crew, "worker", "x")
     read_until(process, "half done")
     process.send_signal(signal_number)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (130, "half\n")
     assert (
         "finished: one\nnot finished: two\nThe answer so far is below; what happened is recorded in .remit/hub.db."
@@ -195,7 +196,7 @@ def test_a_second_interrupt_leaves_at_once(crew: Path) -> None:
     process.send_signal(signal.SIGINT)
     read_until(process, "once more leaves at once")
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
 
 
@@ -208,7 +209,7 @@ def test_an_agent_that_nothing_stops_does_not_keep_the_command_from_ending(crew:
 def test_output_that_fits_nowhere_is_said_in_a_sentence(crew: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [REMIT, "errors"], cwd=crew, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=40
+            [REMIT, "errors"], cwd=crew, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE_S
         )
     assert done.returncode == 1
     assert done.stderr == "The output cannot be written: No space left on device.\n→ Send it elsewhere.\n"
@@ -222,7 +223,7 @@ def test_a_reader_that_has_had_enough_ends_the_run(crew: Path) -> None:
     process.stdout.close()
     (crew / "go").touch()
     assert "Traceback" not in process.stderr.read()
-    assert process.wait(20) in (0, 130)
+    assert process.wait(PATIENCE_S) in (0, 130)
     process.stderr.close()
 
 
@@ -234,7 +235,7 @@ def test_a_question_that_waits_is_announced_with_what_to_type(crew: Path) -> Non
     assert process.stderr is not None
     typed = next(line for line in process.stderr if line.startswith("→ remit pending approve "))
     assert remit(crew, *typed.split()[2:]).returncode == 0
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, stdout) == (0, "paid the invoice {'amount': 30}\n")
 
 
@@ -261,7 +262,7 @@ async def test_of_a_question_that_another_hub_puts_it_is_said_that_it_is_answere
         return "paid"
 
     assert payer
-    async with far, far.serve(hubs={"office": TOKEN}) as address, asyncio.timeout(30):
+    async with far, far.serve(hubs={"office": TOKEN}) as address, asyncio.timeout(PATIENCE_S):
         (tmp_path / "remit.toml").write_text(FAR.format(address), encoding="utf-8")
         process = await asyncio.create_subprocess_exec(
             REMIT, "run", "payer", "x", cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -18,6 +18,7 @@ import pytest
 
 from command_line import document, remit
 from remit.transports.listening import listening
+from waiting import PATIENCE_S
 
 TEAM = """
 name = "shop"
@@ -75,7 +76,7 @@ class Up:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.said["address"] + path, data=data, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
                 return reply.status, json.loads(reply.read())
         except urllib.error.HTTPError as error:
             return error.code, json.loads(error.read())
@@ -113,7 +114,7 @@ def test_a_team_that_names_nobody_lets_in_who_knows_the_token_of_this_machine(te
         )
         assert up.get("/v1/agents", token="wrong" * 10)[0] == 401
         up.process.send_signal(signal.SIGINT)
-        _, told = up.process.communicate(timeout=30)
+        _, told = up.process.communicate(timeout=PATIENCE_S)
     assert (up.process.returncode, "Ended; nothing is lost." in told) == (0, True)
     assert (team / ".remit" / "serve.token").stat().st_mode & 0o077 == 0
 
@@ -136,7 +137,7 @@ def test_a_token_file_that_holds_none_is_said_and_nothing_is_served(team: Path) 
         (team / ".remit" / "serve.token").write_text(content)
         (team / ".remit" / "serve.token").chmod(0o600)
         process = started()
-        out, told = process.communicate(timeout=30)
+        out, told = process.communicate(timeout=PATIENCE_S)
         assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
         assert "serve.token holds no token" in told
 
@@ -147,19 +148,19 @@ def test_a_token_file_that_others_can_read_or_that_is_no_file_is_said(team: Path
     file.write_text(TOKEN)
     file.chmod(0o644)
     process = started()
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, f"→ Close it: chmod 600 {file}" in told) == (3, True)
     file.unlink()
     file.mkdir()
     process = started()
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, "serve.token cannot be read: Is a directory" in told) == (3, True)
 
 
 def test_a_folder_in_which_no_token_can_be_made_is_said(team: Path) -> None:
     (team / ".remit").write_text("no folder")
     process = started()
-    _, told = process.communicate(timeout=30)
+    _, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, "serve.token cannot be written: " in told, "Traceback" in told) == (3, True, False)
 
 
@@ -185,7 +186,7 @@ def test_clients_of_the_team_file_come_with_their_own_tokens(team: Path) -> None
 
 def test_a_server_for_other_machines_is_not_started_for_a_team_that_names_nobody(team: Path) -> None:
     process = started("--host", "0.0.0.0")
-    out, told = process.communicate(timeout=30)
+    out, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
     assert "[clients.NAME]" in told
 
@@ -203,7 +204,7 @@ def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, hos
     assert process.stderr.readline().startswith("Serving shop at http://")
     process.send_signal(signal.SIGTERM)
     told = process.stderr.read()  # not `communicate`, which knows nothing of what was read ahead
-    assert process.wait(30) == 0
+    assert process.wait(PATIENCE_S) == 0
     process.stderr.close()
     assert ("Tokens and requests can be read on the way" in told) == is_said
 
@@ -212,7 +213,7 @@ def test_a_server_whose_certificate_is_none_is_not_started_and_says_why(team: Pa
     files = 'certificate = "shop_code.py"\nprivate_key = "shop_code.py"\n'
     (team / "remit.toml").write_text(f"{TEAM}\n[serve]\n{files}")
     process = started()
-    out, told = process.communicate(timeout=30)
+    out, told = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, json.loads(out)["code"]) == (3, "TEAM_INVALID")
     assert "serve.certificate: " in told
     assert "Traceback" not in told
@@ -226,7 +227,7 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_started(team: Path) -> None
             [sys.executable, "-m", "remit.faces.cli", "serve", "--port", str(port)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
             check=False,
         )
     assert process.returncode == 3
@@ -244,8 +245,8 @@ def test_a_server_that_is_told_to_end_finishes_what_it_has_begun_and_takes_nothi
         _wait_for(team / "begun")
         up.process.send_signal(signal.SIGTERM)
         (team / "go").touch()
-        asking.join(30)
-        up.process.communicate(timeout=30)
+        asking.join(PATIENCE_S)
+        up.process.communicate(timeout=PATIENCE_S)
     assert answers == [(200, answers[0][1])]
     assert answers[0][1]["result"] == "done at last"
 
@@ -264,8 +265,8 @@ def test_a_server_says_for_what_it_waits_and_does_not_wait_if_it_is_told_again(
         told = up.process.stderr.readline()
         assert told == "Ending: 1 request under way, for which this waits up to 60 min. Ctrl-C again ends it at once.\n"
         up.process.send_signal(second)
-        _, told = up.process.communicate(timeout=30)
-        asking.join(30)
+        _, told = up.process.communicate(timeout=PATIENCE_S)
+        asking.join(PATIENCE_S)
     assert up.process.returncode == 0
     assert told.splitlines() == [
         "Ended. 1 request had not: what can be taken up again is, by the next hub; the rest is cancelled.",
@@ -281,7 +282,7 @@ def test_what_was_acknowledged_is_finished_after_a_kill(team: Path) -> None:
         killer.start()
         with pytest.raises(OSError):  # noqa: PT011 - whichever way the connection ends
             up.get("/v1/delegations", body)
-        killer.join(30)
+        killer.join(PATIENCE_S)
     (team / "go").touch()
     with serving() as up:
         status, answer = up.get("/v1/delegations", body)

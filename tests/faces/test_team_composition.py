@@ -13,6 +13,7 @@ from remit.faces.composition import Reloaded, hub_of, reload
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
 from remit.runtime.ports import Decision, Question
+from waiting import PATIENCE_S
 
 OFFICE = """\
     [store]
@@ -140,7 +141,7 @@ async def test_whoever_sits_at_the_terminal_is_asked_there(folder: Path) -> None
 @pytest.mark.parametrize("otherwise", ["inbox", "terminal"])
 async def test_where_there_is_no_terminal_the_question_waits_in_the_inbox(folder: Path, otherwise: str) -> None:
     hub = hub_of(load(folder, ASKING, overrides=[f"approvals.otherwise={otherwise}"]))
-    async with hub, asyncio.timeout(20), asyncio.TaskGroup() as group:
+    async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         run = group.create_task(hub.ask("prime", "receipts", user="u-1"))
         while not (pending := await hub.pending()):
             await asyncio.sleep(0.01)
@@ -268,7 +269,7 @@ async def slow(brief):
 async def test_a_run_in_flight_goes_on_while_the_team_changes(folder: Path) -> None:
     (folder / "slow_office.py").write_text(SLOW, encoding="utf-8")
     old = load(folder, overrides=["agents.prime.run=slow_office:slow"])
-    async with hub_of(old) as hub, asyncio.timeout(20):
+    async with hub_of(old) as hub, asyncio.timeout(PATIENCE_S):
         import slow_office  # pyright: ignore[reportMissingImports]
 
         async with asyncio.TaskGroup() as group:

@@ -14,6 +14,7 @@ from remit.faces import tokens
 from remit.faces.tokens import token_counter
 from remit.policy.budget import estimate
 from remit.protocol.errors import Code, RemitError
+from waiting import PATIENCE_S
 
 ENCODINGS = ("o200k_base", "cl100k_base")
 exact = token_counter("o200k_base")
@@ -144,5 +145,7 @@ async def main():
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
     assert (done.stdout, done.stderr) == ("[]\n", "")

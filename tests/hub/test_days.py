@@ -20,7 +20,7 @@ from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from remit.testing import TurnedClock
-from waiting import eventually, eventually_beside
+from waiting import eventually, wait_until
 
 LEASE_MS = 200
 DAY_MS = 24 * 3_600_000
@@ -130,7 +130,7 @@ def killed_while_waiting(folder: Path, days: float) -> None:
     """Let a hub of that date take the run as far as it comes, and kill it with -9 there."""
     ready = folder / "waits"
     process = subprocess.Popen([sys.executable, __file__, str(folder), str(days)], env=with_tests_on_path())
-    eventually_beside(ready.exists, lambda: process.poll() is None)
+    wait_until(ready.exists, alive=lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     ready.unlink()

@@ -31,7 +31,7 @@ from remit import (
 from remit.policy.plan import Step, Workflow
 from remit.runtime import runs
 from remit.testing import MemoryStore
-from waiting import eventually, eventually_beside, no_longer
+from waiting import eventually, no_longer, wait_until
 
 MakeHub = Callable[..., Hub]
 
@@ -409,7 +409,7 @@ def kill_at(folder: Path, step: str) -> None:
     (folder / "hang").write_text(step)
     process = subprocess.Popen([sys.executable, __file__, str(folder)], env=with_tests_on_path())
     marks = folder / "done.txt"
-    eventually_beside(lambda: marks.exists() and step in marks.read_text().split(), lambda: process.poll() is None)
+    wait_until(lambda: marks.exists() and step in marks.read_text().split(), alive=lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     (folder / "hang").unlink()

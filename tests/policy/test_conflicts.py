@@ -679,7 +679,6 @@ def nested(depth: int) -> Any:
     ],
     ids=lambda value: repr(value)[:20] if not isinstance(value, list) else "list",
 )
-@pytest.mark.timeout(20)
 def test_hostile_results_are_compared_in_bounded_time(result: Any) -> None:
     other = "The fee is $7. The loan was rejected." if isinstance(result, str) else {"field0": 7, "n": 5}
     find([Component("a", result), Component("b", other), Component("c", result)])

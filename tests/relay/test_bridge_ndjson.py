@@ -132,9 +132,22 @@ async def test_it_is_given_the_folder_and_the_variables_of_its_profile_and_no_ot
 SENSES = "$(grep -E 'Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd)"
 
 
+def heed_all() -> None:
+    # Whoever starts the tests may ignore some of them, as a shell does in the background, and pass that on.
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
 async def test_it_gets_signals_and_files_as_any_program_does(make: Make) -> None:
     """A keeper stands between: what that ignores, or has open, is not passed on."""
-    direct = subprocess.run(["sh", "-c", f'echo "{SENSES}"'], capture_output=True, text=True, check=True, stdin=-3)
+    direct = subprocess.run(
+        ["sh", "-c", f'echo "{SENSES}"'],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=heed_all,
+    )
     response = {"type": "desktop.local_prompt.response", "request_id": "r-1", "status": "ok", "draft_message": "%s"}
     script = f"""read line; said=$(echo "{SENSES}" | tr '\\t\\n' '  '); printf '{json.dumps(response)}\\n' "$said" """
     agent = make(Program(command="sh", args=("-c", script)))

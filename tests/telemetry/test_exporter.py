@@ -19,8 +19,8 @@ from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError
 from remit.protocol.trace import place_of, span_id
 from remit.stores import telemetry
 from remit.stores.telemetry import exporter, names
+from waiting import PATIENCE_S
 
-SOON = 20.0
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"
 
 
@@ -52,7 +52,7 @@ def hub(make_hub: Callable[..., Hub]) -> Hub:
 
 @asynccontextmanager
 async def opened(hub: Hub) -> AsyncGenerator[Hub]:
-    async with asyncio.timeout(SOON), hub:
+    async with asyncio.timeout(PATIENCE_S), hub:
         yield hub
 
 
@@ -105,7 +105,7 @@ async def test_every_delegation_of_a_run_is_one_span_however_it_ends(make_hub: C
             case "fail":
                 raise ValueError("no")
             case "hang":
-                await asyncio.sleep(SOON)
+                await asyncio.sleep(PATIENCE_S)
             case _:
                 pass
         return Answer("ok", unfinished=("more",) if brief.objective == "part" else ())
@@ -141,7 +141,7 @@ async def test_every_delegation_of_a_run_is_one_span_however_it_ends(make_hub: C
 
 async def test_spans_arrive_while_the_hub_is_open(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exporter, "BATCH", 2)
-    monkeypatch.setattr(exporter, "SEND_S", SOON)
+    monkeypatch.setattr(exporter, "SEND_S", PATIENCE_S)
     with Collector() as collector:
         hub.telemetry(collector.endpoint, every_s=0.05)
         async with opened(hub):
@@ -367,7 +367,7 @@ async def test_more_records_than_can_be_looked_at_are_lost_in_part_and_the_rest_
     make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exporter, "MOST_RECORDS", 10)
-    monkeypatch.setattr(exporter, "GATHER_S", SOON)
+    monkeypatch.setattr(exporter, "GATHER_S", PATIENCE_S)
     hub, kept = make_hub(), InMemorySpanExporter()
 
     @hub.agent("a")

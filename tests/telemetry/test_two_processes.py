@@ -13,6 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 from collector import Collector, Got, told
 from command_line import environment
 from remit.stores.telemetry import names
+from waiting import PATIENCE_S
 
 TOKEN = "a-token-that-both-hubs-know"
 
@@ -127,12 +128,12 @@ def test_one_trace_leads_through_both_hubs(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=50,
+            timeout=PATIENCE_S,
             env=environment(SHARED=TOKEN),
         )
         assert done.returncode == 0, done.stderr
         server.send_signal(signal.SIGINT)
-        _, said = server.communicate(timeout=30)
+        _, said = server.communicate(timeout=PATIENCE_S)
         assert server.returncode == 0, said
         answer, spans, metrics = json.loads(done.stdout), collector.spans, collector.metrics
 

@@ -21,6 +21,7 @@ from remit.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, m
 from remit.transports.credentials.hops import Chain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS
 from remit.transports.credentials.verify import Chains
+from waiting import PATIENCE_S
 
 EVIL = 'ann"); allow if true; hop(0, hex:00); check if false or user("'
 
@@ -648,4 +649,4 @@ def test_without_the_extra_the_import_says_what_to_install() -> None:
                 raise SystemExit(f"{module} was imported")
         from remit.transports.credentials import bearer, incoming, keys, outgoing, proof, spending, trust
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=PATIENCE_S)

@@ -34,6 +34,7 @@ from remit.transports.credentials.outgoing import Addressee, Papers
 from remit.transports.credentials.proof import WINDOW_MS, prove
 from remit.transports.credentials.spending import Share
 from remit.transports.credentials.trust import Watched
+from waiting import PATIENCE_S
 
 TOKEN = "a-token-that-is-long-enough"
 OTHER = "another-token-of-that-length"
@@ -777,4 +778,4 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
 
         asyncio.run(main())
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=30)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=PATIENCE_S)

@@ -19,6 +19,7 @@ from remit.protocol.codec import decode_submission, encode
 from remit.testing import MemoryStore
 from remit.testing.distance import TransportConformance
 from serving import gate_of
+from waiting import PATIENCE_S
 
 
 class TestLocal(TransportConformance):
@@ -105,7 +106,7 @@ async def asked_of(peer: Peer, *, deadline_ms: int = 3_000, max_tokens: int | No
             return "done"
 
         hub.add("boss", boss, may_call=["helper"])
-        async with hub, asyncio.timeout(20):
+        async with hub, asyncio.timeout(PATIENCE_S):
             (await hub.ask("boss", "Go", user="anna")).unwrap()
     return got[0]
 
@@ -217,7 +218,7 @@ async def told_by(url: str) -> str:
     """Return what is said to whoever asks an agent at an address, where nothing can have begun."""
     hub = remit.Hub(name="near", store=MemoryStore())
     hub.connect("helper", url, token="t")
-    async with hub, asyncio.timeout(20):
+    async with hub, asyncio.timeout(PATIENCE_S):
         response = await hub.ask("helper", "Help", user="anna")
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.usage.total == 0
