@@ -3,16 +3,15 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
 
+from commands import REMIT, run
 from remit.faces.cli.init import init
-from waiting import PATIENCE_S
 
-REMIT = str(Path(sys.executable).with_name("remit"))
+__all__ = ["REMIT", "document", "environment", "make_team", "remit"]
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -23,16 +22,7 @@ def environment(**more: str) -> dict[str, str]:
 
 def remit(*arguments: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        [REMIT, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-        stdin=subprocess.DEVNULL,
-        env=environment(**variables),
-    )
+    return run(arguments, folder=folder, variables=environment(**variables))
 
 
 def document(*arguments: str, folder: Path) -> dict[str, Any]:

@@ -3,13 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from waiting import PATIENCE_S
+from commands import REMIT, run
 
-REMIT = str(Path(sys.executable).with_name("remit"))
+__all__ = ["REMIT", "documents", "make_crew", "remit"]
 
 TEAM = """
 name = "crew"
@@ -182,16 +181,7 @@ def make_crew(folder: Path) -> Path:
 
 def remit(folder: Path, *arguments: str, input: str | None = None) -> subprocess.CompletedProcess[str]:
     """Type a command, with neither a terminal before it nor behind it."""
-    return subprocess.run(
-        [REMIT, *arguments],
-        cwd=folder,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        input=input or "",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
+    return run(arguments, folder=folder, variables={**os.environ, "PYTHONWARNINGS": "error"}, given=input or "")
 
 
 def documents(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
