@@ -18,23 +18,18 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over a gateway that can read nothing
 	@$(BIN)/python examples/relay/demo.py
 
-# Most tests wait for processes, servers and disks: side by side they take a third of the time.
+# All branches of protocol and policy are covered by these alone, which is watched.
 WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
-LANE_1 := $(wildcard tests/faces/test_cli_[a-p]*.py)
-LANE_2 := tests/docs tests/examples tests/a2a tests/api
-LANE_3 := tests/relay tests/transports tests/telemetry tests/agents
-LANE_4 := $(filter-out $(LANE_1),$(wildcard tests/faces/test_*.py))
+# Most tests wait for processes, servers and disks: more of them at once than there are cores take less time.
+WORKERS ?= 4
+side_by_side := --numprocesses $(WORKERS) --dist worksteal
 
-# Pyright and the pure tests have a core each, and need no more. The others come after: some of them are in a hurry.
+# Pyright and the pure tests have a core each, and need no more; the others come after.
 test: $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
-	@rm -f .coverage .lane-*.log
+	@rm -f .coverage
 	@$(compile)
 	@$(MAKE) -j2 check whole
-	@$(call lane,1); $(call lane,2); $(call lane,3); $(call lane,4); \
-	$(BIN)/pytest -q $(addprefix --ignore=,$(WHOLE) tests/faces $(LANE_2) $(LANE_3)); failed=$$?; \
-	for lane in $$lane_1 $$lane_2 $$lane_3 $$lane_4; do wait $$lane || failed=1; done; \
-	cat .lane-*.log; rm -f .lane-*.log; \
-	[ $$failed -eq 0 ]
+	@$(BIN)/pytest -q $(side_by_side) $(addprefix --ignore=,$(WHOLE))
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -53,7 +48,7 @@ check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@echo "Lint, formatting, types, imports and lock are in order."
 
 whole: $(VENV)/.ready
-	@$(BIN)/coverage run -m pytest -q $(WHOLE) >.lane-0.log 2>&1 || { cat .lane-0.log; exit 1; }
+	@$(BIN)/coverage run -m pytest -q $(WHOLE)
 
 fix: $(VENV)/.ready ## Repair what can be repaired: lint and formatting
 	@$(BIN)/ruff check --fix --quiet || true
@@ -64,7 +59,7 @@ bench: $(VENV)/.ready ## Measure, compare with the goals, write bench/results.js
 
 pytest: $(VENV)/.ready ## Run the tests alone
 	@$(compile)
-	@$(BIN)/pytest -q
+	@$(BIN)/pytest -q $(side_by_side)
 
 test-all-pythons: ## Run the tests on every supported Python found here
 	@passed=; failed=; missing=; \
@@ -116,13 +111,7 @@ clean: ## Remove environments, caches and results of runs
 	@rm -rf .venv .venv-* tests/a2a_js/node_modules tests/acp_agents/node_modules .remit dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .pytest_cache .ruff_cache
 	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# A shell has what it starts beside itself ignore Ctrl-C, and what that starts in turn; some tests are about Ctrl-C.
-heed_interrupts = import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])
-
-# $(call lane,N) runs the tests of a lane beside what follows; what they print is kept until all have ended.
-lane = $(BIN)/python -c '$(heed_interrupts)' $(BIN)/pytest -q $(LANE_$(1)) >.lane-$(1).log 2>&1 & lane_$(1)=$$!
-
-# The tests start more than a thousand processes. Where Python is told to write no bytecode, each would compile anew all
+# The tests start some hundred processes. Where Python is told to write no bytecode, each would compile anew all
 # that it imports: a third of what a command costs.
 compile = $(BIN)/python -m compileall -q src $(wildcard tests/*.py)
 
