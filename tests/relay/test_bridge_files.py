@@ -14,7 +14,7 @@ def folder(tmp_path: Path) -> Path:
     inside = tmp_path / "project"
     (inside / "src").mkdir(parents=True)
     (inside / "src" / "a.py").write_text("one\ntwo\nthree\n")
-    (tmp_path / "secret.txt").write_text("not for you")
+    (tmp_path / "outside.txt").write_text("not for you")
     return inside
 
 
@@ -45,21 +45,21 @@ def test_a_folder_that_is_itself_behind_a_link_is_read_by_either_name(folder: Pa
 
 def test_nothing_outside_of_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
     only = f"only files in {folder} are read"
-    assert refusal(folder, tmp_path / "secret.txt") == only
+    assert refusal(folder, tmp_path / "outside.txt") == only
     assert refusal(folder, f"{folder}-else/a.py") == only
     assert refusal(folder, folder) == only
     assert refusal(folder, "/etc/passwd") == only
-    assert refusal(folder, f"{folder}/../secret.txt") == "a path with .. in it is not followed"
+    assert refusal(folder, f"{folder}/../outside.txt") == "a path with .. in it is not followed"
     assert refusal(folder, f"{folder}/src/../src/a.py") == "a path with .. in it is not followed"
     assert refusal(folder, "src/a.py") == "the path of a file has to be absolute"
     assert refusal(folder, f"{folder}/src/a.py\0") == "the path of a file has to be absolute"
 
 
 def test_no_link_is_followed(folder: Path, tmp_path: Path) -> None:
-    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
     (folder / "up").symlink_to(tmp_path)
     (folder / "same").symlink_to(folder / "src")
-    for path, name in (("link.txt", "link.txt"), ("up/secret.txt", "secret.txt"), ("same/a.py", "a.py")):
+    for path, name in (("link.txt", "link.txt"), ("up/outside.txt", "outside.txt"), ("same/a.py", "a.py")):
         assert refusal(folder, folder / path) == f"{name} cannot be read: a link on the way to it is not followed"
 
 

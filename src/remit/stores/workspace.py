@@ -13,6 +13,7 @@ from typing import NamedTuple
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import TokenCounter
 from remit.stores.projects import MANIFESTS, project_of
+from remit.stores.secret_files import is_closed, is_secret
 
 # O3: more than this is bloat.
 _ENTRIES = 20
@@ -26,25 +27,6 @@ _LINKS = 40
 _CLUTTER = frozenset(
     {"node_modules", "bower_components", "vendor", "__pycache__", "venv", "env", "dist", "build", "target", "htmlcov"}
 )
-# What is kept here is for the hub, for git or for a person's own tools, and opens other doors.
-_CLOSED = frozenset(
-    [
-        ".remit",
-        ".git",
-        ".git-credentials",
-        ".ssh",
-        ".gnupg",
-        ".aws",
-        ".azure",
-        ".kube",
-        ".docker",
-        ".netrc",
-        ".npmrc",
-        ".pypirc",
-        ".pgpass",
-    ]
-)
-_KEYS = (".key", ".pem", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
 
 
 class _Found(NamedTuple):
@@ -116,15 +98,6 @@ def _refused(path: str, why: str) -> RemitError:
     return RemitError(fault(Code.PATH_NOT_ALLOWED, f"the path `{_shown(path)}` {why}"))
 
 
-def _is_closed(name: str) -> bool:
-    name = name.casefold()
-    return (
-        name in _CLOSED
-        or name.startswith((".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519"))
-        or name.endswith(_KEYS)
-    )
-
-
 class _Walk:
     """Finds files from an open folder, part by part: what was checked is what is opened, whoever moves it meanwhile."""
 
@@ -150,8 +123,8 @@ class _Walk:
                     raise _refused(name, "leads out of the workspace")
                 folders.pop()
                 continue
-            if _is_closed(part):
-                raise _refused(name, "is not shown to agents: such files hold keys, or belong to a tool")
+            if is_closed(part):
+                raise _refused(name, _SECRET)
             try:
                 info = os.stat(part, dir_fd=folders[-1], follow_symlinks=False)
                 if stat.S_ISLNK(info.st_mode):
@@ -166,6 +139,8 @@ class _Walk:
                 elif stat.S_ISDIR(info.st_mode):
                     folders.append(_opened(part, os.O_DIRECTORY, folders[-1], stack))
                 elif stat.S_ISREG(info.st_mode):
+                    if is_secret(part):
+                        raise _refused(name, _SECRET)
                     # What follows a file's name cannot be in it.
                     return None if pending else _file(name, part, info, folders[-1], stack)
                 else:
@@ -198,7 +173,12 @@ def _file(name: str, part: str, info: os.stat_result, folder: int, stack: ExitSt
     info = os.fstat(descriptor)
     if not stat.S_ISREG(info.st_mode):
         raise _refused(name, "is a device, pipe or socket")
+    if info.st_nlink > 1:
+        raise _refused(name, "has a second name (a hard link), which may be that of a file elsewhere")
     return _Found(info, descriptor)
+
+
+_SECRET = "is not shown to agents: such files hold keys, or belong to a tool"
 
 
 # ── what is told ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -209,12 +189,12 @@ def _top_level(walk: _Walk) -> list[str]:
     files: list[str] = []
     with os.scandir(walk.root) as entries:
         for entry in islice(entries, _LOOKED_AT):
-            if entry.name.startswith(".") or entry.name in _CLUTTER or _is_closed(entry.name):
+            if entry.name.startswith(".") or entry.name in _CLUTTER or is_closed(entry.name):
                 continue
             kind = _kind(walk, entry)
             if kind == stat.S_IFDIR:
                 folders.append(entry.name)
-            elif kind == stat.S_IFREG:
+            elif kind == stat.S_IFREG and not is_secret(entry.name):
                 files.append(entry.name)
         more = next(entries, None) is not None
     lines = [f"  [DIR] {_shown(name)}" for name in sorted(folders)] + [

@@ -6,6 +6,8 @@ import stat
 from contextlib import ExitStack
 from pathlib import PurePath
 
+from remit.stores.secret_files import is_closed, is_secret
+
 # More than a source file ever has.
 MAX_BYTES = 1_000_000
 
@@ -15,7 +17,7 @@ class UnreadableError(Exception):
 
 
 class Files:
-    """Reads within *folder*, and no hidden files: those hold keys and settings.
+    """Reads within *folder*, and no files that are hidden or by their names hold secrets; see `stores.secret_files`.
 
     Each part of a path is opened from the one before, and no link is followed, so that nothing which is changed
     meanwhile leads elsewhere.
@@ -59,6 +61,8 @@ class Files:
             raise UnreadableError(f"only files in {self._given} are read")
         if any(part.startswith(".") for part in inside.parts):
             raise UnreadableError("hidden files are not read")
+        if any(is_closed(part) for part in inside.parts) or is_secret(inside.name):
+            raise UnreadableError(f"{inside.name} is not read: such files hold keys or passwords")
         return inside.parts
 
     def _data(self, parts: tuple[str, ...]) -> bytes:
@@ -73,5 +77,7 @@ class Files:
             stack.callback(os.close, file)
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise UnreadableError(f"{parts[-1]} is not a file")
+            if os.fstat(file).st_nlink > 1:
+                raise UnreadableError(f"{parts[-1]} has a second name (a hard link), which may be a file elsewhere")
             with open(file, "rb", closefd=False) as opened:
                 return opened.read(MAX_BYTES + 1)
