@@ -13,7 +13,7 @@ from remit.dialects.a2a.extension import EXTENSION
 from remit.faces.api.a2a.routes import Exposure
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.transports.addresses import Reach
 from serving import gate_of
 
@@ -21,7 +21,7 @@ ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 BERT = Sender(name="bert-app", users=frozenset({"bert"}))
 MANY = Sender(name="many")
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", is_operator=True)
+OPERATOR = Sender(name="ops", may=frozenset(Permission))
 
 # Tests are told of their tasks on this machine.
 HERE = Reach(hosts=frozenset({"127.0.0.1"}))

@@ -11,13 +11,13 @@ from aiohttp import ClientSession
 from remit import Hub
 from remit.faces.api.app import Api
 from remit.faces.api.server import Server
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.runtime.clock import LoopClock
 from remit.transports.credentials.incoming import Door, Known
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", is_operator=True)
+OPERATOR = Sender(name="ops", may=frozenset(Permission))
 ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 
 
@@ -30,7 +30,7 @@ def gate_of(*senders: Sender) -> Door:
             token=sender.name,
             users=sender.users,
             agents=sender.targets,
-            is_operator=sender.is_operator,
+            may=sender.may,
             answers=sender.answers,
         )
         for sender in senders

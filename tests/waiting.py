@@ -37,7 +37,7 @@ async def no_longer(look: Callable[[], object]) -> None:
 def wait_until(
     look: Callable[[], T], what: str = "what a test waits for", *, alive: Callable[[], bool] = lambda: True
 ) -> T:
-    """Do the same where there is no event loop, or none that others need meanwhile; not for what is no longer *alive*."""
+    """Do the same where there is no event loop, or none that others need; give up on what is no longer *alive*."""
     end = time.monotonic() + PATIENCE_S
     while not (found := look()):
         assert alive(), f"{what} did not come before the end"

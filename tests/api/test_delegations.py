@@ -380,7 +380,7 @@ async def test_what_an_agent_is_made_of_is_nobodys_business(hub: Hub) -> None:
             assert reply.status == 404
 
 
-async def test_the_record_and_the_figures_are_for_operators(hub: Hub) -> None:
+async def test_the_record_and_the_figures_are_for_those_who_may_read_them(hub: Hub) -> None:
     echo(hub)
     async with serving(hub) as server, client_of(server) as session, client_of(server, "ops") as operator:
         await posted(session, {"target": "echo", "user": "anna", "objective": "x"})
@@ -389,7 +389,7 @@ async def test_the_record_and_the_figures_are_for_operators(hub: Hub) -> None:
             async with session.get(path) as reply:
                 why = (await reply.json())["fault"]
                 assert (reply.status, why["code"]) == (403, "PERMISSION_DENIED")
-                assert "`operator = true`" in why["suggestion"]
+                assert "[clients.web]" in why["suggestion"]
         status, body = await got(operator, "/v1/audit?runs=x")
         (wrong,) = body["fault"]["problems"]
         assert (status, wrong) == (400, {"path": "runs", "message": "unknown parameter; did you mean `run`?"})

@@ -14,7 +14,7 @@ from mcp import MCPError
 from hosts import ERAS, Absent, Person, Progress, data, host_at, text
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
 from remit.faces.api.mcp import attending
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.policy.verdict import ALLOW
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.records import Approval
@@ -26,7 +26,7 @@ BOB = Sender(name="bob-desk", users=frozenset({"bob"}), answers=True)
 MANY = Sender(name="office")
 STRICT = Sender(name="strict", users=frozenset({"anna"}))
 NORTH = Sender(name="north", is_hub=True)
-OPERATOR = Sender(name="ops", is_operator=True)
+OPERATOR = Sender(name="ops", may=frozenset(Permission))
 ALL = (ANNA, BOB, MANY, STRICT, NORTH, OPERATOR)
 
 era = pytest.mark.parametrize("era", ERAS)

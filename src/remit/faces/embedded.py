@@ -20,6 +20,7 @@ from remit.policy.breaker import BreakerSettings
 from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow, problems
+from remit.policy.reception import Permission
 from remit.policy.redaction import KIND
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate, Sees
@@ -325,7 +326,8 @@ class Hub(hub.Hub):
         *,
         clients: Mapping[str, str] | None = None,
         hubs: Mapping[str, str] | None = None,
-        operators: Collection[str] = (),
+        may: Mapping[str, Collection[str]] | None = None,
+        answers: Collection[str] = (),
         agents: Collection[str] | None = None,
         users: Mapping[str, Collection[str]] | None = None,
         a2a: "Exposure | bool" = False,
@@ -335,9 +337,11 @@ class Hub(hub.Hub):
         """Serve this hub, which is open, over HTTP until the block ends; what is given is its address.
 
         *clients* and *hubs* are who may come, each by name with the token that proves it; a hub speaks for its agents,
-        under the name that it gives itself. Those of them who are *operators* may see everything. *agents* are those
-        that can be asked; None: all. *users* are those for whom a client may ask, by the client's name; who is not
-        there asks for anyone. With *a2a* the agents speak A2A, too, below `/a2a/NAME`.
+        under the name that it gives itself. *may* says by name what else they may do: `metrics` reads the figures,
+        `read` everyone's runs and the record, `control` cancels everyone's runs. Users of clients in *answers* may
+        answer over MCP what a person is asked about their own runs. *agents* are those that can be asked; None: all.
+        *users* are those for whom a client may ask, by the client's name; who is not there asks for anyone. With *a2a*
+        the agents speak A2A, too, below `/a2a/NAME`.
         """
         from remit.faces.api.app import Api  # most hubs are not served
         from remit.faces.api.server import Server
@@ -347,13 +351,15 @@ class Hub(hub.Hub):
 
         named = [(name, token, False) for name, token in (clients or {}).items()]
         named += [(name, token, True) for name, token in (hubs or {}).items()]
-        _refuse_confusion([(name, token) for name, token, _ in named], {"users": users or {}, "operators": operators})
+        about = {"users": users or {}, "may": may or {}, "answers": answers}
+        _refuse_confusion([(name, token) for name, token, _ in named], about)
         known = [
             Known(
                 name=name,
                 token=token,
                 is_hub=is_hub,
-                is_operator=name in operators,
+                may=_permissions(name, (may or {}).get(name, ())),
+                answers=name in answers,
                 users=None if name not in (users or {}) else _names((users or {})[name], name, "users"),
             )
             for name, token, is_hub in named
@@ -755,6 +761,16 @@ def _refuse_confusion(who: Sequence[tuple[str, str]], about: Mapping[str, Collec
             if name not in names:
                 near = did_you_mean(name, names)
                 raise team_invalid(f"`{what}` speaks of `{name}`, which is neither a client nor a hub{near}")
+
+
+def _permissions(client: str, given: Collection[str]) -> frozenset[Permission]:
+    """Return what a client may do; raise a `RemitError` for what there is not."""
+    known = [str(each) for each in Permission]
+    for each in _names(given, client, "may"):
+        if each not in known:
+            hint = did_you_mean(each, known) or f"; there are: {', '.join(known)}"
+            raise team_invalid(f"`{client}` may not `{each}`: there is no such permission{hint}")
+    return frozenset(map(Permission, given))
 
 
 def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:

@@ -15,6 +15,7 @@ from remit.faces.team.others import ANYONE, door_of, key_of, unservable
 from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
 from remit.faces.token_file import token_in
+from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
@@ -57,7 +58,9 @@ async def serving(
     for wrong in unservable(team):
         raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
     token = None if team.clients or team.peers else _token_file(team, host)
-    own = () if token is None else (Known(name="local", token=token_in(token), is_operator=True),)
+    own: tuple[Known, ...] = ()
+    if token is not None:
+        own = (Known(name="local", token=token_in(token), may=frozenset(Permission), answers=True),)
     wall_ms = LoopClock().wall_ms
     held = Held(wall_ms)
     with listening(host, port) as bound:

@@ -1,5 +1,7 @@
 """What a hub makes of a request that comes from elsewhere: nothing that a peer says widens what it may do here."""
 
+from enum import StrEnum
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -12,6 +14,17 @@ from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
 
+class Permission(StrEnum):
+    """What a client may do with what is not its own; none of them includes another."""
+
+    METRICS = "metrics"
+    """Read the figures, in which nothing is said."""
+    READ = "read"
+    """Read everyone's runs, their answers, and the record."""
+    CONTROL = "control"
+    """Cancel everyone's runs."""
+
+
 class Sender(Struct, frozen=True, kw_only=True):
     """Who is at the other end, as far as it has proven that."""
 
@@ -22,8 +35,8 @@ class Sender(Struct, frozen=True, kw_only=True):
     """For whom it may ask; None: for anyone."""
     targets: Names | None = None
     """Whom it may ask; None: everyone who is exposed."""
-    is_operator: bool = False
-    """Whether it may look at what is not its own: everyone's runs, the record, the figures."""
+    may: frozenset[Permission] = frozenset()
+    """What it may do beside asking, and with what is not its own."""
     answers: bool = False
     """Whether what its users say to a question about their own runs counts as a person's answer."""
 

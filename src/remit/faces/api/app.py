@@ -10,7 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from remit.faces.api.bodies import JSON, Failure, Receive, Scope, Send, send_bytes
+from remit.faces.api.access import access_to
+from remit.faces.api.bodies import JSON, Failure, Receive, Scope, Send, headers_of, send_bytes
 from remit.faces.api.delegations import Delegations, Endpoint, guarded
 from remit.faces.api.foreign import ForeignTongues
 from remit.faces.api.gate import Gate
@@ -50,7 +51,7 @@ class Api:
         self._foreign = ForeignTongues(self.delegations)
         self._mcp = Entrance(self.delegations)
         self._document = b""
-        self._ask = guarded(self.delegations.ask)
+        self._ask = guarded(self.delegations.ask, access_to("POST", "/v1/delegations"))
         self.hurried = asyncio.Event()
         """Set by who does not want to wait for what is under way when it ends."""
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
@@ -84,7 +85,7 @@ class Api:
             _route("/dialects/{name}", self._foreign.speak, "POST"),
             # What a client puts behind its base address is its own: `/.netlify/functions/chat-internal`.
             _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),
-            Route("/mcp", guarded(self._mcp.serve), methods=["GET", "POST", "DELETE"]),
+            Route("/mcp", guarded(self._mcp.serve, access_to("POST", "/mcp")), methods=["GET", "POST", "DELETE"]),
             _route("/metrics", self._figures),
             _route("/openapi.json", self._openapi),
             _route("/healthz", self._healthz),
@@ -92,7 +93,7 @@ class Api:
         ]
 
     async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
-        await self._looking.operator(scope)
+        await self.delegations.sender(scope, headers_of(scope))
         await send_bytes(send, 200, self._metrics.page(), ((b"content-type", TYPE),))
 
     async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -151,4 +152,4 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
-    return Route(path, guarded(endpoint), methods=[method])
+    return Route(path, guarded(endpoint, access_to(method, path)), methods=[method])

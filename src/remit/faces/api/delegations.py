@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.faces.api.access import ACCESS, Access
 from remit.faces.api.bodies import (
     Gone,
     Headers,
@@ -29,10 +30,11 @@ from remit.faces.api.bodies import (
 from remit.faces.api.gate import Gate
 from remit.faces.api.streams import Following, follow
 from remit.faces.api.waiting import Leaving, Waiting
-from remit.policy.reception import Sender
+from remit.policy.reception import Permission, Sender
 from remit.protocol.codec import MAX_BYTES, decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.records import outline
 from remit.protocol.submission import Submission
 from remit.runtime.events import Events
 from remit.runtime.hub import Hub
@@ -122,10 +124,20 @@ class Delegations:
             await self._answer(request, once, receive, send, anew=sent.id is None)
 
     async def sender(self, scope: Scope, headers: Headers, *, submits: bool = False) -> Sender:
-        """Return who sends a request, if it proves that for this method and path; raise a `RemitError`."""
+        """Return who sends a request, if it proves that for this method and path, and may use it; or a `RemitError`."""
         query: bytes = scope["query_string"]
         path = scope["raw_path"].decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
-        return await self.gate.sender(headers, scope["method"], path, submits=submits)
+        sender = await self.gate.sender(headers, scope["method"], path, submits=submits)
+        access: Access = scope[ACCESS]
+        if access.needs is not None and access.needs not in sender.may:
+            raise RemitError(
+                fault(
+                    Code.PERMISSION_DENIED,
+                    f"{sender.name} may not use this: it needs the permission `{access.needs}`",
+                    suggestion=f'Say `may = ["{access.needs}"]` in `[clients.{sender.name}]` of the team file.',
+                )
+            )
+        return sender
 
     async def received(self, sent: Submission, sender: Sender, headers: Headers) -> Request:
         """Return what was sent as a request of this hub, within what its sender's credential allows."""
@@ -284,15 +296,17 @@ class Delegations:
         said = decode(body, Reason) if (body := await optional(headers, receive)) else Reason()
         name: str = scope["path_params"]["id"]
         try:
-            summary = await self.find(name, sender)
+            summary = await self.find(name, sender, scope[ACCESS].others)
         except RemitError:
             await self.hub.store.flush()  # it may have come a moment ago, and be about to be recorded
-            summary = await self.find(name, sender)
+            summary = await self.find(name, sender, scope[ACCESS].others)
         outcome = await self.stop(summary, sender.name, said.reason)
         if outcome is None:
             await send_value(send, _handle(name, summary.run, "running"), 202)
-        else:
+        elif may_see(sender, summary, Permission.READ):
             await send_value(send, outcome)
+        else:  # to stop a run is not to read what it had to say
+            await send_value(send, outline(outcome))
 
     async def stop(self, summary: RunSummary, by: str, reason: str) -> Response | None:
         """Cancel a run, wherever it is carried out, and return how it ended; None if it takes longer than is polite."""
@@ -309,13 +323,16 @@ class Delegations:
     async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
         """Return the run that the path names, and who wants to know of it."""
         sender = await self.sender(scope, headers_of(scope))
-        return await self.find(scope["path_params"]["id"], sender), sender
+        return await self.find(scope["path_params"]["id"], sender, scope[ACCESS].others), sender
 
-    async def find(self, name: str, sender: Sender) -> RunSummary:
-        """Return a run by its id, or by the sender's own; raise a `RemitError` unless it may be seen."""
+    async def find(self, name: str, sender: Sender, others: Permission | None = None) -> RunSummary:
+        """Return a run by its id, or by the sender's own; raise a `RemitError` unless it may be seen.
+
+        With the permission *others* it may be anyone's.
+        """
         store = self.hub.store
         for summary in await store.runs(run=name, limit=1):
-            if summary.run == name and may_see(sender, summary):
+            if summary.run == name and may_see(sender, summary, others):
                 return summary
         runs = await store.named(name, Whose(users=sender.users, agents=sender.targets, via=sender.name))
         if len(runs) == 1:  # two users of a client may have chosen the same: then it names neither
@@ -329,16 +346,16 @@ def going_down() -> RemitError:
     return RemitError(fault(Code.OVERLOADED, "this server is going down; ask another", retry_after_ms=1_000))
 
 
-def visible(sender: Sender) -> Whose:
-    """Return which runs a sender may see: those that it could have asked for."""
-    if sender.is_operator:
+def visible(sender: Sender, others: Permission | None = None) -> Whose:
+    """Return which runs a sender may see: those that it could have asked for; with the permission *others* all."""
+    if others is not None and others in sender.may:
         return ANYONES
     return Whose(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
 
 
-def may_see(sender: Sender, summary: RunSummary) -> bool:
+def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
     """Say whether a run is one of those."""
-    users, agents, via = visible(sender)
+    users, agents, via = visible(sender, others)
     return (
         (users is None or summary.user in users)
         and (agents is None or summary.agent in agents)
@@ -381,19 +398,24 @@ def _location(handle: Handle) -> tuple[tuple[bytes, bytes], ...]:
 Endpoint = Callable[[Scope, Receive, Send], Any]
 
 
-def guarded(endpoint: Endpoint) -> "Guarded":
-    """Return an endpoint whose refusals are sent, and which ends quietly when whoever asked has hung up."""
-    return Guarded(endpoint)
+def guarded(endpoint: Endpoint, access: Access | None = None) -> "Guarded":
+    """Return an endpoint whose refusals are sent, and which ends quietly when whoever asked has hung up.
+
+    *access* says who may use it; None: that is checked otherwise.
+    """
+    return Guarded(endpoint, access)
 
 
 class Guarded:
     """An endpoint as an application."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, access: Access | None) -> None:
         self._endpoint = endpoint
+        self.access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = False
+        scope[ACCESS] = self.access
         if named := scope.get("path_params"):
             # Decoded only now: an id may hold a slash, which is none of the path's.
             scope["path_params"] = {name: unquote(value) for name, value in named.items()}

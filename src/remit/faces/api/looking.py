@@ -5,6 +5,7 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from remit.faces.api.access import ACCESS
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of, send_value
 from remit.faces.api.delegations import Delegations, may_see, visible
 from remit.faces.outputs.runs import RecordLine, record_line
@@ -108,7 +109,9 @@ class Looking:
         sender = await self._delegations.sender(scope, headers_of(scope))
         _refuse_unknown(scope, "limit", "user")
         limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
-        found = await self._hub.store.runs(user=user or None, of=visible(sender), limit=min(limit, MOST))
+        found = await self._hub.store.runs(
+            user=user or None, of=visible(sender, scope[ACCESS].others), limit=min(limit, MOST)
+        )
         await send_value(send, RunList(runs=tuple(map(_line, found))))
 
     async def run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -116,32 +119,19 @@ class Looking:
         sender = await self._delegations.sender(scope, headers_of(scope))
         run: str = scope["path_params"]["run"]
         found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
-        if not found or not may_see(sender, found[0]):
+        if not found or not may_see(sender, found[0], scope[ACCESS].others):
             raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` that {sender.name} may see"))
         await send_value(send, RunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
 
     async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/audit`."""
-        await self.operator(scope)
+        await self._delegations.sender(scope, headers_of(scope))
         _refuse_unknown(scope, "after", "limit", "run")
         after, limit = _parameter(scope, "after", 0), min(_parameter(scope, "limit", MOST), MOST)
         run = _parameter(scope, "run", "")
         records = await self._hub.store.records(run=run or None, after=after, limit=limit)
         last = records[-1].seq if len(records) == limit and records else None
         await send_value(send, AuditPage(records=tuple(map(record_line, records)), next=last))
-
-    async def operator(self, scope: Scope) -> Sender:
-        """Return who asks, or raise a `RemitError` if it is no operator."""
-        sender = await self._delegations.sender(scope, headers_of(scope))
-        if not sender.is_operator:
-            raise RemitError(
-                fault(
-                    Code.PERMISSION_DENIED,
-                    f"{sender.name} is no operator",
-                    suggestion="Say `operator = true` in its table of the team file, or come with the token of one.",
-                )
-            )
-        return sender
 
     def _cards(self, sender: Sender) -> dict[str, AgentCard]:
         exposed = self._exposed()

@@ -6,6 +6,7 @@ import msgspec
 
 from remit import __version__
 from remit.dialects import NAMES
+from remit.faces.api.access import access_to
 from remit.faces.api.bodies import Failure
 from remit.faces.api.delegations import Handle, Reason
 from remit.faces.api.looking import LONGEST_NAME, Agents, AuditPage, PublicCard, RunList, RunTree
@@ -39,12 +40,28 @@ def document() -> Document:
             "description": "Agents that call agents, safely. `remit errors CODE` explains each refusal.",
         },
         "security": [{"bearer": []}],
-        "paths": _paths(ref),
+        "paths": _permitted(_paths(ref)),
         "components": {
             "schemas": components,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _permitted(paths: Document) -> Document:
+    """Return the operations with what each needs, by the table that the server goes by."""
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            access = access_to(method.upper(), path.replace("{rest}", "{rest:path}"))
+            if access.anyone:
+                operation["security"] = []
+            elif access.needs is not None:
+                operation["security"] = [{"bearer": [str(access.needs)]}]
+            elif access.others is not None:
+                operation["x-remit-others"] = str(access.others)
+                more = f"For runs that are not the client's own it needs the permission `{access.others}`."
+                operation["description"] = " ".join(filter(None, (operation.get("description"), more)))
+    return paths
 
 
 def _paths(ref: dict[Any, Any]) -> Document:
@@ -128,7 +145,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
         "/v1/audit": {
             "get": _look(
                 "audit",
-                "The record, for operators.",
+                "The record.",
                 _reply("A part of it.", ref[AuditPage]),
                 ref,
                 [
@@ -149,7 +166,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
             )
         },
         "/openapi.json": {"get": _open("openapi", "This document.", {"200": _reply("It.", {"type": "object"})})},
-        "/metrics": {"get": _look("metrics", "Figures for Prometheus, for operators.", _plain("The figures."), ref)},
+        "/metrics": {"get": _look("metrics", "Figures for Prometheus.", _plain("The figures."), ref)},
         "/healthz": {"get": _open("healthz", "Whether the process is alive.", {"200": _plain("It is.")})},
         "/readyz": {
             "get": _open(
@@ -202,7 +219,7 @@ _LINKS = {
 
 
 def _open(name: str, summary: str, replies: Document) -> Document:
-    return {"operationId": name, "summary": summary, "security": [], "responses": replies}
+    return {"operationId": name, "summary": summary, "responses": replies}
 
 
 def _reply(meaning: str, schema: Document) -> Document:

@@ -222,9 +222,16 @@ def _plainer(wrong: Wrong) -> Wrong:
     if message == "required field is missing":
         described = (meta.description for meta in metas(kind_at(wrong.place)) if meta.description)
         message = " ".join([_MISSING, *described])
+    if len(wrong.place) == 3 and (wrong.place[0], wrong.place[2]) in _REPLACED:
+        message = _REPLACED[wrong.place[0], wrong.place[2]]
     return Wrong(wrong.place, message)
 
 
+# What an earlier version had, and what stands in its place.
+_REPLACED: dict[tuple[object, object], str] = {
+    ("clients", "operator"): '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures, `"read"` '
+    "everyone's runs and the record, `\"control\"` cancels everyone's runs; name what it needs"
+}
 _MISSING = "required key is missing."
 _TYPES = {
     "`str`": "a text",

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from remit.faces.team.checks import Names, secret_of, unknown
 from remit.faces.team.sections.others import ClientSection
 from remit.faces.team.team import Team, TeamFile
+from remit.policy.reception import Permission
 from remit.protocol.codec import Wrong
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
@@ -262,7 +263,7 @@ def door_of(
             name=name,
             token=_token(client.token, environ),
             issuer=_issuer(client, team.folder, fetch),
-            is_operator=client.operator,
+            may=frozenset(map(Permission, client.may)),
             answers=client.answers,
             users=_bound(client.users),
             agents=_bound(client.agents),

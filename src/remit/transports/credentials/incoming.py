@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Grant, Sender
+from remit.policy.reception import Grant, Permission, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name, Names
@@ -54,7 +54,7 @@ class Known(Struct, frozen=True, kw_only=True):
     """For whom it may ask; None: for anyone."""
     agents: Names | None = None
     """Whom it may ask; None: everyone who is exposed."""
-    is_operator: bool = False
+    may: frozenset[Permission] = frozenset()
     answers: bool = False
     """Whether what its users say to a question about their own runs counts as a person's answer."""
 
@@ -282,7 +282,7 @@ def _sender(known: Known) -> Sender:
         is_hub=known.is_hub,
         users=known.users,
         targets=known.agents,
-        is_operator=known.is_operator,
+        may=known.may,
         answers=known.answers,
     )
 

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
 from remit.dialects.a2a.declined import OWN_RPC, Declined, Error, ErrorBody, told
 from remit.dialects.a2a.extension import EXTENSION
@@ -239,7 +240,8 @@ class Bindings:
 
     async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> Asked:
         """Return who asks, once it is clear that it may, and speaks as is spoken here."""
-        sender = await self._delegations.sender(scope, headers)
+        # A host is a host: it sees what its own client asked for, whatever else that client may do here.
+        sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
             why = f"there is no agent `{agent[:100]}` here that {sender.name} may ask"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))

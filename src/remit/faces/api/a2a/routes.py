@@ -10,6 +10,7 @@ from remit.faces.api.a2a.binding import Bindings
 from remit.faces.api.a2a.cards import KEYS_PATH, Cards
 from remit.faces.api.a2a.push import Push
 from remit.faces.api.a2a.tasks import Tasks
+from remit.faces.api.access import access_to
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of
 from remit.faces.api.delegations import Delegations, guarded
 from remit.protocol.card import AgentCard
@@ -59,10 +60,12 @@ class A2a:
     def routes(self) -> list[BaseRoute]:
         """Return the addresses, for an application."""
         return [
-            Route(CARD_PATH, guarded(self._default_card), methods=["GET"]),
-            Route(KEYS_PATH, guarded(self._keys), methods=["GET"]),
-            Route("/a2a/{agent}", guarded(self._serve)),
-            Route("/a2a/{agent}/{path:path}", guarded(self._serve)),
+            Route(CARD_PATH, guarded(self._default_card, access_to("GET", CARD_PATH)), methods=["GET"]),
+            Route(KEYS_PATH, guarded(self._keys, access_to("GET", KEYS_PATH)), methods=["GET"]),
+            *(
+                Route(path, guarded(self._serve, access_to("*", path)))
+                for path in ("/a2a/{agent}", "/a2a/{agent}/{path:path}")
+            ),
         ]
 
     async def close(self) -> None:

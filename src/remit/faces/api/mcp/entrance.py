@@ -97,8 +97,8 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
     if users is not None and named not in users:
         why = f"User ID mismatch - security violation: {sender.name} may not ask for `{named}`"
         return RemitError(fault(Code.USER_MISMATCH, why))
-    # An operator's host is a host: its models see what its user may see, and no more.
-    bound = replace(sender, users=frozenset({named}), is_operator=False, answers=sender.answers or sender.is_operator)
+    # A host is a host: its models see what its user may see, and no more, whatever else its client may do here.
+    bound = replace(sender, users=frozenset({named}), may=frozenset())
     return Caller(sender=bound, user=named, headers=headers)
 
 

@@ -1,6 +1,6 @@
 """Other hubs, programs that ask over HTTP, and how this hub is served to them."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -75,14 +75,18 @@ class ClientSection(Section, frozen=True, kw_only=True):
     user_claim: Annotated[
         Annotated[str, Meta(min_length=1)], Meta(description="Which claim of a token names the user.")
     ] = "sub"
-    operator: Annotated[bool, Meta(description="Whether it may see everyone's runs, the record and the figures.")] = (
-        False
-    )
+    may: Annotated[
+        frozenset[Literal["metrics", "read", "control"]],
+        Meta(
+            description="What else it may do: `metrics` reads the figures, `read` everyone's runs and the record, "
+            "`control` cancels everyone's runs."
+        ),
+    ] = frozenset()
     answers: Annotated[
         bool,
         Meta(
             description="Whether its users may answer through it, over MCP, what a person is asked about their own "
-            "runs. Those of an operator may."
+            "runs."
         ),
     ] = False
     agents: Annotated[frozenset[Callee], Meta(description='Agents that it may ask; `"*"` names all of them.')]

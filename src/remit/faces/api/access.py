@@ -1,0 +1,54 @@
+"""Who may do what at which address: one table for the server, its OpenAPI document and its page."""
+
+from msgspec import Struct
+
+from remit.policy.reception import Permission
+
+
+class Access(Struct, frozen=True, kw_only=True):
+    """Who may use an address."""
+
+    anyone: bool = False
+    """Whether nothing has to be proven there. Else it is for those who are known, and for what is their own."""
+    needs: Permission | None = None
+    """What lets them use it at all."""
+    others: Permission | None = None
+    """What lets them do the same with what is not their own."""
+
+
+ACCESS = "remit.access"
+"""Where a scope holds who may use its address."""
+
+_KNOWN, _ANYONE = Access(), Access(anyone=True)
+_READ, _CONTROL = Access(others=Permission.READ), Access(others=Permission.CONTROL)
+
+# By A2A and MCP everybody has what is its own and no more, whatever else it may: hosts hand on to models what they get.
+TABLE: dict[tuple[str, str], Access] = {
+    ("POST", "/v1/delegations"): _KNOWN,
+    ("GET", "/v1/delegations/{id}"): _READ,
+    ("GET", "/v1/delegations/{id}/events"): _READ,
+    ("POST", "/v1/delegations/{id}/cancel"): _CONTROL,
+    ("GET", "/v1/agents"): _KNOWN,
+    ("GET", "/v1/agents/{name}"): _KNOWN,
+    ("GET", "/v1/runs"): _READ,
+    ("GET", "/v1/runs/{run}"): _READ,
+    ("GET", "/v1/audit"): Access(needs=Permission.READ),
+    ("GET", "/metrics"): Access(needs=Permission.METRICS),
+    ("POST", "/dialects/{name}"): _KNOWN,
+    ("POST", "/dialects/{name}/{rest:path}"): _KNOWN,
+    ("GET", "/mcp"): _KNOWN,
+    ("POST", "/mcp"): _KNOWN,
+    ("DELETE", "/mcp"): _KNOWN,
+    ("GET", "/openapi.json"): _ANYONE,
+    ("GET", "/healthz"): _ANYONE,
+    ("GET", "/readyz"): _ANYONE,
+    ("GET", "/.well-known/agent-card.json"): _ANYONE,
+    ("GET", "/.well-known/jwks.json"): _ANYONE,
+    ("*", "/a2a/{agent}"): _KNOWN,
+    ("*", "/a2a/{agent}/{path:path}"): _KNOWN,
+}
+
+
+def access_to(method: str, path: str) -> Access:
+    """Return who may use an address of the server, by the pattern of its path."""
+    return TABLE.get((method, path)) or TABLE["*", path]

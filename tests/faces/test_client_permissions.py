@@ -1,0 +1,53 @@
+"""`may` in `[clients.NAME]`, and what a file is told that still says `operator`."""
+
+from pathlib import Path
+
+import pytest
+
+from command_line import make_team
+from remit import RemitError
+from remit.faces.team.file import load_team
+from remit.faces.team.others import door_of
+from remit.policy.reception import Permission
+from remit.runtime.clock import LoopClock
+from remit.transports.credentials.incoming import Held
+from remit.transports.credentials.spending import Spending
+
+WALL_MS = LoopClock().wall_ms
+ENVIRON = {"GRAFANA_TOKEN": "a-token-that-nobody-guesses"}
+CLIENT = """
+[clients.grafana]
+token = "$GRAFANA_TOKEN"
+users = ["*"]
+agents = []
+"""
+
+
+async def no_fetch(_: str) -> bytes:
+    raise AssertionError
+
+
+@pytest.mark.parametrize("may", [[], ["metrics"], ["read", "control"], ["metrics", "read", "control"]])
+async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str]) -> None:
+    team = load_team(make_team(tmp_path, more=f"{CLIENT}may = {may}\n"), environ=ENVIRON, code=False)
+    door = door_of(
+        team, held=Held(WALL_MS), spending=Spending(wall_ms=WALL_MS), wall_ms=WALL_MS, fetch=no_fetch, environ=ENVIRON
+    )
+    sender = await door.sender({"authorization": f"Bearer {ENVIRON['GRAFANA_TOKEN']}"})
+    assert (sender.may, sender.answers) == (frozenset(map(Permission, may)), False)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("operator = true", '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures'),
+        ('may = ["everything"]', "everything"),
+    ],
+)
+def test_what_there_is_not_is_named_with_what_stands_in_its_place(tmp_path: Path, line: str, told: str) -> None:
+    file = make_team(tmp_path, more=f"{CLIENT}{line}\n")
+    with pytest.raises(RemitError) as raised:
+        load_team(file, environ=ENVIRON, code=False)
+    (problem,) = raised.value.fault.problems
+    assert told in problem.message
+    assert "clients.grafana." in problem.path
