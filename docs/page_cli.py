@@ -15,6 +15,10 @@ its way. With `--json` the data is one JSON document, with `--jsonl` one on each
 terminal there are colours and a tree that grows; with `NO_COLOR` there are no colours, and where there is no terminal
 there are plain lines.
 
+Nothing that an agent, a peer or a file says acts on the terminal: escape sequences and control characters are taken
+out. In the log, further lines of a record begin with `  | `, so that no text can pass for another record. The shell
+completes only names that it takes as one plain word.
+
 | exit code | meaning |
 |---|---|
 | 0 | it went well |

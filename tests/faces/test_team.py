@@ -35,6 +35,7 @@ def test_a_team_that_says_nothing_has_the_limits_of_a_hub_that_says_nothing(tmp_
 def test_everything_that_a_card_holds_can_be_said() -> None:
     own = {"run", "model", "base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
     own |= {"peer", "remote", "card", "card_token", "card_keys", "card_hosts", "device", "max_hop_count"}
+    own |= {"env", "sandbox", "reads", "writes", "network"}
     said = set(AgentSection.__struct_fields__) - own | {"name"}
     assert said == {name.removesuffix("_ms") for name in AgentCard.__struct_fields__}
     said = {*CapabilitySection.__struct_fields__, "code"} - {"phrase"}
@@ -45,7 +46,7 @@ def test_everything_that_a_card_holds_can_be_said() -> None:
 
 def test_names_keep_to_the_rule_of_the_registry() -> None:
     [meta] = (each for each in get_args(AgentName) if isinstance(each, Meta))
-    assert meta.pattern == f"^{NAME.pattern.removesuffix(chr(92) + 'Z')}$"
+    assert meta.pattern == rf"^{NAME.pattern.removesuffix(chr(92) + 'Z')}\Z"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
 """
 
+import re
 import tomllib
 from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,34 @@ MOST = 50
 _FOLDER = "folder of the file"
 
 
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+# What a shell takes as one word that means nothing else. Bash puts a completion on the command line as it is, and names
+# may come from a team file, a peer or a client.
+_WORD = re.compile(r"[\w./@][\w./@%+=:,-]*")
+
+
+def _plain(complete: Completion) -> Completion:
+    """Leave out what a shell would act on, and show descriptions in one line."""
+
+    @wraps(complete)
+    def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = complete(ctx, param, incomplete)
+        return [
+            CompletionItem(each.value, help=_short(each.help) if each.help else None)
+            for each in found
+            if isinstance(each.value, str) and _WORD.fullmatch(each.value)
+        ]
+
+    return completed
+
+
+@_plain
 def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the agents and workflows of the team."""
     return _agents(ctx, incomplete)
 
 
+@_plain
 def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return whom one can chat with or through: the agents and workflows of the team, and its profiles."""
     profiles = _tables(ctx, "profiles")
@@ -35,18 +60,21 @@ def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     ]
 
 
+@_plain
 def shared_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return what the team shares; where that is nothing, its agents, which can be shared with --device."""
     shared = [CompletionItem(name) for name in _tables(ctx, "shared") if name.startswith(incomplete)]
     return shared or _agents(ctx, incomplete)
 
 
+@_plain
 def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return under which names dealings with other devices are on record: profiles, and what is shared."""
     names = dict.fromkeys((*_tables(ctx, "profiles"), *_tables(ctx, "shared")))
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
+@_plain
 def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the devices that the profile which was named before may call, as the team file has them."""
     profile = ctx.params.get("agent") or next(iter(ctx.args), None)
@@ -56,6 +84,7 @@ def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     return []
 
 
+@_plain
 def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the devices that are known and not revoked."""
 
@@ -71,6 +100,7 @@ def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     ]
 
 
+@_plain
 def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return what the known devices say that they share with this one; of the device that was named, if one was."""
     named = {ctx.params.get("device"), *ctx.args} - {None}
@@ -90,6 +120,7 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     ]
 
 
+@_plain
 def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the newest runs with shared agents that can go on."""
 
@@ -103,6 +134,7 @@ def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return [CompletionItem(run.id, help=f"{run.profile}: {_short(run.objective)}") for run in found[:MOST]]
 
 
+@_plain
 def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the capabilities of the team."""
     with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
@@ -114,12 +146,14 @@ def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) ->
     return []
 
 
+@_plain
 def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return whoever may ask: the agents of the team, or the user."""
     user = [CompletionItem("user", help="whoever asks from outside")] if "user".startswith(incomplete) else []
     return user + _agents(ctx, incomplete)
 
 
+@_plain
 def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the newest runs."""
     from remit.stores.reader import runs
@@ -128,6 +162,7 @@ def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[Com
     return [_run_item(each) for each in found]
 
 
+@_plain
 def open_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the newest runs that have not ended."""
     from remit.stores.reader import runs
@@ -140,6 +175,7 @@ def _run_item(run: Any) -> CompletionItem:
     return CompletionItem(run.run, help=f"{run.agent}: {_short(run.objective)}")
 
 
+@_plain
 def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the newest conversations with the agent that was named before."""
     from remit.stores.reader import records, runs
@@ -162,6 +198,7 @@ def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list
     return [CompletionItem(session, help=said) for session, said in found.items()]
 
 
+@_plain
 def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the questions that wait, and the drafts to shared agents."""
     from remit.stores.inbox import pending

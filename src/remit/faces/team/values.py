@@ -16,7 +16,7 @@ Duration = Annotated[
     str,
     Meta(
         title="duration",
-        pattern=f"^{_DURATION.pattern}$",
+        pattern=rf"^{_DURATION.pattern}\Z",
         extra={"rule": 'expected a duration in text, such as "500ms", "30s", "5m", "2h" or "3d"'},
     ),
 ]
@@ -24,7 +24,7 @@ Secret = Annotated[
     str,
     Meta(
         title="secret",
-        pattern=r"^\$[A-Za-z_][A-Za-z0-9_]*$",
+        pattern=r"^\$[A-Za-z_][A-Za-z0-9_]*\Z",
         extra={
             "rule": 'a secret does not stand in a team file: write "$NAME", '
             "and put its value into the environment variable NAME"
@@ -36,7 +36,7 @@ Variable = Annotated[
     str,
     Meta(
         title="text or secret",
-        pattern=r"^([^$].*|\$[A-Za-z_][A-Za-z0-9_]*|)$",
+        pattern=r"^([^$].*|\$[A-Za-z_][A-Za-z0-9_]*|)\Z",
         extra={"rule": 'expected a text, or "$NAME" for the value of the environment variable NAME'},
     ),
 ]
@@ -44,7 +44,7 @@ VariableName = Annotated[
     str,
     Meta(
         title="name of a variable",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*\Z",
         extra={"rule": "expected the name of an environment variable, without $ and without a value"},
     ),
 ]
@@ -52,7 +52,7 @@ AgentName = Annotated[
     str,
     Meta(
         title="name",
-        pattern=f"^{NAME.pattern}$",
+        pattern=rf"^{NAME.pattern}\Z",
         extra={"rule": "expected a name of letters, digits, `-`, `_` and `.`, at most 128 of them"},
     ),
 ]
@@ -60,7 +60,7 @@ Code = Annotated[
     str,
     Meta(
         title="code",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}$",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,127}\Z",
         extra={"rule": "expected a code of letters, digits, `-`, `_`, `.` and `:`, at most 128 of them"},
     ),
 ]
@@ -69,7 +69,7 @@ Kind = Annotated[
     str,
     Meta(
         title="kind",
-        pattern=r"^[A-Z][A-Z_]{0,31}[0-9]{0,3}$",
+        pattern=r"^[A-Z][A-Z_]{0,31}[0-9]{0,3}\Z",
         extra={"rule": "expected a kind of data in capitals, such as IBAN: letters and `_`, and digits at the end"},
     ),
 ]
@@ -77,7 +77,7 @@ Region = Annotated[
     str,
     Meta(
         title="region",
-        pattern=r"^[A-Z]{2}$",
+        pattern=r"^[A-Z]{2}\Z",
         extra={"rule": "expected a country of two capital letters, such as DE"},
     ),
 ]
@@ -85,7 +85,7 @@ Run = Annotated[
     str,
     Meta(
         title="module:function",
-        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$",
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*\Z",
         extra={"rule": 'expected "module:function", as Python would import it'},
     ),
 ]
@@ -93,7 +93,7 @@ Between = Annotated[
     str,
     Meta(
         title="caller -> callee",
-        pattern=r"^[^\s>]+( *-> *[^\s>]+)?$",
+        pattern=r"^[^\s>]+( *-> *[^\s>]+)?\Z",
         extra={"rule": 'expected "callee" or "caller -> callee", in which `*` stands for anything'},
     ),
 ]
@@ -102,7 +102,7 @@ Callee = Annotated[
     str,
     Meta(
         title="name or *",
-        pattern=rf"^(\*|{NAME.pattern})$",
+        pattern=rf"^(\*|{NAME.pattern})\Z",
         extra={"rule": "expected the name of an agent, or `*` for all of them"},
     ),
 ]
@@ -111,7 +111,7 @@ StepName = Annotated[
     str,
     Meta(
         title="name",
-        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z",
         extra={"rule": "expected a name of letters, digits and `_` that begins with no digit, at most 64 of them"},
     ),
 ]
@@ -120,7 +120,7 @@ Url = Annotated[
     str,
     Meta(
         title="address",
-        pattern=r"^https?://[^\s]+$",
+        pattern=r"^https?://[^\s]+\Z",
         extra={"rule": 'expected the address of a server, such as "https://example.com:8443"'},
     ),
 ]
@@ -128,7 +128,7 @@ ModelName = Annotated[
     str,
     Meta(
         title="model",
-        pattern=r"^\S{1,200}$",
+        pattern=r"^\S{1,200}\Z",
         extra={"rule": 'expected the name of a model, such as "openai:gpt-5-mini"'},
     ),
 ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from remit.faces.safe_text import one_line, several_lines
+from remit.runtime.log_lines import NEXT_LINE
 
 
 class _Handler(logging.Handler):
@@ -24,7 +25,7 @@ class _Handler(logging.Handler):
 
 def _gist(message: str) -> str:
     """Return a message in one line: of a traceback, what it is about and what was raised."""
-    first, *others = [line for line in message.splitlines() if line.strip()] or [""]
+    first, *others = [line for line in message.split(NEXT_LINE) if line.strip()] or [""]
     return one_line(
         f"{first.removesuffix('Traceback (most recent call last):').rstrip()} {others[-1]}" if others else first
     )

@@ -1,0 +1,31 @@
+"""What Remit logs, as lines that nobody else's words can forge.
+
+The text of an exception, a name or an address may come from a peer, a model or a file. A line break in it would begin a
+line that looks like another record, and an escape sequence would act on the terminal that shows the log.
+"""
+
+import logging
+
+from remit.runtime.plain_text import several_lines
+
+LOGGERS = ("remit", "remit.relay", "remit.store")
+"""Every logger that Remit writes to; a filter holds for what is logged by a logger itself, not by those below it."""
+
+NEXT_LINE = "\n  | "
+"""What stands before the further lines of a record, a traceback for example."""
+
+
+def plain(text: str) -> str:
+    """Return a text of which only the first line begins as a record does."""
+    return several_lines(text).replace("\n", NEXT_LINE)
+
+
+def _make_plain(record: logging.LogRecord) -> bool:
+    record.msg, record.args = plain(record.getMessage()), ()
+    if record.exc_info and not record.exc_text:
+        record.exc_text = "  | " + plain(logging.Formatter().formatException(record.exc_info))
+    return True
+
+
+for _name in LOGGERS:
+    logging.getLogger(_name).addFilter(_make_plain)
