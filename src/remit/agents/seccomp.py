@@ -84,13 +84,17 @@ def install(*, network: bool, truncate: bool) -> None:
     With *network*, it may make sockets of the internet, for a network that is its own; else none. With *truncate*,
     Landlock does not rule over files being cut short, so that it is refused here.
     """
-    machine = platform.machine()
-    domains = {socket.AF_INET, socket.AF_INET6} if network else set[int]()
-    refused = {*_REFUSED[machine].values(), *_NEW_EVERYWHERE.values(), *({_TRUNCATE[machine]} if truncate else ())}
-    steps = list(_steps(machine, refused, domains))
+    steps = program(platform.machine(), network=network, truncate=truncate)
     packed = b"".join(struct.pack("=HBBI", *each) for each in steps)
     prctl(_SET_NO_NEW_PRIVS, 1)
     prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(steps), packed)))
+
+
+def program(machine: str, *, network: bool, truncate: bool) -> list[Step]:
+    """Return the filter for a processor, as the kernel runs it for each system call."""
+    domains = {socket.AF_INET, socket.AF_INET6} if network else set[int]()
+    refused = {*_REFUSED[machine].values(), *_NEW_EVERYWHERE.values(), *({_TRUNCATE[machine]} if truncate else ())}
+    return list(_steps(machine, refused, domains))
 
 
 def _steps(machine: str, refused: Collection[int], domains: Collection[int]) -> Iterator[Step]:

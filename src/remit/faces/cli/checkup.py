@@ -146,6 +146,10 @@ def _secrets(team: Team | None) -> Iterator[Check]:
             yield ok(about, f"{reference} is set")
         else:
             yield problem(about, why, "Set it where hubs are started; without it they do not start.")
+    for name, agent in team.agents.items():
+        if unset_names := sorted(each for each in agent.env if each not in os.environ):
+            says = f"not set here, so not given to it: {', '.join(unset_names)}"
+            yield warning(f"agents.{name}.env", says, "Set it where hubs are started, if the agent needs it.")
     try:
         load_team(team.file, overrides=team.overrides, code=False, thorough=True)
     except RemitError as error:
