@@ -540,7 +540,9 @@ class Failing(Door):
     def __init__(self) -> None:
         super().__init__((), wall_ms=LoopClock().wall_ms)
 
-    async def sender(self, headers: Mapping[str, str]) -> Sender:
+    async def sender(
+        self, headers: Mapping[str, str], method: str = "", path: str = "", *, submits: bool = False
+    ) -> Sender:
         raise RuntimeError(f"{dict(headers)} of joe@example.com")
 
 

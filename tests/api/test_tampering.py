@@ -13,8 +13,10 @@ from aiohttp import ClientSession
 
 import meddling
 from meddling import Bank, Keys, Meddle, Meddler, Message, back_hub, front_hub, served
-from remit import Hub
+from remit import Code, Hub
+from remit.faces.api.refusals import DOOR
 from remit.protocol.codec import encode
+from remit.protocol.records import Notice
 from remit.runtime.ports import Sending
 from remit.transports.credentials.headers import content_digest
 from samples import a_remit, a_request
@@ -96,6 +98,13 @@ async def test_what_was_changed_on_the_way_is_refused_and_not_executed(stage: St
     assert set(stage.between.statuses) == {401}
     assert stage.bank.payments == []
     assert await stage.back.store.runs() == []
+    assert await noted(stage.back) == [Code.UNAUTHENTICATED]
+
+
+async def noted(hub: Hub) -> list[Code | None]:
+    """Return what is on record of refusals at the door of a hub."""
+    await hub.store.flush()
+    return [each.body.code for each in await hub.store.records(run=DOOR) if isinstance(each.body, Notice)]
 
 
 async def test_another_agent_cannot_be_put_into_the_path(stage: Stage) -> None:
@@ -106,6 +115,7 @@ async def test_another_agent_cannot_be_put_into_the_path(stage: Stage) -> None:
     message = await stage.signed("POST", "/a2a/bank", body)
     reply = await stage.between.send(message._replace(path="/a2a/vault"))
     assert (reply.status, stage.bank.payments) == (401, [])
+    assert await noted(stage.back) == [Code.UNAUTHENTICATED]
 
 
 async def test_a_look_cannot_be_made_into_a_cancel_nor_one_run_into_another(stage: Stage) -> None:
@@ -146,6 +156,7 @@ async def test_what_is_sent_twice_is_taken_once(stage: Stage) -> None:
     code, message = await stage.pay()
     assert (code, "used before" in message) == ("UNAUTHENTICATED", True)
     assert stage.between.statuses == [200, 401]
+    assert await noted(stage.back) == [Code.UNAUTHENTICATED]
     assert stage.bank.payments == [["bank", ORDER]]
 
 

@@ -1,4 +1,4 @@
-"""`may` in `[clients.NAME]`, and what a file is told that still says `operator`."""
+"""What `[clients.NAME]` and `[serve]` say of who may come: permissions, and the proxies before the server."""
 
 from pathlib import Path
 
@@ -51,3 +51,17 @@ def test_what_there_is_not_is_named_with_what_stands_in_its_place(tmp_path: Path
     (problem,) = raised.value.fault.problems
     assert told in problem.message
     assert "clients.grafana." in problem.path
+
+
+@pytest.mark.parametrize(
+    ("proxy", "fits"), [("127.0.0.1", True), ("10.0.0.0/8", True), ("::1", True), ("web-1", False)]
+)
+def test_a_proxy_is_named_by_its_address(tmp_path: Path, proxy: str, fits: bool) -> None:
+    file = make_team(tmp_path, more=f'[serve]\nproxies = ["{proxy}"]\n')
+    if fits:
+        assert load_team(file, environ={}, code=False).serve.proxies == {proxy}
+        return
+    with pytest.raises(RemitError) as raised:
+        load_team(file, environ={}, code=False)
+    (problem,) = raised.value.fault.problems
+    assert "`web-1` is neither an IP address nor a network" in problem.message

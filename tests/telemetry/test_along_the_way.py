@@ -29,9 +29,11 @@ class Ajar(Door):
         super().__init__([known], wall_ms=LoopClock().wall_ms)
         self.seen: list[Mapping[str, str]] = []
 
-    async def sender(self, headers: Mapping[str, str]) -> Sender:
+    async def sender(
+        self, headers: Mapping[str, str], method: str = "", path: str = "", *, submits: bool = False
+    ) -> Sender:
         self.seen.append(headers)
-        return await super().sender(headers)
+        return await super().sender(headers, method, path, submits=submits)
 
 
 @pytest.fixture

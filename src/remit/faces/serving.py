@@ -81,6 +81,7 @@ async def serving(
                 door,
                 exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
                 a2a=_exposure(team, hub),
+                proxies=section.proxies,
             )
             server = Server(
                 api,

@@ -33,6 +33,8 @@ class Figures:
         """How many took so long, for each of the buckets and beyond the last, by agent."""
         self.spent_ms: Counter[str] = Counter()
         """How long they took together: a whole number, so that nothing is lost by adding."""
+        self.turned_away: Counter[str] = Counter()
+        """Requests that were refused at the door of a server, by code; not all of them are on record."""
         self.lost_spans = 0
         """Spans that were made and never delivered."""
 

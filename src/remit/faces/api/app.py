@@ -20,6 +20,7 @@ from remit.faces.api.mcp.entrance import Entrance
 from remit.faces.api.metrics import TYPE, Metrics
 from remit.faces.api.openapi import document
 from remit.faces.api.readiness import Readiness
+from remit.faces.api.refusals import REFUSALS, Refusals
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.hub import Hub
@@ -42,8 +43,10 @@ class Api:
         *,
         exposed: Callable[[], Collection[str]] | None = None,
         a2a: "Exposure | None" = None,
+        proxies: Collection[str] = (),
     ) -> None:
         self._hub = hub
+        self.refusals = Refusals(hub, proxies=proxies)
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
         self._looking = Looking(self.delegations)
         self._metrics = Metrics(hub)
@@ -63,6 +66,7 @@ class Api:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        scope[REFUSALS] = self.refusals
         if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
             # What is asked for most need not be looked for among all the rest.
             await self._ask(scope, receive, send)
@@ -128,6 +132,7 @@ class Api:
             await self._a2a.close()
         await self._mcp.close()
         await self._readiness.close()
+        self.refusals.close()
         asked.close()
         return asked.under_way
 

@@ -177,7 +177,7 @@ async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
     extra = _retry_after(why)
     if status == 401:
         extra = (*extra, (b"www-authenticate", b"Bearer"))
-    if status in (401, 413, 415, 431, 503):
+    if status in (401, 413, 415, 429, 431, 503):
         # What is left of its body nobody wants to read, and nobody keeps a place who has not said who it is.
         extra = (*extra, (b"connection", b"close"))
     await send_bytes(send, status, encode(Failure(fault=why)), (_JSON_HEADER, *extra))

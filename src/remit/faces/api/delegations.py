@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Collection, MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import unquote
@@ -28,6 +29,7 @@ from remit.faces.api.bodies import (
     send_value,
 )
 from remit.faces.api.gate import Gate
+from remit.faces.api.refusals import REFUSALS, SENDER, Refusals, note
 from remit.faces.api.streams import Following, follow
 from remit.faces.api.waiting import Leaving, Waiting
 from remit.policy.reception import Permission, Sender
@@ -127,7 +129,17 @@ class Delegations:
         """Return who sends a request, if it proves that for this method and path, and may use it; or a `RemitError`."""
         query: bytes = scope["query_string"]
         path = scope["raw_path"].decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
-        sender = await self.gate.sender(headers, scope["method"], path, submits=submits)
+        refusals: Refusals = scope[REFUSALS]
+        address = refusals.address_of(scope, headers)
+        refusals.admit(address, headers)
+        try:
+            sender = await self.gate.sender(headers, scope["method"], path, submits=submits)
+        except RemitError as error:
+            if error.fault.code is Code.UNAUTHENTICATED:
+                refusals.failures.failed(address, headers)
+            raise
+        refusals.failures.proven(address, headers)
+        scope[SENDER] = sender.name
         access: Access = scope[ACCESS]
         if access.needs is not None and access.needs not in sender.may:
             raise RemitError(
@@ -429,6 +441,8 @@ class Guarded:
             await self._endpoint(scope, receive, sending)
         except RemitError as error:
             if not started:
+                with suppress(RemitError):  # a header that stands there twice
+                    note(scope, headers_of(scope), error.fault)
                 await send_fault(send, error.fault)
         except Gone:
             pass

@@ -4,6 +4,7 @@ from remit.dialects import NAMES, find
 from remit.dialects.exchange import Dialect, Foreign
 from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
+from remit.faces.api.refusals import note
 from remit.policy.reception import Sender
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Response
@@ -43,6 +44,7 @@ class ForeignTongues:
             sent = dialect.submission(asked)
             response = await self._ended(sent, sender, headers, receive)
         except RemitError as error:
+            note(scope, headers, error.fault)
             response = _refused(sent, _placed(name, error.fault))
         await _reply(dialect, response, asked, send)
 

@@ -27,6 +27,8 @@ class Metrics:
         )
         yield from _head("remit_refusals_total", "counter", "Requests that were refused, by agent and code.")
         yield from (_line("remit_refusals_total", n, agent=a, code=c) for (a, c), n in sorted(figures.refused.items()))
+        yield from _head("remit_door_refusals_total", "counter", "Requests refused at the door, by reason.")
+        yield from (_line("remit_door_refusals_total", n, reason=c) for c, n in sorted(figures.turned_away.items()))
         yield from _head("remit_tokens_total", "counter", "Tokens spent, those of sub-agents included, by agent.")
         for kind, spent in (("completion", figures.completion), ("prompt", figures.prompt)):
             yield from (_line("remit_tokens_total", n, agent=a, kind=kind) for a, n in sorted(spent.items()))

@@ -244,6 +244,7 @@ def _refusals(response: Document, failure: Document) -> Document:
 def _failures(failure: Document) -> Document:
     meanings = {400: "Something in the request is wrong.", 401: "It proves nobody.", 403: "It is not allowed."}
     meanings |= {404: "It is not there.", 413: "It is too large.", 415: "It is of another type."}
+    meanings |= {429: "Too many from that address have proven nobody."}
     meanings |= {431: "Its headers are too large.", 503: "Not now.", 504: "It came too slowly."}
     return {str(status): _reply(meaning, failure) for status, meaning in meanings.items()}
 

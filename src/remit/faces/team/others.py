@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -48,6 +49,11 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
         # An address that is wrong is there, and said to be wrong.
         if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
             yield Wrong(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
+    for each in team.serve.proxies:
+        try:
+            ip_network(each, strict=False)
+        except ValueError:
+            yield Wrong(("serve", "proxies", each), f"`{each}` is neither an IP address nor a network like 10.0.0.0/8")
     if (team.serve.certificate is None) != (team.serve.private_key is None):
         yield Wrong(("serve",), "`certificate` and `private_key` go together: give both, or none")
     owners: dict[str, str] = {}

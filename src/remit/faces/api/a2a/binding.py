@@ -33,6 +33,7 @@ from remit.faces.api.a2a.standing import Asked
 from remit.faces.api.a2a.tasks import Streaming, Tasks
 from remit.faces.api.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
+from remit.faces.api.refusals import note
 from remit.faces.api.streams import KEEP_ALIVE
 from remit.faces.api.waiting import Leaving
 from remit.protocol.codec import convert, decode, encode
@@ -270,6 +271,8 @@ async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Sc
     try:
         await act()
     except (Declined, RemitError) as error:
+        if isinstance(error, RemitError):
+            note(scope, headers_of(scope), error.fault)
         if not reply.started:
             await reply.error(told(error))
     except Gone:

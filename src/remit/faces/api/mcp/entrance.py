@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.mcp.attending import Caller
+from remit.faces.api.refusals import note
 from remit.policy.reception import Sender
 from remit.protocol.codec import wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -56,7 +57,10 @@ class Entrance:
         sessions = self._sessions or await self._load()
         if scope["method"] == "POST":
             receive = _again(await read_json(headers, receive), receive)
-        scope[GUEST] = Guest(sender.name, _caller(sender, headers))
+        caller = _caller(sender, headers)
+        if isinstance(caller, RemitError):
+            note(scope, headers, caller.fault)
+        scope[GUEST] = Guest(sender.name, caller)
         await sessions.serve(scope, receive, send)
 
     async def _load(self) -> _Sessions:

@@ -112,6 +112,13 @@ class ServeSection(Section, frozen=True, kw_only=True):
         Duration, Meta(description="How long a server that is told to end lets go on what is under way.")
     ] = "20s"
     connections: Annotated[Positive, Meta(description="How many connections may be open at once.")] = 900
+    proxies: Annotated[
+        frozenset[str],
+        Meta(
+            description="Addresses or networks of proxies before the server, whose `X-Forwarded-For` says where a "
+            "request comes from; nobody else's counts."
+        ),
+    ] = frozenset()
     certificate: Annotated[
         str | None, Meta(description="The certificate for https, a PEM file from the team file's folder.")
     ] = None
