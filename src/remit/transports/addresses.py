@@ -11,6 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
+from remit.transports import special
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -48,7 +49,11 @@ class Reach(Struct, frozen=True, kw_only=True):
 
     def names(self, host: str) -> bool:
         """Say whether it does not matter where that host is."""
-        return self.private or host.lower().rstrip(".") in self.hosts
+        return self.private or self.means(host)
+
+    def means(self, host: str) -> bool:
+        """Say whether an operator named that very host."""
+        return host.lower().rstrip(".") in self.hosts
 
 
 PUBLIC = Reach()
@@ -56,27 +61,14 @@ PUBLIC = Reach()
 
 def is_public(address: str) -> bool:
     """Say whether an IP address belongs to the public network, whatever it is wrapped in."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
-            found = found.ipv4_mapped
-        elif found.sixtofour is not None or found.teredo is not None or found.is_site_local:
-            return False  # these lead on to an IPv4 address, or were private once
-    # What is reserved holds, among others, the addresses that a gateway turns into IPv4 ones (64:ff9b::/96).
-    special = found.is_multicast or found.is_reserved or found.is_unspecified or found.is_private
-    return found.is_global and not special
+    found = special.read(address)
+    return found is not None and special.is_global(found)
 
 
 def is_local(host: str) -> bool:
     """Say whether a host is written so that everybody sees that it is not in the public network."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower().rstrip(".") == "localhost"
-    return not is_public(host)
+    found = special.read(host)
+    return host.lower().rstrip(".") == "localhost" if found is None else not special.is_global(found)
 
 
 def is_loopback(host: str) -> bool:
@@ -103,6 +95,8 @@ def parsed(url: str, reach: Reach) -> SplitResult:
     host = parts.hostname
     if not reach.names(host) and is_local(host):
         raise refused(url, "it is not in the public network")
+    if special.is_metadata_host(host) and not reach.means(host):
+        raise refused(url, _SECRETS)
     return parts
 
 
@@ -130,7 +124,13 @@ async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list
     # One that is public and one that is not: whoever answers so is trying something.
     if not found or not (reach.names(host) or all(map(is_public, found))):
         raise OSError("its host is not in the public network")
+    # Also in a network in which nobody is a stranger, and for a host that was named and now leads there.
+    if not (reach.means(host) and special.is_metadata_host(host)) and any(map(special.is_metadata_host, found)):
+        raise OSError(_SECRETS)
     return found
+
+
+_SECRETS = "a cloud tells the secrets of its machines there"
 
 
 def refused(url: str, why: str) -> RemitError:
