@@ -159,7 +159,7 @@ def caller(folder: Path, url: str) -> Hub:
     hub = Hub(
         name="caller",
         store=folder / "caller.db",
-        limits=Limits(max_fan_out=AT_ONCE, root_tokens=10**9),
+        limits=Limits(max_fan_out=AT_ONCE, max_agent_delegations=10**9, max_delegations=10**9, root_tokens=10**9),
     )
     hub.connect("echo", url, token=TOKEN)
     mine, theirs = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))

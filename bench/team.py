@@ -6,7 +6,14 @@ from typing import Literal
 from remit import Brief, Call, Hub, Limits
 
 # No limit of these is what is measured; they only must not stop a run of thousands.
-LIMITS = Limits(max_fan_out=100, root_tokens=1_000_000_000)
+PLENTY = 1_000_000_000
+LIMITS = Limits(
+    max_fan_out=100,
+    max_agent_delegations=PLENTY,
+    max_delegations=PLENTY,
+    max_record_bytes=PLENTY,
+    root_tokens=PLENTY,
+)
 FAN_OUT = 3
 
 

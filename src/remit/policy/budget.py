@@ -36,6 +36,19 @@ def settle(granted: int, used: int) -> tuple[int, int, int]:
     return settled, granted - settled, used - settled
 
 
+def record(request: Request, facts: Facts) -> Verdict:
+    """The records of the run leave room for more."""
+    taken, limit = facts.record_bytes, facts.limits.max_record_bytes
+    if taken < limit:
+        return ALLOW
+    return refuse(Code.RECORD_LIMIT_EXCEEDED, record_limit(taken, limit))
+
+
+def record_limit(taken: int, limit: int) -> str:
+    """Return what is said to whoever wants more on record than a run may have."""
+    return f"the records of this run take {taken:,} bytes, and may take {limit:,} (`max_record_bytes`)"
+
+
 def deadline(request: Request, facts: Facts) -> Verdict:
     """There is enough time left to be worth starting."""
     if request.remit.time_ms >= FLOOR_MS:

@@ -1,4 +1,4 @@
-"""Guards that read the lineage alone: version, depth, chain, loop, cycle, nesting, fan-out."""
+"""Guards that read the lineage alone: version, depth, chain, loop, cycle, nesting, fan-out, delegations."""
 
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
 from remit.protocol.envelope import Request
@@ -70,4 +70,18 @@ def fan_out(request: Request, facts: Facts) -> Verdict:
     return refuse(
         Code.FAN_OUT_EXCEEDED,
         f"Too many concurrent delegates ({wanted}/{limit}). Choose the top {limit} most relevant agents.",
+    )
+
+
+def delegations(request: Request, facts: Facts) -> Verdict:
+    """Neither the run nor its caller has asked for too many delegations."""
+    limits = facts.limits
+    if facts.delegations <= limits.max_delegations and facts.agent_delegations <= limits.max_agent_delegations:
+        return ALLOW
+    if facts.agent_delegations > limits.max_agent_delegations:
+        name, limit, who = "max_agent_delegations", limits.max_agent_delegations, request.origin
+    else:
+        name, limit, who = "max_delegations", limits.max_delegations, "this run"
+    return refuse(
+        Code.MAX_DELEGATIONS_EXCEEDED, f"{who} has asked for {limit} delegations, as many as it may (`{name}`)"
     )

@@ -164,6 +164,8 @@ _REASONS = {
     Code.LOOP_DETECTED: _TOO_MANY_STEPS,
     Code.CYCLE_DETECTED: "it had been asked for already",
     Code.FAN_OUT_EXCEEDED: "too much was asked for at once",
+    Code.MAX_DELEGATIONS_EXCEEDED: _TOO_MANY_STEPS,
+    Code.RECORD_LIMIT_EXCEEDED: "there was too much material for it",
     Code.NESTED_CALLS_FORBIDDEN: _TOO_MANY_STEPS,
     Code.TIMEOUT: "it took too long",
     Code.TOKEN_BUDGET_EXCEEDED: "it would have cost more than is allowed for it",

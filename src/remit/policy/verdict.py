@@ -88,6 +88,12 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """Whose the request's session is already, if it is anyone's."""
     at_once: int = 1
     """How many delegations of the caller's would be under way at once, this one included."""
+    delegations: int = 0
+    """How many delegations the run has asked for, this one included."""
+    agent_delegations: int = 0
+    """How many of them the caller has asked for."""
+    record_bytes: int = 0
+    """What the records of the run take, as far as they are written."""
     repeated: bool = False
     """Whether the caller has asked the same of the same callee, with success or without an end so far."""
     overrun: bool = False

@@ -29,6 +29,8 @@ class Code(StrEnum):
     LOOP_DETECTED = "LOOP_DETECTED"
     CYCLE_DETECTED = "CYCLE_DETECTED"
     FAN_OUT_EXCEEDED = "FAN_OUT_EXCEEDED"
+    MAX_DELEGATIONS_EXCEEDED = "MAX_DELEGATIONS_EXCEEDED"
+    RECORD_LIMIT_EXCEEDED = "RECORD_LIMIT_EXCEEDED"
     NESTED_CALLS_FORBIDDEN = "NESTED_CALLS_FORBIDDEN"
     TIMEOUT = "TIMEOUT"
     TOKEN_BUDGET_EXCEEDED = "TOKEN_BUDGET_EXCEEDED"
@@ -115,6 +117,22 @@ TABLE: dict[Code, Row] = {
         False,
         "More delegations at once than one agent may have in flight; none of them was started.",
         "Choose the most relevant callees, or ask in turns.",
+    ),
+    Code.MAX_DELEGATIONS_EXCEEDED: Row(
+        Blame.CALLER,
+        422,
+        5,
+        False,
+        "The run, or one agent in it, has asked for as many delegations as it may.",
+        "Return what you have. Ask for many items in one delegation, or have the team raise the limit that is named.",
+    ),
+    Code.RECORD_LIMIT_EXCEEDED: Row(
+        Blame.CALLER,
+        422,
+        5,
+        False,
+        "The records of the run take as much room as those of one run may.",
+        "Return what you have. Pass references to large data on, or have the team raise `max_record_bytes`.",
     ),
     Code.NESTED_CALLS_FORBIDDEN: Row(
         Blame.CALLER,

@@ -17,6 +17,8 @@ GUARDS: tuple[Guard, ...] = (
     lineage.cycle,
     lineage.nesting,
     lineage.fan_out,
+    lineage.delegations,
+    budget.record,
     budget.deadline,
     permission.tools,
     budget.tokens,

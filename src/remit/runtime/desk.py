@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from remit.policy.aggregate import Combined
+from remit.policy.budget import record_limit
 from remit.policy.redaction import Held, kind_of, of_kinds, restore, reveal_arguments, strike
 from remit.policy.withheld import token_given, tokens_asked_for
 from remit.protocol.card import Schema, ToolCard
@@ -78,6 +79,7 @@ class LocalDesk:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         self._refuse_if_over()
+        self._refuse_if_full()
         frame, parts = self._frame, self._dispatch.parts
         known = parts.registry.tools.get(tool)
         if known is None or tool not in self._tools:
@@ -243,6 +245,8 @@ class LocalDesk:
             if isinstance(kept, Fault):
                 raise RemitError(kept)
             frame.partial = kept
+        if self._room_left() is not None:
+            return  # what it has until now was kept; that there is no room is told to whoever asks for more
         frame.progress_count += 1
         if frame.progress_count > parts.limits.max_progress:
             if frame.progress_count == parts.limits.max_progress + 1:
@@ -374,6 +378,7 @@ class LocalDesk:
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         self._refuse_if_over()
+        self._refuse_if_full()
         named = presentable(tool)
         self._note_use(named)
         why = None if error is None else fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}")
@@ -399,6 +404,16 @@ class LocalDesk:
             raise RemitError(
                 fault(Code.CANCELLED, f"{frame.card.name} was told to stop and can do nothing more in this delegation")
             )
+
+    def _room_left(self) -> Fault | None:
+        """Return why nothing more of this run goes on record; None while there is room."""
+        parts, run = self._dispatch.parts, self._frame.run
+        taken, limit = parts.store.sizes.get(run.id, 0), parts.limits.max_record_bytes
+        return None if taken < limit else fault(Code.RECORD_LIMIT_EXCEEDED, record_limit(taken, limit))
+
+    def _refuse_if_full(self) -> None:
+        if (why := self._room_left()) is not None:
+            raise RemitError(why)
 
     def _note_use(self, tool: str) -> None:
         if self._frame.tool_calls is None:

@@ -65,6 +65,9 @@ class Dispatch(Routing):
         """
         parts = self.parts
         run: Run = parent.run
+        tally, caller = run.tally, parent.card.name
+        tally.delegations += 1
+        asked = tally.by_agent[caller] = tally.by_agent.get(caller, 0) + 1
         if route is None:
             parent.calls += 1
             path = f"{parent.path}.{parent.calls if call.step is None else call.step}"
@@ -118,6 +121,7 @@ class Dispatch(Routing):
                     request = parts.sessions.shown(request, shown)
                 errand = errand_of(request)
                 ledger = parts.ledger
+                # More than fifteen keywords cost four times as much: what is seldom there comes after.
                 facts = Facts(
                     target=card,
                     address=entry.address if entry is not None else "",
@@ -126,9 +130,9 @@ class Dispatch(Routing):
                     held=parent.request.remit,
                     limits=parts.limits,
                     agents=parts.registry.agents,
-                    asked_tools=call.tools,
-                    session_user=owner.user if owner is not None else None,
-                    session_agent=owner.agent if owner is not None else None,
+                    delegations=tally.delegations,
+                    agent_delegations=asked,
+                    record_bytes=parts.store.sizes.get(run.id, 0),
                     at_once=at_once or parent.in_flight() + 1,
                     repeated=parent.errands is not None and errand in parent.errands,
                     overrun=run.overrun,
@@ -136,6 +140,10 @@ class Dispatch(Routing):
                     breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
                     sealing=run.sealing,
                 )
+                if owner is not None:
+                    facts = replace(facts, session_user=owner.user, session_agent=owner.agent)
+                if call.tools is not None:
+                    facts = replace(facts, asked_tools=call.tools)
                 if approved:
                     facts = replace(facts, approved=approved)
                 match self.judge(request, facts, run):
@@ -274,6 +282,8 @@ class Dispatch(Routing):
         """Record a refusal and return it."""
         sealing = self.sealing_of(request.run)
         response = refused(request, self.parts.redactor.clean(why, sealing))
+        if not self._is_recorded(request.run, why):
+            return response
         if request.view is not None:
             # Redacted before it is cut: of half a number no detector knows whose it is.
             request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
@@ -281,6 +291,20 @@ class Dispatch(Routing):
         session = request.parent_session or request.run
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
+
+    def _is_recorded(self, id: str, why: Fault) -> bool:
+        """Say whether one more refusal in a run goes on record: an agent that asks on and on must not fill it."""
+        root = self.parts.ledger.frames.get(id)
+        if root is None:
+            return True
+        run, most = root.run, self.parts.limits.max_delegations
+        if run.refusals >= most:
+            return False
+        # Of those for want of room, one is told.
+        run.refusals = most if why.code is Code.RECORD_LIMIT_EXCEEDED else run.refusals + 1
+        if run.refusals == most:
+            self.notice(root, "further refusals in this run are not recorded", why.code)
+        return True
 
     def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
         """Record that a call is not even judged, and return that as its refusal."""

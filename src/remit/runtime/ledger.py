@@ -5,6 +5,7 @@ Nothing here awaits, so a check and the change that follows it are one step.
 
 import asyncio
 import random
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from remit.policy import routing
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
+from remit.policy.reception import trace_of
 from remit.policy.routing import Candidate, Ranked, Track
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
@@ -28,6 +30,9 @@ from remit.runtime.ports import Slot
 from remit.runtime.registry import Entry
 
 NOTHING = Usage()
+
+# Runs of other hubs whose delegations are counted here; a hub has fewer under way. Each takes some 300 bytes.
+MOST_TALLIES = 10_000
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
@@ -74,6 +79,16 @@ class Flow:
         self.pending = ""
 
 
+class Tally:
+    """How many delegations were asked for: in a run, and in what comes back to this hub from it."""
+
+    __slots__ = ("by_agent", "delegations")
+
+    def __init__(self) -> None:
+        self.delegations = 0
+        self.by_agent: dict[str, int] = {}
+
+
 class Run:
     """The tree of delegations that one request of a user started."""
 
@@ -86,10 +101,12 @@ class Run:
         "known",
         "notes",
         "overrun",
+        "refusals",
         "request",
         "scope",
         "sealing",
         "steps",
+        "tally",
         "told",
         "unsaved",
     )
@@ -104,6 +121,9 @@ class Run:
         """The request of the user, redacted."""
         self.epoch = epoch
         self.overrun = False
+        self.tally = Tally()
+        self.refusals = 0
+        """How many refusals of it are on record."""
         self.handed_back = False
         """Whether it stops here only to be taken up again elsewhere."""
         self.unsaved = False
@@ -280,8 +300,29 @@ class Ledger:
         """How each agent did at each of its capabilities, by capability and agent."""
         self.outbound: dict[str, list[Frame]] = {}
         """What is being carried out elsewhere, by trace: a request that comes back from there belongs below it."""
+        self.tallies: OrderedDict[tuple[str, str], Tally] = OrderedDict()
+        """What runs of other hubs asked for here, by the hub and its run."""
         self.is_new = True
         """Whether it knows nothing yet of how they did before this hub was opened."""
+
+    def tally_of(self, request: Request) -> Tally:
+        """Return where the delegations of a root request are counted: with those of the run that it is part of.
+
+        That is the run of this hub from which it comes back, by its trace; else the run of the hub that sent it, by its
+        id. What a person asks for is a run of its own.
+        """
+        trace = trace_of(request.traceparent) if request.via is not None else None
+        if trace is not None and (out := self.outbound.get(trace)):
+            return out[0].run.tally
+        sender_run, dot, _ = request.id.partition(".")
+        if request.via is None or not request.remit.chain or not dot:
+            return Tally()
+        key = request.via, sender_run
+        tally = self.tallies.setdefault(key, Tally())
+        self.tallies.move_to_end(key)
+        if len(self.tallies) > MOST_TALLIES:
+            self.tallies.popitem(last=False)
+        return tally
 
     def rate_wait_ms(self, card: AgentCard, now: float) -> int:
         """How long the rate of an agent has to be waited for."""

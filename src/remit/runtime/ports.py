@@ -386,6 +386,9 @@ class Numbered(NamedTuple):
 class Recorder(Protocol):
     """The record: append-only, hash-chained, one order for all processes that share the store."""
 
+    sizes: dict[str, int]
+    """The bytes that were recorded of each run that somebody put here, and who puts it here takes it out again."""
+
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
         ...

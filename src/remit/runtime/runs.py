@@ -147,6 +147,7 @@ class Runs:
         task = asyncio.get_running_loop().create_task(work)
         going = self._going[key] = self._by_run[run] = Going(content, run, task)
         self._tasks.add(task)
+        self._dispatch.parts.store.sizes[run] = 0
         task.add_done_callback(lambda _: self._gone(key, going))
         return going
 
@@ -155,6 +156,7 @@ class Runs:
         self._called_off.pop(going.run, None)
         self._once.pop(going.run, None)
         self._dispatch.parts.passed_on.pop(going.run, None)
+        self._dispatch.parts.store.sizes.pop(going.run, None)
         going.decided.set()
         if self._going.get(key) is going:
             del self._going[key]
@@ -224,6 +226,7 @@ class Runs:
         questions = 0
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
         run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
+        run.tally = parts.ledger.tally_of(request)
         goes_on = owner == (request.remit.user, request.target)  # of another's conversation nothing is even read
         if goes_on:
             await parts.redactor.recall(run)

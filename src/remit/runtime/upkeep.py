@@ -135,6 +135,7 @@ class Upkeep(Runs):
         called_off = await store.controls(0, request.run)
         key = (request.sender, request.remit.user, request.id)
         run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
+        run.tally = self._dispatch.parts.ledger.tally_of(request)
         await self._dispatch.parts.redactor.recall(run)
         # What the user said, as the guards and the digest knew it before; what was shown with it is found again, unless
         # it was brought from elsewhere.

@@ -106,6 +106,7 @@ class SqliteStore:
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
         self._writer = Writer(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
+        self.sizes = self._writer.sizes
         self._reader: Reader | None = None
         self._glance: Connection | None = None
         """For what is asked so often that it must not cost a thread."""
@@ -164,7 +165,7 @@ class SqliteStore:
             breaks = checkpoints.examine(connection, key_made=key_made)
             if not breaks:
                 return checkpoints
-            transaction = Transaction(connection, now_ms, keep_records=False)
+            transaction = Transaction(connection, now_ms, self.sizes, keep_records=False)
             transaction.extend([(Kind.BREAK, now_ms, STORE, STORE, each) for each in breaks])
             transaction.write()
             checkpoints.begin(connection, transaction.seq, now_ms)

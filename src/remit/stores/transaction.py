@@ -57,9 +57,10 @@ def _insert(rows: int) -> str:
 class Transaction:
     """An open write transaction of one process; the chain's head was read inside it, for others write to it too."""
 
-    def __init__(self, connection: Connection, now_ms: int, *, keep_records: bool) -> None:
+    def __init__(self, connection: Connection, now_ms: int, sizes: dict[str, int], *, keep_records: bool) -> None:
         self.connection = connection
         self.now_ms = now_ms
+        self._sizes = sizes
         head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
         self.seq, self._digest = head or (0, GENESIS)
         self._values: list[Any] = []
@@ -72,12 +73,14 @@ class Transaction:
 
     def extend(self, entries: list[Entry]) -> None:
         """Put records at the end of the chain."""
-        seq, digest, add, numbers = self.seq, self._digest, self._values.extend, KINDS
+        seq, digest, add, numbers, sizes = self.seq, self._digest, self._values.extend, KINDS, self._sizes
         for kind, at_ms, run, session, body in entries:
             seq += 1
             raw = encode(body)
             digest = link(digest, seq, kind, at_ms, run, session, raw)
             add((seq, numbers[kind], at_ms, run, session, raw, digest))
+            if (size := sizes.get(run)) is not None:
+                sizes[run] = size + len(raw)
         if self.records is not None:
             first = self.seq + 1
             self.records += [_record(first + place, *entry) for place, entry in enumerate(entries)]

@@ -72,6 +72,8 @@ class Writer:
         self._ended = ended
         self.queue: deque[Item] = deque()
         """What is to be written, oldest first; it outlives the thread, so that nothing is lost between two of them."""
+        self.sizes: dict[str, int] = {}
+        """The bytes recorded of runs that the loop put here. The thread adds, and never puts one here itself."""
         self.calm = sys.maxsize
         """While no more than this is queued, whoever appends need not `nudge`."""
         self._listeners: dict[object, Listener] = {}
@@ -283,7 +285,7 @@ class Writer:
 
     def _commit(self, batch: list[Item]) -> None:
         with write_lock(self._connection):
-            transaction = Transaction(self._connection, self._wall_ms(), keep_records=bool(self._listeners))
+            transaction = Transaction(self._connection, self._wall_ms(), self.sizes, keep_records=bool(self._listeners))
             results = _apply(batch, transaction)
             transaction.write()
             self._checkpoints.begin(self._connection, transaction.seq, transaction.now_ms)

@@ -118,6 +118,7 @@ class MemoryStore:
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
         self._seen_ms = 0
+        self.sizes: dict[str, int] = {}
         self._is_open = False
         self._records: list[Record] = []
         self._submitted: dict[str, _Submitted] = {}
@@ -148,6 +149,8 @@ class MemoryStore:
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
         record = Record(seq=len(self._records) + 1, kind=kind, at_ms=at_ms, run=run, session=session, body=body)
         self._records.append(record)
+        if run in self.sizes:
+            self.sizes[run] += len(encode(body))
         if self._listeners:
             asyncio.get_running_loop().call_soon(self._tell, record)
 

@@ -47,6 +47,15 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     max_fan_out: Annotated[Count, Meta(description="How many delegations one agent may have under way at once.")] = (
         _LIMITS.max_fan_out
     )
+    max_agent_delegations: Annotated[
+        Count, Meta(description="How many delegations one agent may ask for in a run, refused ones included.")
+    ] = _LIMITS.max_agent_delegations
+    max_delegations: Annotated[
+        Count, Meta(description="How many delegations all agents of a run together may ask for, refused ones included.")
+    ] = _LIMITS.max_delegations
+    max_record_bytes: Annotated[
+        Count, Meta(description="How many bytes the records of one run may take; what would add to them is refused.")
+    ] = _LIMITS.max_record_bytes
     max_result_bytes: Annotated[Count, Meta(description="How large one answer may be, as JSON.")] = (
         _LIMITS.max_result_bytes
     )
