@@ -216,6 +216,7 @@ def _elsewhere(team: Team, agent: AgentSection) -> Any:
         "time_ms": None if agent.time is None else duration_ms(agent.time),
         "tokens": agent.tokens,
         "sees": agent.sees,
+        "authority": agent.authority,
     }
 
 
@@ -239,6 +240,7 @@ def _changeable(agent: AgentSection) -> Any:
     return {
         "may_call": agent.may_call,
         "allow_sub_agent_calls": agent.allow_sub_agent_calls,
+        "authority": agent.authority,
         "rate": agent.rate,
         "time_ms": None if agent.time is None else duration_ms(agent.time),
         "tokens": agent.tokens,
@@ -278,7 +280,7 @@ def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes |
 
 # What a hub can take over while it runs; of agents, what is in `_changeable`.
 _SECTIONS = ("limits", "budgets", "breaker", "rules")
-_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "rate", "time", "tokens")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
 
 
 class Reloaded(Struct, frozen=True, kw_only=True):

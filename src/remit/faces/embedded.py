@@ -23,7 +23,7 @@ from remit.policy.plan import Workflow, problems
 from remit.policy.reception import Permission
 from remit.policy.redaction import KIND
 from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate, Sees
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate, Sees
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -84,6 +84,7 @@ class AgentOptions(TypedDict, total=False):
     may_call: Collection[str]
     allow_sub_agent_calls: bool | None
     max_sub_agent_depth: int | None
+    authority: Authority | None
     concurrency: int | None
     queue: int
     rate: Rate | None
@@ -102,7 +103,9 @@ class Hub(hub.Hub):
 
     *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an
     answer survives once it is given: `"power"`, a power cut; `"process"`, the process being killed. *redaction* finds
-    what agents must not see of each other's requests; True stands for the detectors that come with Remit. *approver*
+    what agents must not see of each other's requests; True stands for the detectors that come with Remit. *authority*
+    is what `Limits` has under that name: with `"caller"` no agent can use a tool or ask an agent in the name of another
+    that could not, unless its own `authority` is `"own"`. *approver*
     answers when a guard asks; `"inbox"` leaves the question in the store for `remit pending`, or `hub.decide`. *count*
     counts tokens, exactly if the extra `tokens` is there and nothing else is said; *workspace* is the folder that
     callees may be told of; *summarizer* makes better summaries of conversations than those made without a model.
@@ -117,6 +120,7 @@ class Hub(hub.Hub):
         store: Store | Path | str | None = None,
         durability: Literal["power", "process"] = "power",
         limits: Limits | None = None,
+        authority: Authority | None = None,
         guards: Iterable[Guard] = (),
         breaker: BreakerSettings | None = None,
         approver: Approver | Literal["inbox"] | None = None,
@@ -139,6 +143,7 @@ class Hub(hub.Hub):
         self._telemetry: Telemetry | None = None
         self._phrases: dict[str, str] = {}
         self._glossary: dict[str, str] = {}
+        limits = limits or Limits()
         count = token_counter() if count is None else count
         if store is None or isinstance(store, str | Path):
             path = DEFAULT_STORE if store is None else Path(store)
@@ -150,7 +155,7 @@ class Hub(hub.Hub):
             name=name,
             store=store,
             transport=LocalTransport(),
-            limits=limits or Limits(),
+            limits=limits if authority is None else replace(limits, authority=authority),
             guards=guards,
             breaker=breaker,
             approver=InboxApprover(store) if approver == "inbox" else approver,
@@ -198,6 +203,7 @@ class Hub(hub.Hub):
         may_call: Collection[str] = (),
         allow_sub_agent_calls: bool | None = None,
         max_sub_agent_depth: int | None = None,
+        authority: Authority | None = None,
         concurrency: int | None = None,
         queue: int = QUEUE,
         rate: Rate | None = None,
@@ -234,6 +240,7 @@ class Hub(hub.Hub):
             may_call=_names(may_call, name, "may_call"),
             allow_sub_agent_calls=allow_sub_agent_calls,
             max_sub_agent_depth=max_sub_agent_depth,
+            authority=authority,
             concurrency=concurrency,
             queue=queue,
             rate=rate,
@@ -297,6 +304,7 @@ class Hub(hub.Hub):
         time_ms: int | None = None,
         tokens: int | None = None,
         sees: Collection[str] = (),
+        authority: Authority | None = None,
     ) -> None:
         """Add an agent that lives at another hub, at *url*, where it is called *remote*; it is asked like any other.
 
@@ -316,6 +324,7 @@ class Hub(hub.Hub):
             time_ms=time_ms,
             tokens=tokens,
             sees=_names(sees, name, "sees"),
+            authority=authority,
             resumable=True,  # a hub that is asked the same again, under the same id, does not do it twice
         )
         self.register(card, peer.agent(remote or name), peer.close)
@@ -464,6 +473,7 @@ class Hub(hub.Hub):
         time_ms: int | None = None,
         tokens: int | None = None,
         sees: Collection[str] = (),
+        authority: Authority | None = None,
     ) -> None:
         """Add an agent that speaks A2A, by the address of its card; it is asked like any other.
 
@@ -496,6 +506,7 @@ class Hub(hub.Hub):
             time_ms=time_ms,
             tokens=tokens,
             sees=_names(sees, name, "sees"),
+            authority=authority,
         )
         self.register(card, A2aAgent(peer, name), peer.close)
 
@@ -536,6 +547,7 @@ class Hub(hub.Hub):
             tokens=tokens,
             resumable=True,
         )
+        self._parts.registry.describe(replace(self.cards[workflow.name], passes_on=True))
         self._workflows.append(workflow)
 
     def orchestrator(
@@ -587,6 +599,7 @@ class Hub(hub.Hub):
             aclose=None if asked is None else asked.aclose,
         )
         self.add(name, agent, may_call={"*"}, time_ms=time_ms, tokens=tokens, resumable=True)
+        self._parts.registry.describe(replace(self.cards[name], passes_on=True))
         self._planners.add(name)
 
     def _offered(self, orchestrator: str) -> dict[str, tuple[Label, Capability]]:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from remit.protocol.card import Authority
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_DEPTH, ROOT_TIME_MS, ROOT_TOKENS
 
 
@@ -33,5 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     grace_ms: int = 3_000
     """How long a cancelled callee may take to clean up before it is abandoned."""
     approval_timeout_ms: int = 600_000
+    authority: Authority = "own"
+    """Whether agents that do not say otherwise are cut to the tools and targets of the agent that asks them."""
     shared_scopes: frozenset[str] = frozenset({"public"})
     """Owner scopes that every user may refer to."""

@@ -1,9 +1,63 @@
 """Guards that ask who may call whom, for which user, with which tools."""
 
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.policy.limits import Limits
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
+from remit.protocol.card import AgentCard, Authority
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import NOBODY, Request
 from remit.protocol.errors import Code
+from remit.protocol.remit import Remit, meet
+
+
+class Powers(NamedTuple):
+    """The tools that an agent can use and the agents that it can ask; None bounds nothing."""
+
+    tools: frozenset[str] | None
+    targets: frozenset[str] | None
+
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+def authority_of(card: AgentCard, limits: Limits) -> Authority:
+    """Return whose tools and targets an agent has when another asks it."""
+    return card.authority or limits.authority
+
+
+def powers_of(card: AgentCard | None, remit: Remit) -> Powers:
+    """Return what an agent has itself: what its card and its remit both name.
+
+    Without a *card* it is whoever is at the top of the run: a user, who is bound by the remit alone, or an agent at
+    another hub, of which no more is known than what the remit names.
+    """
+    if card is None:
+        unsaid = _NOTHING if remit.chain else None
+        return Powers(
+            unsaid if remit.tools is None else remit.tools, unsaid if remit.targets is None else remit.targets
+        )
+    if card.allow_sub_agent_calls is False:
+        targets = _NOTHING
+    else:
+        targets = remit.targets if "*" in card.may_call else meet(card.may_call, remit.targets)
+    return Powers(meet(card.tools, remit.tools), targets)
+
+
+def within(remit: Remit, powers: Powers) -> Remit:
+    """Return a remit that is cut to what somebody has."""
+    tools, targets = meet(remit.tools, powers.tools), meet(remit.targets, powers.targets)
+    return remit if (tools, targets) == (remit.tools, remit.targets) else replace(remit, tools=tools, targets=targets)
+
+
+def received(request: Request, card: AgentCard, limits: Limits) -> Request:
+    """Return a request that begins a run, cut to what its caller has if that is an agent at another hub."""
+    if not request.remit.chain or authority_of(card, limits) == "own":
+        return request
+    remit = within(request.remit, powers_of(None, request.remit))
+    return request if remit is request.remit else replace(request, remit=remit)
 
 
 def known_target(request: Request, facts: Facts) -> Verdict:
@@ -61,11 +115,22 @@ def tools(request: Request, facts: Facts) -> Verdict:
         return ALLOW
     if excess := asked - facts.target.tools:
         return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}")
+    if excess := asked - _passable(facts.caller, facts.target, facts.limits, asked):
+        why = f"{request.origin} does not have it, and {request.target} works with the authority of its caller"
+        return refuse(Code.TOOL_NOT_ALLOWED, f"{request.target} not authorized to use {_listed(excess)}: {why}")
     if facts.held is not None and facts.held.tools is not None and (excess := asked - facts.held.tools):
         return refuse(
             Code.TOOL_NOT_ALLOWED, f"{request.origin} cannot pass on {_listed(excess)}: its own remit does not name it"
         )
     return ALLOW
+
+
+def _passable(caller: AgentCard | None, callee: AgentCard, limits: Limits, asked: frozenset[str]) -> frozenset[str]:
+    """Return those of the tools that are asked for which a caller can let its callee have."""
+    # Who passes on has no tools: what its callees may use is bound by its remit.
+    if caller is None or caller.passes_on or authority_of(callee, limits) == "own":
+        return asked
+    return caller.tools
 
 
 def _listed(names: frozenset[str]) -> str:

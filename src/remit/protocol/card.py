@@ -76,6 +76,10 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     """What it is given raw, as its team says; its agents get tokens, also for what it returns."""
 
 
+Authority = Literal["own", "caller"]
+"""Whose tools and targets an agent has when another asks it: its own, or no more than that one has."""
+
+
 class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An agent's name and abilities, and the limits that its team sets."""
 
@@ -93,6 +97,10 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """None: as `may_call` implies. False forbids every call, whatever `may_call` says."""
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
+    authority: Authority | None = None
+    """Whether it is cut to the tools and targets of the agent that asks it; None: as its hub says."""
+    passes_on: bool = False
+    """Whether it stands for whoever asked it, as a workflow does: those that it asks have the authority of that one."""
     concurrency: Annotated[int, Meta(ge=1)] = CONCURRENCY
     queue: Count = QUEUE
     rate: Rate | None = None

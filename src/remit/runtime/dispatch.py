@@ -104,7 +104,9 @@ class Dispatch(Routing):
                 now = parts.clock.now()
                 left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
                 card: AgentCard | None = entry.card if entry is not None else None
-                request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits)
+                # As it is now: a permission that was taken away is not used any more, not even by who is at work.
+                caller = parts.registry.agents[parent.card.name].card
+                request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
                 if sent is None:
                     sent = request
                 if parent.stopping is not None or isinstance(parent.state, Status):
@@ -125,8 +127,7 @@ class Dispatch(Routing):
                 facts = Facts(
                     target=card,
                     address=entry.address if entry is not None else "",
-                    # As it is now: a permission that was taken away is not used any more, not even by who is at work.
-                    caller=parts.registry.agents[parent.card.name].card,
+                    caller=caller,
                     held=parent.request.remit,
                     limits=parts.limits,
                     agents=parts.registry.agents,

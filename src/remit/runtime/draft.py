@@ -7,22 +7,38 @@ from msgspec.structs import replace
 
 from remit.policy.budget import grant_time_ms, grant_tokens
 from remit.policy.limits import Limits
+from remit.policy.permission import Powers, authority_of, powers_of
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import NOBODY, VERSION, Call, Request
+from remit.protocol.remit import meet
 from remit.runtime.ledger import Errand, Frame
 
 
 def draft(
-    parent: Frame, call: Call, card: AgentCard | None, path: str, left_ms: int, created_ms: int, limits: Limits
+    parent: Frame,
+    call: Call,
+    card: AgentCard | None,
+    path: str,
+    left_ms: int,
+    created_ms: int,
+    limits: Limits,
+    caller: AgentCard | None = None,
 ) -> Request:
-    """Return the request by which *parent* would ask for *call*; it is still to be judged."""
+    """Return the request by which *parent* would ask for *call*; it is still to be judged.
+
+    *caller* is the card of the asking agent as it is now, if that is not the one with which it began.
+    """
     asking = parent.request
     time_ms, tokens = _wishes(call, card, limits)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
     if depth_below is not None:
         max_depth = min(asking.remit.depth + depth_below, asking.remit.max_depth if max_depth is None else max_depth)
+    tools, targets = call.tools, call.targets
+    if card is not None and authority_of(card, limits) == "caller":
+        powers = _powers(parent, caller or parent.card)
+        tools, targets = meet(powers.tools, tools), meet(powers.targets, targets)
     request = Request(
         version=VERSION,
         id=path,
@@ -34,8 +50,8 @@ def draft(
             tokens=grant_tokens(tokens, parent.left),
             max_depth=max_depth,
             context_tokens=call.context_tokens,
-            tools=call.tools,
-            targets=call.targets,
+            tools=tools,
+            targets=targets,
             may_delegate=call.may_delegate,
             priority=call.priority,
         ),
@@ -61,6 +77,15 @@ def draft(
             retry_of=call.retry_of,
         )
     return request
+
+
+def _powers(frame: Frame, card: AgentCard) -> Powers:
+    """Return what the agent of a frame has itself; one that passes on has what the one that asked it has."""
+    remit, above = frame.request.remit, frame
+    while card.passes_on and above.parent is not None:
+        above = above.parent
+        card = above.card
+    return powers_of(None if card.passes_on else card, remit)
 
 
 def errand_of(request: Request) -> Errand:

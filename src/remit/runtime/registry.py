@@ -51,6 +51,10 @@ class Registry:
         _refuse_missing(agents, self.tools)
         self.agents.update(agents)
 
+    def describe(self, card: AgentCard) -> None:
+        """Put a new card in the place of an agent's, before the team is whole."""
+        self.agents[card.name] = self.agents[card.name]._replace(card=_checked(card))
+
     def add_tool(self, tool: Tool) -> None:
         """Register a tool under its card's name."""
         if not NAME.fullmatch(tool.card.name):

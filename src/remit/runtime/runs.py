@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
+from remit.policy.permission import received
 from remit.policy.redaction import strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.protocol.codec import digest
@@ -213,6 +214,8 @@ class Runs:
     async def _admit(self, request: Request, content: bytes) -> Response:
         parts = self._dispatch.parts
         entry = parts.registry.agents.get(request.target)
+        if entry is not None and request.remit.chain:
+            request = received(request, entry.card, parts.limits)
         # What the sender chose may have been used before: an id for the same request, a session by its owner.
         chosen = request.session if request.session != request.run else None
         may_be_known = request.id != request.run and request.run not in self._parked

@@ -9,6 +9,7 @@ from remit.faces.cli.options import json_option, team_options
 from remit.faces.cli.show.screen import many, print_fields, print_json, print_table, spoken
 from remit.faces.cli.suggest import agent_names, capability_codes
 from remit.faces.outputs.team import AgentDetails, AgentLine, Agents
+from remit.policy.permission import authority_of
 from remit.policy.plan import Step, waits_for
 from remit.protocol.card import AgentCard, Capability
 
@@ -123,6 +124,7 @@ def show(
         address=section and (team.peers[section.peer].url if section.peer else section.card),
         device=section and section.device,
         called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
+        authority=authority_of(card, limits),
         time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
         tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
     )
@@ -152,6 +154,8 @@ def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
     is_here = details.address is None and details.device is None
     yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
     yield "may call", _may_call(card) if is_here else ""
+    is_cut = details.authority == "caller" and details.device is None
+    yield "authority", "no more tools and targets than the agent that asks it has" if is_cut else ""
     yield "called by", ", ".join(details.called_by)
     yield (
         "sees",

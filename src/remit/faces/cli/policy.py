@@ -137,6 +137,8 @@ def _print(found: Explanation, asked_at: str) -> None:
         click.echo()
         print_fields([("objective", found.request.objective), ("input", text_of(found.request.input))])
         click.echo()
+    if found.authority is not None:
+        print_text(_authority(found))
     if found.place is not None:
         print_text(_placing(found.place))
     print_text(_conclusion(found, asked_at))
@@ -144,6 +146,12 @@ def _print(found: Explanation, asked_at: str) -> None:
         for problem in found.fault.problems:
             print_text(f"  {problem.path}: {problem.message}")
         print_text(f"→ {found.fault.suggestion}")
+
+
+def _authority(found: Explanation) -> str:
+    whose = "its own" if found.authority == "own" or found.origin == USER else f"no more than {found.origin} has"
+    tools, targets = ", ".join(found.tools) or "none", ", ".join(found.targets) or "nobody"
+    return f"{found.target} has {whose} (authority = {found.authority}): tools {tools}; may ask {targets}."
 
 
 def _placing(place: Placing) -> str:

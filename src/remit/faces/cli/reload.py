@@ -17,8 +17,8 @@ def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str
     """Have every running hub that shares the team's store take over the changed team file.
 
     The file is checked first, as `remit validate` does. Runs in flight go on as they began. Taken over at once are
-    limits, budgets, breaker, rules, approvals.timeout, and of agents may_call, allow_sub_agent_calls, rate, time and
-    tokens. All else needs a restart: code, new agents, capabilities, tools, redaction, the store.
+    limits, budgets, breaker, rules, approvals.timeout, and of agents may_call, allow_sub_agent_calls, authority, rate,
+    time and tokens. All else needs a restart: code, new agents, capabilities, tools, redaction, the store.
 
     \b
     Example:

@@ -13,6 +13,7 @@ from remit.faces.composition import guards_of
 from remit.faces.outputs.policy import Explanation, GuardVerdict, Struck
 from remit.faces.team.detecting import detector_of
 from remit.faces.team.team import Team
+from remit.policy.permission import Powers, authority_of, powers_of
 from remit.policy.redaction import Held, kind_of, reveal, tokens_in
 from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard
@@ -49,6 +50,8 @@ def explained(
     said = [(guard, _said(guard, request, facts)) for guard in all_guards(team)]
     outcome, by, objection = _outcome(team, said, request)
     clean, struck = _redacted(request, facts, said[-1][1])
+    card = facts.target
+    powers = Powers(None, None) if card is None else powers_of(card, request.remit)
     return Explanation(
         origin=origin,
         target=target,
@@ -59,10 +62,17 @@ def explained(
         fault=objection if isinstance(objection, Fault) else None,
         guards=tuple(_told(guard, verdict, facts) for guard, verdict in said),
         struck=tuple(_struck(clean, struck, facts.target)),
+        authority=None if card is None else authority_of(card, facts.limits),
+        tools=tuple(sorted(powers.tools or ())),
+        targets=tuple(sorted(name for name in cards if card is not None and _may_ask(card, powers, name))),
         place=placed(team, cards, call, request, simple=simple, lacks_data=lacks_data),
         request=clean,
         exit_code=_exit_code(objection),
     )
+
+
+def _may_ask(card: AgentCard, powers: Powers, name: str) -> bool:
+    return name != card.name and card.may_reach(name) and (powers.targets is None or name in powers.targets)
 
 
 def all_guards(team: Team | None) -> tuple[Guard, ...]:

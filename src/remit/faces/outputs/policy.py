@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from remit.protocol.card import Authority
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault
 
@@ -72,6 +73,12 @@ class Explanation(Struct, frozen=True, kw_only=True, tag_field="schema", tag="re
     fault: Annotated[Fault | None, Meta(description="Why it would be refused.")] = None
     guards: Annotated[tuple[GuardVerdict, ...], Meta(description="What each guard says, in their order.")]
     struck: Annotated[tuple[Struck, ...], Meta(description="What redaction finds.")] = ()
+    authority: Annotated[
+        Authority | None,
+        Meta(description="Whose tools and targets it would have: its own, or no more than its caller has."),
+    ] = None
+    tools: Annotated[tuple[str, ...], Meta(description="The tools that it could use.")] = ()
+    targets: Annotated[tuple[str, ...], Meta(description="The agents that it could ask.")] = ()
     place: Annotated[
         Placing | None,
         Meta(

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from remit.faces.outputs.common import AtMs
 from remit.policy.plan import Workflow
-from remit.protocol.card import AgentCard
+from remit.protocol.card import AgentCard, Authority
 
 
 class Written(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.init/1"):
@@ -104,6 +104,9 @@ class AgentDetails(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     ] = None
     device: Annotated[str | None, Meta(description="The device that shares it; null: none does.")] = None
     called_by: Annotated[tuple[str, ...], Meta(description="Who may call it; `user` is whoever asks from outside.")]
+    authority: Annotated[
+        Authority, Meta(description="Whose tools and targets it has when an agent asks it: its own, or its caller's.")
+    ] = "own"
     time_ms: Annotated[int, Meta(description="How long one request may take whose caller says nothing.")]
     tokens: Annotated[int, Meta(description="How many tokens one request may take whose caller says nothing.")]
 

@@ -184,6 +184,9 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
         if kinds[0] in ("peer", "card", "device"):
             for key in _OF_CODE & keys.keys():
                 yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
+        if kinds == ["device"] and "authority" in keys:
+            why = "no tools or targets are named to another device; say `authority` where the agent lives"
+            yield Wrong((*place, "authority"), why)
         if kinds == ["model"] and agent.isolation == "process":
             yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
         if agent.isolation != "process":

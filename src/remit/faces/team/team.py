@@ -120,5 +120,6 @@ class Team(TeamFile, frozen=True, kw_only=True):
             max_progress=limits.max_progress,
             grace_ms=duration_ms(limits.grace),
             approval_timeout_ms=duration_ms(self.approvals.timeout),
+            authority=limits.authority,
             shared_scopes=limits.shared_scopes,
         )

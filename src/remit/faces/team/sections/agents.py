@@ -26,7 +26,7 @@ from remit.faces.team.values import (
     duration,
     optional_ms,
 )
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Capability, Rate
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate
 from remit.protocol.remit import Count
 from remit.runtime.brief import HISTORY_TOKENS
 
@@ -113,6 +113,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
     max_sub_agent_depth: Annotated[
         Count | None, Meta(description="How many levels of delegation may follow below it.")
     ] = _CARD.max_sub_agent_depth
+    authority: Annotated[
+        Authority | None,
+        Meta(
+            description='With `"caller"` it has only those tools and targets that the agent which asks it has, too; '
+            'with `"own"` its own. Else as `limits.authority` says.'
+        ),
+    ] = _CARD.authority
     concurrency: Annotated[
         Positive | None,
         Meta(

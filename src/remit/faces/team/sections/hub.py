@@ -19,6 +19,7 @@ from remit.faces.team.values import (
 from remit.policy.breaker import BreakerSettings
 from remit.policy.limits import Limits
 from remit.policy.plan import Share
+from remit.protocol.card import Authority
 from remit.protocol.remit import Count
 
 _LIMITS = Limits()
@@ -65,6 +66,13 @@ class LimitsSection(Section, frozen=True, kw_only=True):
     grace: Annotated[
         Duration, Meta(description="How long a cancelled agent may take to clean up before it is abandoned.")
     ] = duration(_LIMITS.grace_ms)
+    authority: Annotated[
+        Authority,
+        Meta(
+            description='With `"caller"` agents that another agent asks have only the tools and targets which that one '
+            "has, too; an agent's own `authority` counts more."
+        ),
+    ] = _LIMITS.authority
     shared_scopes: Annotated[frozenset[str], Meta(description="Owner scopes that every user may refer to.")] = (
         _LIMITS.shared_scopes
     )
