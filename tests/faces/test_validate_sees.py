@@ -12,7 +12,7 @@ from remit.faces.team.file import load_team
 CODE = """
 async def clerk(brief): ...
 
-async def find(email: str, phones: list[str], text: str) -> str: ...
+async def find(email: str, phones: list[str], text: str, mobile: bool = False) -> str: ...
 """
 TEAM = """
 [agents.clerk]
@@ -37,9 +37,11 @@ def written(folder: Path, sees: str = "", send: str = "", more: str = "") -> Pat
     return file
 
 
-def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [[], ["--code"]])
+def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Path, code: list[str]) -> None:
+    """Also without the code being imported: its source tells what the parameters are called."""
     file = written(tmp_path)
-    done = remit("validate", "--code", folder=tmp_path)
+    done = remit("validate", *code, folder=tmp_path)
     assert done.returncode == 0
     line = file.read_text(encoding="utf-8").splitlines().index("[tools.find]") + 1
     said = [each for each in done.stdout.splitlines() if each.startswith("warning: ")]
@@ -52,15 +54,16 @@ def test_a_field_that_asks_for_a_value_is_named_with_the_key_to_add(tmp_path: Pa
     assert said[0].endswith('tools.find.sees = ["EMAIL"]')
     assert "`phones`" in said[1]
     assert said[2].endswith('capabilities.SEND.sees = ["EMAIL"]')
-    found = document("validate", "--code", folder=tmp_path)
+    found = document("validate", *code, folder=tmp_path)
     assert (found["ok"], [each["key"] for each in found["warnings"]]) == (
         True,
         ["tools.find", "tools.find", "capabilities.SEND"],
     )
 
 
-def test_without_the_code_only_what_the_file_tells_is_said(tmp_path: Path) -> None:
-    written(tmp_path)
+def test_of_code_that_is_not_in_the_folder_only_the_file_tells(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    file.write_text(file.read_text(encoding="utf-8").replace("crm_agents:find", "os.path:join"), encoding="utf-8")
     found = document("validate", folder=tmp_path)
     assert [each["key"] for each in found["warnings"]] == ["capabilities.SEND"]
 

@@ -58,14 +58,14 @@ def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_
 def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
     from remit.faces.cli.places import importing
     from remit.faces.composition import hub_of
-    from remit.faces.team.cautions import cautions
+    from remit.faces.team.cautions import cautions, sketched
     from remit.faces.team.file import load_team, located
 
     try:
         with importing():
             team = load_team(file, overrides=overrides, code=code, thorough=True)
             # Not opened: it only shows whether all of it fits together.
-            tools = hub_of(team).tool_cards if code else None
+            tools = hub_of(team).tool_cards if code else sketched(team)
     except RemitError as error:
         why = error.fault
         if not why.problems and not file.is_file():

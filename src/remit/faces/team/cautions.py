@@ -4,19 +4,37 @@ from collections.abc import Iterator, Mapping
 
 from remit.agents.mcp.settings import hub_name
 from remit.detectors.pipeline import KINDS
+from remit.faces.team.code import parameters_of
 from remit.faces.team.others import unencrypted
-from remit.faces.team.team import TeamFile
+from remit.faces.team.team import Team, TeamFile
 from remit.policy.withheld import can_be_used, fields_asking, key_to_add
 from remit.protocol.card import AgentCard, Sees, ToolCard
 from remit.protocol.codec import Wrong
 
 
 def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[Wrong]:
-    """Say what to look at again; *tools* are those of the team's hub, if its code was imported."""
+    """Say what to look at again; *tools* are those of the team's hub, or as much of them as its source shows."""
     yield from unencrypted(team)
     if team.redaction.enabled:
         yield from _blind_tools(team, tools or {})
         yield from _blind_capabilities(team, tools or {})
+
+
+def sketched(team: Team) -> dict[str, ToolCard]:
+    """Return the tools of a team as far as the source of their functions shows what they take; nothing is imported."""
+    return {
+        name: ToolCard(
+            name=name,
+            input_schema={
+                "properties": {
+                    parameter: {"type": "boolean"} if kind == "bool" else {}
+                    for parameter, kind in parameters_of(tool.run, team.folder).items()
+                }
+            },
+            sees=tool.sees,
+        )
+        for name, tool in team.tools.items()
+    }
 
 
 def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wrong]:

@@ -135,16 +135,29 @@ def seen(run: str, folder: Path) -> None:
 
 def docstring_of(run: str, folder: Path) -> str:
     """Return the docstring of a function at the top of a module in *folder*; nothing if it is not there."""
+    found = _function_at(run, folder)
+    return "" if found is None else ast.get_docstring(found) or ""
+
+
+def parameters_of(run: str, folder: Path) -> dict[str, str]:
+    """Return the parameters of a function at the top of a module in *folder*, as written, each with its annotation."""
+    found = _function_at(run, folder)
+    taken = [] if found is None else [*found.args.posonlyargs, *found.args.args, *found.args.kwonlyargs]
+    return {each.arg: "" if each.annotation is None else ast.unparse(each.annotation) for each in taken}
+
+
+def _function_at(run: str, folder: Path) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    """Return the source of a function at the top of a module in *folder*; nothing is imported."""
     module, _, name = run.partition(":")
     file = _file_of(module, folder)
     if file is None:
-        return ""
+        return None
     try:
         body = ast.parse(file.read_bytes()).body
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return ""
+        return None
     found = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name == name]
-    return (ast.get_docstring(found[-1]) or "") if found else ""
+    return found[-1] if found else None
 
 
 def _file_of(module: str, folder: Path) -> Path | None:
