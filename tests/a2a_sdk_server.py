@@ -14,6 +14,8 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types import a2a_pb2 as pb
 from starlette.applications import Starlette
 
+from waiting import eventually
+
 
 class Executor(AgentExecutor):
     """Does what the first word of the message says."""
@@ -89,8 +91,7 @@ async def sdk_agent(binding: str, *, streaming: bool = True) -> AsyncGenerator[t
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve(None))  # pyright: ignore[reportPrivateUsage]
-    while not server.started:
-        await asyncio.sleep(0.005)
+    await eventually(lambda: server.started)
     host, port = server.servers[0].sockets[0].getsockname()
     url = f"http://{host}:{port}"
     path = "/rpc" if binding == "JSONRPC" else "/rest"

@@ -16,6 +16,7 @@ from remit.faces.api.server import Server
 from remit.policy.reception import Permission, Sender
 from remit.transports.addresses import Reach
 from serving import gate_of
+from waiting import eventually
 
 ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 BERT = Sender(name="bert-app", users=frozenset({"bert"}))
@@ -139,6 +140,15 @@ class Caller:
                 for frame in whole:
                     if frame.startswith("data: "):
                         yield self._opened(200, json.loads(frame.removeprefix("data: ")))
+
+    async def until(self, task: str, *states: str) -> Any:
+        """Return a task once it is in one of these states."""
+
+        async def look() -> Any:
+            found = await self("GetTask", id=task)
+            return found if state(found) in states else None
+
+        return await eventually(look, f"a task that is {' or '.join(states)}")
 
     async def send(self, text: str, **more: Any) -> Any:
         """Return the task that a text begins."""

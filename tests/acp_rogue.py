@@ -4,12 +4,16 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 HOW = sys.argv[1]
 FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(os.devnull)
+
+
+def wait_for_ever() -> None:
+    while True:
+        signal.pause()
 
 
 def say(message: Any) -> None:
@@ -51,7 +55,7 @@ def prompted(number: int, turn: int) -> None:
             sys.stderr.write("out of luck\n")
             sys.exit(5)
         case "deaf to cancel":
-            time.sleep(600)
+            wait_for_ever()
         case "late":
             tell(f"first {turn}")
             say(ended)
@@ -119,7 +123,7 @@ def main() -> None:
         sys.stderr.write("fetching a lot\n")
         sys.stderr.flush()
         note(os.getpid())
-        time.sleep(600)
+        wait_for_ever()
     if HOW == "exits":
         sys.exit(4)
     if HOW == "deaf to cancel":
@@ -138,7 +142,7 @@ def main() -> None:
                 methods = [{"id": "oauth", "name": "Log in with \x1b[1mGoogle", "description": "Run `x login`"}]
                 say({"id": message["id"], "result": {"protocolVersion": version, "authMethods": methods}})
             case "session/new" if HOW == "stuck":
-                time.sleep(600)
+                wait_for_ever()
             case "session/new" if HOW == "locked":
                 say({"id": message["id"], "error": {"code": -32_000, "message": "No key is set"}})
             case "session/new":

@@ -89,6 +89,7 @@ class _ForkServer:
             if self._connection is None:
                 _start(name)
                 self._connection = wait_until(lambda: _connection(name), "the fork server")
+                assert self._connection is not None
         return self._connection
 
 

@@ -74,8 +74,9 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         code = stop.code
     except BaseException:  # noqa: BLE001 - the task of this process ends here
         sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
-    threading._shutdown()  # pyright: ignore[reportAttributeAccessIssue]
-    atexit._run_exitfuncs()
+    # As an interpreter does that ends.
+    threading._shutdown()  # pyright: ignore
+    atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -105,6 +106,10 @@ def _like(stream: Any, raw: io.FileIO) -> io.TextIOWrapper:
     )
 
 
+def _pass(*_: object) -> None:
+    """Be interrupted, no more: what is to be done is done by the loop."""
+
+
 class _Server:
     def __init__(self, listening: socket.socket) -> None:
         self._selector = selectors.DefaultSelector()
@@ -113,7 +118,7 @@ class _Server:
         self._woken, waker = os.pipe()
         os.set_blocking(waker, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _pass)
         self._listening = listening
         self._connected = 0
         self._selector.register(listening, selectors.EVENT_READ)

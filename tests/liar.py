@@ -4,11 +4,15 @@ import json
 import os
 import signal
 import sys
-import time
 from typing import Any
 
 HOW = sys.argv[1]
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def wait_for_ever() -> None:
+    while True:
+        signal.pause()
 
 
 def say(message: Any) -> None:
@@ -93,12 +97,12 @@ def called(number: Any, arguments: dict[str, Any]) -> None:
                 sys.stdout.write("nothing\n" * 1_000)
         case "closing":
             os.close(1)
-            time.sleep(1_000)
+            wait_for_ever()
         case "late":
-            time.sleep(1_000)
+            wait_for_ever()
         case "deaf":
             say(fine)
-            time.sleep(1_000)
+            wait_for_ever()
         case _:
             say(fine)
 
@@ -106,7 +110,7 @@ def called(number: Any, arguments: dict[str, Any]) -> None:
 if HOW == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if HOW == "silent":
-    time.sleep(1_000)
+    wait_for_ever()
 for line in sys.stdin:
     message: dict[str, Any] = json.loads(line)
     number = message.get("id")
@@ -127,4 +131,4 @@ for line in sys.stdin:
             if number is not None and "method" in message:
                 say({"id": number, "error": {"code": -32601, "message": "Method not found"}})
 if HOW == "stubborn":
-    time.sleep(1_000)
+    wait_for_ever()

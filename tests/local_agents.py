@@ -1,6 +1,5 @@
 """What tests of local agents share: requests, programs, and processes that are there or gone."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from remit.agents.mcp.settings import Program
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.supervised import SupervisedAgent
 from remit.relay.frames import Constraints, PromptRequest
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parent
 ROGUE = str(TESTS / "rogue.py")
@@ -55,21 +54,15 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(*pids: int) -> None:
-    async with asyncio.timeout(BOUND_S):
-        while any(map(is_alive, pids)):
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not any(map(is_alive, pids)))
 
 
 async def down(agent: SupervisedAgent) -> None:
     """Return once the host has noticed that an agent's process has ended."""
-    async with asyncio.timeout(BOUND_S):
-        while (link := agent._link) is not None and link.is_up:  # pyright: ignore[reportPrivateUsage]
-            await asyncio.sleep(0.02)
+    await eventually(lambda: (link := agent._link) is None or not link.is_up)  # pyright: ignore[reportPrivateUsage]
 
 
 async def noted(file: Path, lines: int = 1) -> list[str]:
     """Return what was noted down in a file, once it is that many lines."""
-    async with asyncio.timeout(BOUND_S):
-        while not file.exists() or len(file.read_text().splitlines()) < lines:
-            await asyncio.sleep(0.02)
+    await eventually(lambda: file.exists() and len(file.read_text().splitlines()) >= lines)
     return file.read_text().splitlines()

@@ -21,7 +21,7 @@ from remit.relay.seal import Sealer
 from remit.relay.sharing import Shared, Sharing
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 BOUND_S = PATIENCE_S
 NOW_MS = LoopClock().wall_ms
@@ -56,12 +56,10 @@ class Pair:
         self.anna, self.bob, self.host, self.hub, self.local, self.notes = anna, bob, host, hub, local, notes
 
     async def until(self, run: Overlay, *states: State) -> Overlay:
-        async with asyncio.timeout(BOUND_S):
-            while True:
-                now = next(each for each in self.host.runs if each.id == run.id)
-                if now.state in states:
-                    return now
-                await asyncio.sleep(0.01)
+        def look() -> Overlay:
+            return next(each for each in self.host.runs if each.id == run.id)
+
+        return await eventually(look, when=lambda now: now.state in states)
 
     async def start(self, **more: Any) -> Overlay:
         return await self.host.start("mine", self.bob.device.id, "review this API", **more)

@@ -14,6 +14,11 @@ FILE = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(os.devnull)
 SLEEPER = [sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"]
 
 
+def wait_for_ever() -> None:
+    while True:
+        signal.pause()
+
+
 def say(line: str | bytes) -> None:
     sys.stdout.buffer.write(line if isinstance(line, bytes) else line.encode())
     sys.stdout.buffer.write(b"\n")
@@ -46,7 +51,7 @@ def answer(request: Any, turn: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "silent" | "sleepless":
             note(os.getpid())
-            time.sleep(600)
+            wait_for_ever()
         case "flood":
             while True:
                 sys.stdout.buffer.write(b"x" * 1_000_000)
@@ -75,7 +80,7 @@ def answer(request: Any, turn: int) -> None:
             note(os.getpid())
             say(response(request))
         case "tires" | "tires and stays":
-            time.sleep(600)
+            wait_for_ever()
         case "only wrong ids" if turn == 0:
             say(response(request))
         case "only wrong ids":
@@ -97,10 +102,10 @@ def answer(request: Any, turn: int) -> None:
             os.close(0)
             note("closed")
             say(response(request))
-            time.sleep(600)
+            wait_for_ever()
         case "stops talking":
             os.close(1)
-            time.sleep(600)
+            wait_for_ever()
         case "one-off":
             say(response(request))
             sys.exit(0)
@@ -135,7 +140,7 @@ def main() -> None:
         case "slow":
             time.sleep(1)
         case "deaf":
-            time.sleep(600)
+            wait_for_ever()
         case "sleepless" | "tires and stays":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         case _:

@@ -54,7 +54,7 @@ async def wait(file: str) -> str:
     """Touch a file, then wait for ever."""
     with open(file, "w", encoding="ascii") as touched:
         touched.write(str(os.getpid()))
-    await asyncio.sleep(1_000)
+    await asyncio.Event().wait()
     return "never"
 
 

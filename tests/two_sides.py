@@ -31,7 +31,7 @@ from remit.relay.seal import Sealer
 from remit.relay.sharing import Shared, Sharing
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 CHATTY = Path(__file__).with_name("chatty.py")
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "relay" / "agent.py"
@@ -92,9 +92,7 @@ class Sides:
     async def silent(self) -> int:
         """Return the id of the local agent's process once it has been asked, and does not answer."""
         file = self.notes.with_suffix(".pid")
-        async with asyncio.timeout(BOUND_S):
-            while not file.exists():
-                await asyncio.sleep(0.01)
+        await eventually(file.exists)
         return int(file.read_text(encoding="ascii"))
 
     async def kill(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from a2a.types import a2a_pb2 as pb
 from google.protobuf.json_format import Parse
 
-from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking, state
+from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking
 from remit import Answer, Brief, Hub
 from remit.dialects.a2a.answering import Telling
 from remit.dialects.a2a.words import PushConfig
@@ -151,8 +151,7 @@ async def test_configurations_are_made_read_listed_and_deleted(hub: Hub, binding
         await ask("DeleteTaskPushNotificationConfig", taskId=task, id=made["id"])
         assert (await ask("ListTaskPushNotificationConfigs", taskId=task)).get("configs", []) == []
         worker.go_on.set()
-        while state(await ask("GetTask", id=task)) != "COMPLETED":
-            await asyncio.sleep(0.01)
+        await ask.until(task, "COMPLETED")
         assert hook.tried == 0, "who took it back is not told"
 
 
@@ -316,9 +315,16 @@ async def test_another_server_tells_what_one_that_died_has_not(tmp_path: Path, m
         monkeypatch.setattr(dead, "_follow", _silently)
         await dead.add(Telling(task=response.run, context=response.run), response.run, PushConfig(url=url))
         await dead.close()
+        looked, take_up = asyncio.Event(), Push._take_up  # pyright: ignore[reportPrivateUsage]
+
+        async def taking_up(self: Push) -> None:
+            await take_up(self)
+            looked.set()
+
+        monkeypatch.setattr(Push, "_take_up", taking_up)
         soon = Push(hub, lambda: now_ms + pushing.LEASE_MS - 1, here)
-        await asyncio.sleep(0.05)
-        assert hook.tried == 0, "another may still be at it"
+        await asyncio.wait_for(looked.wait(), PATIENCE_S)
+        assert not soon._telling, "another may still be at it"  # pyright: ignore[reportPrivateUsage]
         await soon.close()
         late = Push(hub, lambda: now_ms + pushing.LEASE_MS, here)
         told = await hook.ended()

@@ -16,7 +16,7 @@ from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking, s
 from remit import Answer, Artifact, Ask, Brief, Capability, Facts, Hub, Limits, Rate, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
 from remit.policy.verdict import ALLOW
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 both = pytest.mark.parametrize("binding", BINDINGS)
 
@@ -124,8 +124,7 @@ async def test_whoever_cannot_wait_gets_the_task_at_once_and_looks_again(hub: Hu
         assert state(await ask("GetTask", id=task["id"])) == "WORKING"
         await asyncio.wait_for(sleeper.began.wait(), PATIENCE_S)
         sleeper.go_on.set()
-        while state(ended := await ask("GetTask", id=task["id"])) == "WORKING":
-            await asyncio.sleep(0.01)
+        ended = await ask.until(task["id"], "COMPLETED", "FAILED")
     assert (state(ended), text_of(ended)) == ("COMPLETED", "slept")
 
 
@@ -312,8 +311,7 @@ async def test_a_stream_that_nobody_reads_any_more_is_let_go_of(hub: Hub, bindin
         assert len(streams) == 1
         await events.aclose()
         async with asyncio.timeout(PATIENCE_S):
-            while streams:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: not streams)
         sleeper.go_on.set()
 
 

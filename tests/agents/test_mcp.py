@@ -25,7 +25,7 @@ from remit.protocol.card import ToolCard
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, ToolUse
 from remit.testing.memory import MemoryStore
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parents[1]
 SHED, LIAR = str(TESTS / "toolshed.py"), str(TESTS / "liar.py")
@@ -62,19 +62,15 @@ async def used(hub: Hub, *uses: tuple[str, dict[str, Any]], **options: Any) -> l
 
 
 async def there(file: Path) -> str:
-    async with asyncio.timeout(PATIENCE_S):
-        while not file.exists() or not file.read_text():
-            await asyncio.sleep(0.02)
-    return file.read_text()
+    return await eventually(lambda: file.read_text() if file.exists() else "")
 
 
 async def listening(port: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            with socket.socket() as tried:
-                if tried.connect_ex(("127.0.0.1", port)) == 0:
-                    return
-            await asyncio.sleep(0.05)
+    def answers() -> bool:
+        with socket.socket() as tried:
+            return tried.connect_ex(("127.0.0.1", port)) == 0
+
+    await eventually(answers)
 
 
 def is_alive(pid: int) -> bool:
@@ -85,9 +81,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def gone(pid: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while is_alive(pid):
-            await asyncio.sleep(0.02)
+    await eventually(lambda: not is_alive(pid))
 
 
 # ── a server that is what it says ─────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from remit.protocol.records import Kind, Notice
 from remit.stores.sqlite import SqliteStore
 from samples import a_remit, a_request
 from serving import Event, client_of, connected, events, got, parsed, posted, replied, serving
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 
 def echo(hub: Hub) -> list[str]:
@@ -289,13 +289,11 @@ async def test_what_comes_a_moment_before_it_is_cancelled_is_cancelled(
     async with serving(hub) as server, client_of(server) as session, asyncio.timeout(PATIENCE_S):
         slowly = True
         asking = asyncio.create_task(posted(session, body))
-        while not recording.is_set():
-            await asyncio.sleep(0.01)
+        await eventually(recording.is_set)
         reader, writer = await connected(server)
         writer.write(cancelling("nap"))
         cancel = asyncio.create_task(replied(reader))
-        while not cancel.done() and not store._writer.queue:  # pyright: ignore[reportPrivateUsage]
-            await asyncio.sleep(0.01)
+        await eventually(lambda: cancel.done() or store._writer.queue)  # pyright: ignore[reportPrivateUsage]
         recorded.set()
         assert (await cancel).status == 200
         assert (await asking)[1]["status"] == "cancelled"

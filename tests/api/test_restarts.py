@@ -31,7 +31,7 @@ from remit.stores.connection import Connection
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from serving import NORTH, WEB, client_of, events, gate_of, got, parsed, posted, serving
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 300
 STREAM = {"accept": "text/event-stream"}
@@ -53,8 +53,7 @@ def killable(folder: Path) -> Hub:
             file.write(f"{name}\n")
 
     async def until_told() -> None:
-        while not (folder / "go").exists():
-            await asyncio.sleep(0.02)
+        await eventually((folder / "go").exists)
 
     @hub.agent("steps", resumable=True)
     async def steps(brief: Brief) -> str:
@@ -125,8 +124,7 @@ class Shop:
         return ClientSession(self.address, headers={"authorization": "Bearer web"})
 
     async def began(self, what: str) -> None:
-        while what not in self.done:
-            await asyncio.sleep(0.02)
+        await eventually(lambda: what in self.done)
 
 
 @pytest.fixture
@@ -147,8 +145,11 @@ async def test_what_was_asked_of_a_server_that_was_killed_can_be_asked_again_and
         async with shop.client() as session:
             asking = {name: asyncio.create_task(posted(session, body)) for name, body in bodies.items()}
             await shop.began("once x")
-            while (await got(session, "/v1/delegations/steps-1"))[0] != 202:
-                await asyncio.sleep(0.02)
+
+            async def steps_wait() -> bool:
+                return (await got(session, "/v1/delegations/steps-1"))[0] == 202
+
+            await eventually(steps_wait)
             await asyncio.to_thread(shop.kill)
             for each in asking.values():
                 with pytest.raises(ClientError):
@@ -265,8 +266,11 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(shop
 
         asking = asyncio.create_task(asked())
         async with ClientSession(shop.address, headers={"authorization": "Bearer near"}) as session:
-            while not (await got(session, "/v1/runs"))[1]["runs"]:
-                await asyncio.sleep(0.02)
+
+            async def is_asked() -> bool:
+                return bool((await got(session, "/v1/runs"))[1]["runs"])
+
+            await eventually(is_asked)
         await asyncio.to_thread(shop.kill)
         await asyncio.to_thread(shop.start)
         shop.go()
@@ -389,12 +393,12 @@ async def test_an_answer_that_cannot_be_recorded_is_not_given(hub: Hub, connecti
             go_on.set()
             status, answer = await asking
             assert (status, answer["fault"]["code"], "result" in answer) == (503, "STORE_UNAVAILABLE", False)
-        for _ in range(200):
+
+        async def outcome() -> Any:
             status, answer = await posted(web, body)
-            if status == 200:
-                break
-            await asyncio.sleep(0.05)
-        assert (status, len(answer["result"])) == (200, 50_000), "the outcome was kept until it could be recorded"
+            return answer if status == 200 else None
+
+        assert len((await eventually(outcome))["result"]) == 50_000, "it was kept until it could be recorded"
 
 
 # ── a server that goes down ───────────────────────────────────────────────────────────────────────────────────────────
@@ -439,8 +443,7 @@ async def test_what_is_under_way_when_a_server_ends_is_found_at_the_next(tmp_pat
                 text += (await reply.content.readany()).decode()
             waiting = asyncio.create_task(posted(session, body))
             reading = asyncio.create_task(reply.text())
-            while len(server.server_state.tasks) < 2:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: len(server.server_state.tasks) >= 2)
         text += await reading
         status, handle = await waiting
         first = parsed(text)
@@ -460,8 +463,7 @@ async def test_what_cannot_be_resumed_is_cancelled_when_its_server_ends_and_that
     async with asyncio.timeout(PATIENCE_S):
         async with life(tmp_path) as (server, session, _):
             waiting = asyncio.create_task(posted(session, body))
-            while server.api.delegations.hub.standing()["other"].running == 0:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: server.api.delegations.hub.standing()["other"].running)
         status, handle = await waiting
         assert (status, handle["state"]) == (202, "running")
         async with life(tmp_path) as (_, session, _):
@@ -472,16 +474,15 @@ async def test_what_cannot_be_resumed_is_cancelled_when_its_server_ends_and_that
 async def test_what_waits_for_a_person_when_a_server_ends_waits_at_the_next(tmp_path: Path) -> None:
     body = {"target": "pay", "user": "anna", "objective": "x", "id": "p"}
     async with asyncio.timeout(PATIENCE_S):
-        async with life(tmp_path) as (_, session, _):
+        async with life(tmp_path) as (server, session, _):
             _, handle = await posted(session, body)
             reading = asyncio.create_task(events(session, handle["events"]))
-            await asyncio.sleep(0.1)
+            await eventually(lambda: server.api.delegations.streams)
         assert [event.kind for event in await reading] == ["started", "approval"]
         async with life(tmp_path) as (server, session, go_on):
             go_on.set()
             hub = server.api.delegations.hub
-            while not (found := await hub.pending()):
-                await asyncio.sleep(0.01)
+            found = await eventually(hub.pending)
             assert (await posted(session, body))[1]["run"] == handle["run"]
             await hub.decide(found[0].id, agreed=True, by="anna")
             assert (await events(session, handle["events"]))[-1].record["body"]["result"] == "done"

@@ -21,7 +21,7 @@ from remit.policy.reception import Sender
 from remit.runtime.clock import LoopClock
 from remit.transports.credentials.incoming import Door, Known
 from serving import client_of, connected, events, gate_of, got, parsed, posted, replied, sent, serving
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 ASK = {"target": "echo", "user": "anna", "objective": "hello"}
 HEAD = "POST /v1/delegations HTTP/1.1\r\nhost: x\r\nauthorization: Bearer web\r\ncontent-type: application/json\r\n"
@@ -128,8 +128,7 @@ async def test_what_is_wrong_with_a_second_request_is_no_answer_to_the_first(hub
     async with echoing(hub) as (server, asked):
         reader, writer = await connected(server)
         writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()))
-        while hub.standing()["slow"].running == 0:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: hub.standing()["slow"].running)
         writer.write(b"no HTTP\r\n\r\n" + posting(BODY))
         async with client_of(server) as web:
             assert (await posted(web, ASK))[0] == 200, "meanwhile it has been read"
@@ -317,8 +316,7 @@ async def test_more_than_there_is_room_for_are_told_to_come_back(hub: Hub) -> No
     ):
         asks = [{"target": "slow", "user": "anna", "objective": str(number)} for number in range(4)]
         asking = [group.create_task(posted(session, ask)) for ask in asks]
-        while hub.standing()["slow"].running < 4:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: hub.standing()["slow"].running == 4)
         async with other.get("/v1/agents") as reply:
             assert (reply.status, reply.headers["retry-after"]) == (503, "1")
             assert (await reply.json())["fault"]["code"] == "OVERLOADED"
@@ -462,8 +460,7 @@ async def test_a_handle_is_given_to_whoever_prefers_one(hub: Hub, prefer: str, s
     async with echoing(hub) as (server, _), client_of(server) as web:
         asking = asyncio.create_task(posted(web, ASK | {"target": "slow"}, Prefer=prefer))
         if status == 200:
-            while hub.standing()["slow"].running == 0:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: hub.standing()["slow"].running)
             go_on.set()
         assert (await asking)[0] == status
         go_on.set()

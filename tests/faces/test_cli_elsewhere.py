@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import Any
 from command_line import REMIT, document, environment, remit
 from remit.faces.device import create_device
 from shared_teams import NOWHERE, introduce, relay, team_in, up
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 TEAM = """
 name = "{name}"
@@ -83,11 +82,7 @@ def two(path: Path, gateway: str, *, more: str = "") -> tuple[Path, Path]:
 
 def until(happened: Callable[[], bool]) -> None:
     """Wait for what another process does."""
-    for _ in range(2_000):
-        if happened():
-            return
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
+    wait_until(happened)
 
 
 def test_an_agent_of_another_device_is_run_like_any_other(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from mcp import MCPError, StdioServerParameters
 
 from command_line import REMIT, environment, remit
 from hosts import ERAS, Progress, Whimsical, data, host_of, text
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 TEAM = """
 name = "shop"
@@ -82,9 +82,7 @@ def program(team: Path, *arguments: str) -> StdioServerParameters:
 
 
 async def there(file: Path) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not file.exists():
-            await asyncio.sleep(0.02)
+    await eventually(file.exists)
 
 
 # ── in a host ─────────────────────────────────────────────────────────────────────────────────────────────────────────

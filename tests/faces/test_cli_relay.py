@@ -28,19 +28,19 @@ from remit.relay.moves import ENDED, State
 from remit.relay.run import Overlay
 from shared_teams import NOWHERE, device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
 from terminals import Terminal
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 OBJECTIVE = "a wholly secret objective"
 
 
 async def until(working: Relaying, run: Overlay, *states: State) -> Overlay:
     assert working.host is not None
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            now = next(each for each in working.host.runs if each.id == run.id)
-            if now.state in states:
-                return now
-            await asyncio.sleep(0.02)
+    host = working.host
+
+    def look() -> Overlay:
+        return next(each for each in host.runs if each.id == run.id)
+
+    return await eventually(look, when=lambda now: now.state in states)
 
 
 # ── the gateway ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -298,13 +298,16 @@ async def test_a_device_that_is_paired_meanwhile_is_known_to_who_is_at_work(tmp_
             await working.host.start("mine", bob, OBJECTIVE)
         assert raised.value.fault.code is Code.PERMISSION_DENIED
         await asyncio.to_thread(introduce, annas, bobs)
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                try:
-                    run = await working.host.start("mine", bob, OBJECTIVE)
-                    break
-                except RemitError:
-                    await asyncio.sleep(0.05)
+        host = working.host
+
+        async def start() -> Overlay | None:
+            try:
+                return await host.start("mine", bob, OBJECTIVE)
+            except RemitError:
+                return None
+
+        run = await eventually(start)
+        assert run is not None
         assert run.state is not State.ERROR
 
 

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +11,7 @@ import pytest
 
 from crew import REMIT, remit
 from remit.faces.outputs.runs import Replay, Resumed, RunAnswer, RunDetails
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, wait_until
 
 TEAM = """
 name = "crew"
@@ -76,13 +74,6 @@ def crew(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.05)
-
-
 def marks(crew: Path) -> list[str]:
     file = crew / "done.txt"
     return file.read_text(encoding="utf-8").split() if file.exists() else []
@@ -93,7 +84,7 @@ def start(crew: Path, step: str, *order: str) -> subprocess.Popen[bytes]:
     (crew / "hang").write_text(step, encoding="utf-8")
     quiet = subprocess.DEVNULL
     process = subprocess.Popen([REMIT, "run", *order], cwd=crew, stdin=quiet, stdout=quiet, stderr=quiet)
-    eventually(lambda: step in marks(crew))
+    wait_until(lambda: step in marks(crew))
     return process
 
 
@@ -196,7 +187,7 @@ def test_what_another_process_is_at_work_on_is_left_to_it_or_waited_for(crew: Pa
 
 def test_a_run_that_waits_for_a_person_says_which_question_and_goes_on_once_it_is_answered(crew: Path) -> None:
     process = subprocess.Popen([REMIT, "run", "asking", "go"], cwd=crew, stderr=subprocess.DEVNULL)
-    eventually(lambda: "May the plain one" in remit(crew, "pending", "list").stdout)
+    wait_until(lambda: "May the plain one" in remit(crew, "pending", "list").stdout)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     with subprocess.Popen(
@@ -219,7 +210,7 @@ def test_control_c_leaves_a_run_that_can_go_on_later(crew: Path) -> None:
     process = subprocess.Popen(
         [REMIT, "runs", "resume", run], cwd=crew, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
-    eventually(lambda: marks(crew).count("b") == 2)
+    wait_until(lambda: marks(crew).count("b") == 2)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130

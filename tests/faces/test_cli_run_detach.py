@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -14,6 +13,7 @@ import pytest
 from crew import REMIT, make_crew, remit
 from remit.faces.outputs.runs import Cancellation, Detached, RunDetails
 from terminals import Terminal
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -27,13 +27,6 @@ def detach(crew: Path, agent: str, *arguments: str) -> Detached:
     done = remit(crew, "run", agent, "the secret task", "--detach", "--json", *arguments)
     assert done.returncode == 0, done.stderr
     return msgspec.json.decode(done.stdout, type=Detached)
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until, "it never came to be"
-        time.sleep(0.05)
 
 
 def is_alive(pid: int) -> bool:
@@ -59,7 +52,7 @@ def test_its_id_is_printed_while_it_goes_on_and_its_answer_is_recorded(crew: Pat
     assert "Warning" not in done.stderr
     assert shown(crew, run).state == "running"
     (crew / "go").touch()
-    eventually(lambda: shown(crew, run).status == "success")
+    wait_until(lambda: shown(crew, run).status == "success")
     assert shown(crew, run).result == "x done"
     assert "worker: success" in (crew / ".remit" / "runs" / f"{run}.log").read_text(encoding="utf-8")
 
@@ -79,7 +72,7 @@ def test_it_has_a_session_of_its_own_and_ignores_what_ends_a_terminal(crew: Path
     os.kill(started.pid, signal.SIGINT)
     assert shown(crew, started.run).state == "running"
     (crew / "go").touch()
-    eventually(lambda: shown(crew, started.run).status == "success")
+    wait_until(lambda: shown(crew, started.run).status == "success")
 
 
 def test_its_log_is_for_its_owner_alone(crew: Path) -> None:
@@ -114,21 +107,21 @@ def test_one_that_waits_for_a_person_returns_and_says_so(crew: Path) -> None:
     assert shown(crew, run).state == "waiting"
     (asked,) = shown(crew, run).approvals
     assert remit(crew, "pending", "approve", asked.question).returncode == 0
-    eventually(lambda: shown(crew, run).status == "success")
+    wait_until(lambda: shown(crew, run).status == "success")
 
 
 def test_a_killed_parent_does_no_harm(crew: Path) -> None:
     """The parent is stopped while the run starts, and killed before it could hear of it."""
     parent = subprocess.Popen([REMIT, "run", "worker", "x", "--detach"], cwd=crew, stdout=subprocess.PIPE)
     runs = crew / ".remit" / "runs"
-    eventually(lambda: runs.is_dir() and any(runs.iterdir()))
+    wait_until(lambda: runs.is_dir() and any(runs.iterdir()))
     parent.kill()
     parent.communicate()
-    eventually((crew / ".remit" / "hub.db").exists)
-    eventually(lambda: remit(crew, "runs", "list", "--state", "running", "--jsonl").stdout != "")
+    wait_until((crew / ".remit" / "hub.db").exists)
+    wait_until(lambda: remit(crew, "runs", "list", "--state", "running", "--jsonl").stdout != "")
     run = json.loads(remit(crew, "runs", "list", "--jsonl").stdout)["run"]
     (crew / "go").touch()
-    eventually(lambda: shown(crew, run).status == "success")
+    wait_until(lambda: shown(crew, run).status == "success")
 
 
 # ── from another process ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +136,7 @@ def test_it_is_watched_and_cancelled_from_other_terminals(crew: Path) -> None:
         assert terminal.wait() == 130
     assert "wrong month" in terminal.screen
     assert "worker  cancelled" in terminal.screen
-    eventually(lambda: not is_alive(started.pid))
+    wait_until(lambda: not is_alive(started.pid))
     again = remit(crew, "runs", "cancel", started.run)
     assert again.returncode == 1
     assert "had ended: cancelled" in again.stderr

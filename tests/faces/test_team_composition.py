@@ -13,7 +13,7 @@ from remit.faces.composition import Reloaded, hub_of, reload
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
 from remit.runtime.ports import Decision, Question
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 OFFICE = """\
     [store]
@@ -143,8 +143,7 @@ async def test_where_there_is_no_terminal_the_question_waits_in_the_inbox(folder
     hub = hub_of(load(folder, ASKING, overrides=[f"approvals.otherwise={otherwise}"]))
     async with hub, asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
         run = group.create_task(hub.ask("prime", "receipts", user="u-1"))
-        while not (pending := await hub.pending()):
-            await asyncio.sleep(0.01)
+        pending = await eventually(hub.pending)
         await hub.store.decide(pending[0].id, Decision(agreed=True, by="boss"))
         assert (await run).result == "3 categories for receipts"
 

@@ -19,7 +19,7 @@ from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError
 from remit.protocol.trace import place_of, span_id
 from remit.stores import telemetry
 from remit.stores.telemetry import exporter, names
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"
 
@@ -105,7 +105,7 @@ async def test_every_delegation_of_a_run_is_one_span_however_it_ends(make_hub: C
             case "fail":
                 raise ValueError("no")
             case "hang":
-                await asyncio.sleep(PATIENCE_S)
+                await asyncio.Event().wait()
             case _:
                 pass
         return Answer("ok", unfinished=("more",) if brief.objective == "part" else ())
@@ -325,8 +325,7 @@ async def test_without_a_collector_memory_is_bounded_and_the_oldest_give_way(
         hub.telemetry(collector.endpoint, metrics=False)
         async with opened(hub):
             runs = [(await hub.ask("a", "x", user="u-1")).run for _ in range(100)]
-            while hub.figures.lost_spans < 80:
-                await asyncio.sleep(0.01)
+            await eventually(lambda: hub.figures.lost_spans >= 80)
             out_of_order = False
         arrived = [span.attributes[names.RUN] for span in collector.spans]
     assert 0 < len(arrived) <= 20
