@@ -36,7 +36,7 @@ from remit.relay.streams import START, Incoming, Part, Piece, decode_piece, enco
 from remit.testing import TurnedClock
 from remit.transports.credentials.chain import mint, read
 from remit.transports.credentials.jwt import key_set
-from remit.transports.credentials.proof import Proofs, prove
+from remit.transports.credentials.proof import Proofs, Statement
 from remit.transports.credentials.trust import revoked_ids, trusted_keys
 from samples import a_card, a_remit, a_request, a_response
 
@@ -175,7 +175,20 @@ NOW_MS = 1_750_000_000_000
 _MINTED = mint(PAIR, a_remit(), to=pair_of("b").public, request_id="r", now_ms=NOW_MS)
 assert isinstance(_MINTED, str)
 CREDENTIAL = base64.urlsafe_b64decode(_MINTED)
-PROOF = base64.urlsafe_b64decode(prove(PAIR, to=pair_of("b").public, request_id="r", now_ms=NOW_MS))
+_DIGEST = bytes(32)
+_STATED = Statement(
+    by=_DIGEST,
+    to=_DIGEST,
+    at_ms=NOW_MS,
+    nonce=bytes(16),
+    request=_DIGEST,
+    credential=_DIGEST,
+    method="POST",
+    path=_DIGEST,
+    body=_DIGEST,
+)
+# Behind a signature, which is looked at last.
+PROOF = bytes(64) + msgspec.msgpack.encode(_STATED)
 KEYS = b'{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo", "kid": "1"}]}'
 
 
