@@ -507,6 +507,7 @@ class Hub(hub.Hub):
             tokens=tokens,
             sees=_names(sees, name, "sees"),
             authority=authority,
+            resumable=True,  # it is asked for by what the other side calls it, and never begun a second time
         )
         self.register(card, A2aAgent(peer, name), peer.close)
 

@@ -364,7 +364,7 @@ TABLE: dict[Code, Row] = {
         500,
         1,
         False,
-        "The hub stopped while the work was under way, and it is not known whether it took effect.",
+        "The work was begun, or sent to a peer, and it is not known whether it took effect.",
         "Look at what the work left behind before you ask for it again under a new id.",
     ),
     Code.STORE_UNAVAILABLE: Row(

@@ -9,7 +9,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.errands import Errand, Errands
 from remit.runtime.hub import Hub
 from remit.runtime.ports import Line, Remote, StoreError
-from remit.transports.ends import refused
+from remit.transports.ends import is_known_there, lost
 
 
 class Outpost:
@@ -81,15 +81,18 @@ class DeviceAgent(Remote):
 
     async def send(self, request: Request, line: Line) -> Response:
         """Ask by way of the hub's own device, and return how it ended there; cancelled, withdraw the question."""
-        await line.durable()  # nothing leaves the hub before it is recorded
+        left = await line.depart(f"{self.errand.remote or 'what is shared'} on the device {self.errand.device}")
+        if left is not None and not is_known_there(line, left):
+            why = f"{self.errand.device} was asked too long ago to be asked again, and it is not known what came of it"
+            return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
         try:
             errands = await self.outpost.errands()
         except StoreError:
             raise
         except RemitError as error:
             why = f"{self.errand.agent}, which lives on another device, cannot be asked from here: "
-            return refused(
-                request,
-                fault(Code.DELEGATION_UNAVAILABLE, why + error.fault.message, suggestion=error.fault.suggestion),
+            unavailable = fault(
+                Code.DELEGATION_UNAVAILABLE, why + error.fault.message, suggestion=error.fault.suggestion
             )
-        return await errands.run(self.errand, request, line)
+            return lost(request, unavailable, sent=left is not None)
+        return await errands.run(self.errand, request, line, sent=left is not None)

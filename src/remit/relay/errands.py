@@ -28,7 +28,7 @@ from remit.relay.questions import fitting, request_id
 from remit.relay.seal import Opened, Sealer
 from remit.relay.streams import MAX_REQUESTER
 from remit.runtime.ports import Line, StoreError
-from remit.transports.ends import outgoing, refused, shielded
+from remit.transports.ends import lost, outgoing, shielded
 
 # A gateway that is there has a letter by then; one that is not gets it when the device is next at work.
 BROUGHT_S = 1.0
@@ -106,8 +106,12 @@ class Errands:
         """Whether nothing can be asked any more."""
         return self._end is not None
 
-    async def run(self, errand: Errand, request: Request, line: Line) -> Response:
-        """Ask, and return what came of it; cancelled, say so to the other side before raising."""
+    async def run(self, errand: Errand, request: Request, line: Line, *, sent: bool = False) -> Response:
+        """Ask, and return what came of it; cancelled, say so to the other side before raising.
+
+        *sent* says that the same was asked before a restart: whatever keeps it from being asked again, it may have been
+        done.
+        """
         root = line.root
         # Known here, in the loop that changes it; the rest is looked up in the one thread that may.
         above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
@@ -116,26 +120,31 @@ class Errands:
         except StoreError:
             raise
         except RemitError as error:
-            return refused(request, error.fault)
+            return lost(request, error.fault, sent=sent)
         profile, here = errand.profile(peer.device), self._sealer.device.id
         control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
         key = (errand.agent, peer.device)
+        # What was let through before a restart is only asked about now.
         standing = Standing(
-            in_flight=sum(each.agent == errand.agent for each in self._sent.values()),
-            window=self._windows.get(key, Window()),
+            in_flight=0 if sent else sum(each.agent == errand.agent for each in self._sent.values()),
+            window=Window() if sent else self._windows.get(key, Window()),
         )
         now_ms = self._now_ms()
         why = judge_outgoing(profile, control, target=peer.device, device=here, standing=standing, now_ms=now_ms)
         if why is not None:
-            return refused(request, why)
-        self._windows[key] = counted(standing.window, profile, now_ms)
+            return lost(request, why, sent=sent)
+        if not sent:
+            self._windows[key] = counted(standing.window, profile, now_ms)
         asks = _letter(errand, request, line, control)
         try:
             said = await self._exchange(errand, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
         except StoreError:
             raise
         except RemitError as error:
-            return refused(request, error.fault)
+            return lost(request, error.fault, sent=sent or line.in_doubt)
+        if sent and isinstance(said, Declines) and not said.status:
+            # Refused now, it says nothing about what was asked before.
+            return lost(request, _fault(said, peer.card.name), sent=True)
         return _response(request, said, peer.card.name)
 
     async def _exchange(self, errand: Errand, peer: Peer, asks: Asks, requester: str, line: Line) -> Answers | Declines:
@@ -144,12 +153,17 @@ class Errands:
         device = peer.device
         answer: asyncio.Future[Answers | Declines] = asyncio.get_running_loop().create_future()
         self._sent[device, asks.id] = _Sent(errand.agent, answer)
+        doubt = f"{peer.card.name} has not said what became of it"
         try:
             await self._post.do(self._sealer.seal, device, letters.write(asks), requester=requester)
+            line.doubt(doubt)  # from now on it is on its way, whatever becomes of this process
             return await self._waited(peer, answer, line)
         except asyncio.CancelledError:
+            line.doubt(doubt)
             if self._end is None and not line.handed_back:
-                await shielded(self._withdraw(device, asks), BROUGHT_S)
+                await shielded(self._withdraw(device, asks, answer), BROUGHT_S)
+                if answer.done() and not answer.cancelled() and answer.exception() is None:
+                    line.settle(_response(line.root, answer.result(), peer.card.name))
             raise
         finally:
             del self._sent[device, asks.id]
@@ -171,11 +185,12 @@ class Errands:
                 line.progress(says or f"what waited for {name} has been sent", None)
         return answer.result()
 
-    async def _withdraw(self, device: str, asks: Asks) -> None:
-        """Say that nobody waits any more, and see that off: a command that was stopped ends a moment later."""
+    async def _withdraw(self, device: str, asks: Asks, answer: "asyncio.Future[Answers | Declines]") -> None:
+        """Say that nobody waits any more, and hear that it was stopped: a command that was stopped ends soon after."""
         letter = Withdraws(to=asks.id, session=asks.session)
         await self._post.do(self._sealer.seal, device, letters.write(letter))
         await self._post.emptied()
+        await asyncio.wait({answer})
 
     async def take(self, opened: Opened, letter: Answers | Declines) -> bool:
         """Take what another device said, if that is waited for here."""

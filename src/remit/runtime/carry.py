@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from remit.policy.redaction import is_plain, kind_of, strike
 from remit.policy.verdict import Sealing
 from remit.policy.withheld import can_be_used, token_given, tokens_asked_for
-from remit.protocol.envelope import Response
+from remit.protocol.envelope import Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.records import Body, Kind, Notice
@@ -18,7 +18,7 @@ from remit.runtime import journal
 from remit.runtime.cache import Landing, Lookup, answered_before, failed_beside, landing
 from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
-from remit.runtime.ports import NobodyServesError
+from remit.runtime.ports import NobodyServesError, Remote
 from remit.runtime.respond import ended, for_record, stopped
 from remit.runtime.wheel import Wheel
 
@@ -111,6 +111,8 @@ class Carrier:
                 f"{each.request.target} was cancelled: {frame.request.target}, which it worked for, was stopped",
             )
             each.stopping = why if each is frame else above
+            if each.doubt and not isinstance(each.agent, Remote):
+                each.doubt = ""  # it had begun, and is stopped: that says it all
             if each.lookup is not None:
                 self._let_go(each.lookup, None)  # those who wait need not wait until it has cleaned up
             if each.task is None:
@@ -131,6 +133,8 @@ class Carrier:
                 response = await self._answer_once(frame, frame.lookup)
                 if frame.lookup.follows:
                     frame.state = advance(frame.state, State.RUNNING)  # by another in its place
+            elif frame.doubt:
+                response = await self._request_again(frame)
             else:
                 response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
         except asyncio.CancelledError:
@@ -154,6 +158,16 @@ class Carrier:
             with suppress(asyncio.CancelledError):
                 await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
         self._close(frame, response)
+
+    async def _request_again(self, frame: Frame) -> Response:
+        """Take up what had begun before a restart: it waits for its turn, however many others do."""
+        while True:
+            try:
+                return await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
+            except RemitError as error:
+                if not frame.doubt or error.fault.code is not Code.OVERLOADED:
+                    raise
+                await asyncio.sleep((error.fault.retry_after_ms or 0) / 1_000)
 
     async def _answer_once(self, frame: Frame, wanted: Lookup) -> Response:
         """Answer from what is known, or with what an equal request finds that is under way; else find it for all."""
@@ -209,6 +223,9 @@ class Carrier:
             return
         if frame.stopping is not None:
             response = stopped(frame, frame.stopping)
+        judged = response
+        if frame.doubt and response.fault is not None and not frame.run.handed_back:
+            response = self._in_doubt(frame, response, response.fault)
         now = self.parts.clock.now()
         duration_ms = int((now - frame.started) * 1_000 + 0.5)
         if duration_ms:
@@ -232,7 +249,8 @@ class Carrier:
             self.parts.outflow.finish(frame)
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
-        self.parts.ledger.close(frame, response, now)
+        # That it is not known what came of it blames nobody; that it did not answer blames the callee.
+        self.parts.ledger.close(frame, judged if frame.doubt else response, now)
         parent = frame.parent
         outcome = self.parts.redactor.for_caller(response, parent) if run.known and parent is not None else response
         try:
@@ -246,6 +264,16 @@ class Carrier:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
                 frame.outcome.set_result(outcome)
+
+    def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
+        """Return the end of what may have been carried out elsewhere, and was stopped here before that was known."""
+        if isinstance(frame.agent, Remote):
+            # A peer that is not heard of settles all that it was granted.
+            frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
+        if frame.parent is not None and frame.parent.stopping is not None:
+            frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not hear of this any more
+        unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}")
+        return replace(response, status=Status.FAILED, fault=unknown)
 
     def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:
         """Return the response as it may be kept, and keep apart what was taken out of it."""
@@ -371,11 +399,15 @@ class Carrier:
         return self.parts.redactor.sealing(run) if root is None else root.run.sealing
 
     async def _note_begun(self, frame: Frame) -> None:
-        self._note(frame, journal.Step(frame.step))
+        if frame.departed is not None:
+            return  # what is on record of it says more
+        step = journal.Step(frame.step)
         # What may be done twice can begin unrecorded; that something else was done, which may not, is recorded before.
         if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):
             frame.run.unsaved = False
-            await self.parts.store.flush()
+            await journal.note_durably(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)
+        else:
+            self._note(frame, step)
 
     def _note(self, frame: Frame, step: journal.Step) -> None:
         journal.note(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)

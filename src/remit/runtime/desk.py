@@ -85,6 +85,7 @@ class LocalDesk:
         if known is None or tool not in self._tools:
             named = presentable(tool)
             why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {named}")
+            why = self._still_true(tool, arguments, why)
             self._record_tool(named, None, 0, why)
             await asyncio.sleep(0)  # who tries again and again must not keep others from running
             raise RemitError(why)
@@ -96,11 +97,24 @@ class LocalDesk:
             self._warn_of_tokens(known, given)
         if problems := misfits(known.card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
+            why = self._still_true(tool, arguments, why)
             self._record_tool(tool, arguments, 0, why)
             raise RemitError(why)
         frame.calls += 1
         value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
         return self._as_agent_gets(value, arguments) if known.card.sees else value
+
+    def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
+        """Return why a tool is not used; of one that was used at this place before a restart, that it was."""
+        frame, keys = self._frame, self._dispatch.parts.redactor.keys
+        if not frame.run.steps:
+            return why
+        digest = journal.tool_digest(frame.run, tool, arguments, keys)
+        path = f"{frame.path}.{frame.calls + 1}"
+        if journal.recall(frame.run, path, digest, keys, repeatable=False) is None:
+            return why
+        what = f"tool {presentable(tool)} was used before the restart, and cannot be used now: {why.message}"
+        return fault(Code.OUTCOME_UNKNOWN, what)
 
     async def _use(
         self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str
@@ -120,12 +134,15 @@ class LocalDesk:
             if step.fault is not None:
                 raise RemitError(step.fault)
             return step.value
-        if run.steps is not None:
+        if run.steps is not None and repeatable:
             journal.note(parts.store, run, path, journal.Step(digest), keys)
         if not repeatable:
             # What cannot be undone must not be forgotten: the intent is durable before the deed.
             self._record_tool(name, arguments, 0, None, begun=True, revealed=revealed)
-            await parts.store.flush()
+            if run.steps is None:
+                await parts.store.flush()
+            else:
+                await journal.note_durably(parts.store, run, path, journal.Step(digest), keys)
         started = parts.clock.now()
         value, why = await self._run_tool(tool, given, shown)
         duration_ms = round((parts.clock.now() - started) * 1_000)

@@ -19,7 +19,7 @@ from remit.runtime.cache import lookup
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of
 from remit.runtime.ledger import Errand, Frame, Route, Run
-from remit.runtime.ports import Owner, Remote
+from remit.runtime.ports import Departure, Owner, Remote
 from remit.runtime.registry import Entry
 from remit.runtime.respond import presentable, refused
 from remit.runtime.routes import Routing
@@ -77,8 +77,10 @@ class Dispatch(Routing):
         approved: frozenset[str] = frozenset()
         questions = 0
         step = b""
+        before: journal.Step | None = None
         sent: Request | None = None
         shown: Shown | None = None
+        entry: Entry | None = None
         try:
             call = _checked_call(call)
             if call.step is not None and route is None:
@@ -95,7 +97,7 @@ class Dispatch(Routing):
                     route = self.route(parent, call, call.capability, path, owner)
                 if route is not None:
                     target, path = route.names[0], route.leg_path
-            entry: Entry | None = parts.registry.agents.get(target) if target is not None else None
+            entry = parts.registry.agents.get(target) if target is not None else None
             if call.context is not None or run.notes:
                 shown = await self._shown(parent, call, entry, path)
             if call.retry_of is not None and run.steps is not None:
@@ -110,7 +112,7 @@ class Dispatch(Routing):
                 if sent is None:
                     sent = request
                 if parent.stopping is not None or isinstance(parent.state, Status):
-                    return self.refuse(request, _too_late_to_ask(parent))
+                    return self.refuse(request, self._still_true(run, path, entry, call, _too_late_to_ask(parent)))
                 if run.steps is not None and entry is not None and not step:
                     # Taken from what the agent's code asked for: a person's edit is not known before they are asked.
                     step = journal.errand_digest(run, request, parts.redactor.keys)
@@ -119,6 +121,9 @@ class Dispatch(Routing):
                         again = route is not None and not known.ok
                         onward = self.recorded_leg(run, route, route.leg + 1) if route is not None and again else None
                         return known if onward is None else await self.begin(parent, onward.call, route=onward)
+                    before = journal.begun(run, path, parts.redactor.keys) if run.steps else None
+                    if before is not None and before.departed is not None and not isinstance(entry.agent, Remote):
+                        return self.refuse(request, _at_home_now(entry, before.departed))
                 if shown is not None:
                     request = parts.sessions.shown(request, shown)
                 errand = errand_of(request)
@@ -137,8 +142,9 @@ class Dispatch(Routing):
                     at_once=at_once or parent.in_flight() + 1,
                     repeated=parent.errands is not None and errand in parent.errands,
                     overrun=run.overrun,
-                    rate_wait_ms=ledger.rate_wait_ms(card, now) if card is not None and card.rate else 0,
-                    breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
+                    # What was let through before a restart is only gone on with.
+                    rate_wait_ms=ledger.rate_wait_ms(card, now) if card and card.rate and before is None else 0,
+                    breaker_wait_ms=ledger.breaker_wait_ms(request.target, now) if before is None else 0,
                     sealing=run.sealing,
                 )
                 if owner is not None:
@@ -174,8 +180,12 @@ class Dispatch(Routing):
                             )
                         if step:
                             frame.step = step
+                        if before is not None:
+                            frame.departed = before.departed
+                            frame.doubt = _doubt(before, entry, clean.capability)
                         return self.start(frame)
                     case Refuse(fault=why):
+                        why = self._still_true(run, path, entry, call, why)
                         refusal = self.refuse(request, why)
                         onward = self.onward(route, why) if route is not None else None
                         if onward is None:
@@ -189,7 +199,16 @@ class Dispatch(Routing):
                         call = _edited(call, edits)
                         entry = parts.registry.agents.get(target) if target is not None else None
         except RemitError as error:
-            return self.refuse(_undrafted(parent, call, path), error.fault)
+            why = self._still_true(run, path, entry, call, error.fault)
+            return self.refuse(_undrafted(parent, call, path), why)
+
+    def _still_true(self, run: Run, path: str, entry: Entry | None, call: Call, why: Fault) -> Fault:
+        """Return why a call is refused; of one that had begun before a restart, that it may have been done."""
+        before = journal.begun(run, path, self.parts.redactor.keys) if run.steps else None
+        doubt = "" if before is None else _doubt(before, entry, call.capability)
+        if not doubt or why.code is Code.OUTCOME_UNKNOWN:
+            return why
+        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be gone on with now: {why.message}")
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
@@ -345,6 +364,21 @@ class Dispatch(Routing):
                 strike(sent, parent.run.sealing, mine)
         if mine:
             parent.held = {**(parent.held or {}), **mine}
+
+
+def _doubt(before: journal.Step, entry: Entry | None, asked: str | None) -> str:
+    """Say why it is not known what came of a step that was begun before a restart; empty: then nothing came of it."""
+    if before.departed is not None:
+        return f"it was sent to {before.departed.to} before the restart, and may have been done"
+    capability = entry.card.capability(asked) if entry is not None and asked is not None else None
+    if (entry is not None and isinstance(entry.agent, Remote)) or (capability is not None and capability.read_only):
+        return ""
+    return "it had begun before the restart, and it is not known how far it came"
+
+
+def _at_home_now(entry: Entry, left: Departure) -> Fault:
+    what = f"it was sent to {left.to} before the restart, and {entry.card.name} lives in this hub now"
+    return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it")
 
 
 def _name_once(parent: Frame, step: str) -> None:

@@ -42,6 +42,8 @@ class Executor:
         frame.ran = True
         if isinstance(frame.agent, Remote):
             return await self._send(frame, frame.agent, request)
+        if frame.doubt:
+            frame.doubt = ""  # it goes on where it was
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
         brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
         name = frame.card.name
@@ -79,8 +81,13 @@ class Executor:
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
             given = await remote.send(for_callee(request), line)
+            frame.doubt = ""
         except RemitError as error:
-            return ended(frame, Status.FAILED, failure(frame, error, parts.redactor.worded(error, frame.run.sealing)))
+            why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
+            if frame.departed is not None and why.code is not Code.OUTCOME_UNKNOWN:
+                why = fault(Code.OUTCOME_UNKNOWN, f"{frame.doubt or 'it was sent before the restart'}: {why.message}")
+            frame.doubt = ""
+            return ended(frame, Status.FAILED, why)
         finally:
             line.close()
             ledger.outbound[line.trace].remove(frame)

@@ -10,11 +10,11 @@ from remit.policy.redaction import restore
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request, Response
-from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.keys import Keys
 from remit.runtime.ledger import Run
-from remit.runtime.ports import Journal
+from remit.runtime.ports import Departure, Journal
 
 
 class Step(Struct, frozen=True, omit_defaults=True):
@@ -29,9 +29,15 @@ class Step(Struct, frozen=True, omit_defaults=True):
     """Whether a tool was used."""
     earlier: bool = False
     """Whether it was done in a run that this one tries again: there it may have been something else."""
+    departed: Departure | None = None
+    """That it was sent somewhere else."""
 
 
 _decoder = msgspec.json.Decoder(Step)
+
+TAKEN_OVER = fault(
+    Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"
+)
 
 
 def is_repeatable(card: AgentCard, request: Request) -> bool:
@@ -60,6 +66,14 @@ def recall(run: Run, path: str, digest: bytes, keys: Keys, *, repeatable: bool) 
     if step.done:
         return step
     return None if repeatable else fault(Code.OUTCOME_UNKNOWN, f"step {path} was under way when the hub stopped")
+
+
+def begun(run: Run, path: str, keys: Keys) -> Step | None:
+    """Return what is known of a step that was begun before a restart, and not finished."""
+    raw = run.steps.get(path) if run.steps else None
+    opened = None if raw is None else keys.unlock(raw, _place(run, path))
+    step = None if opened is None else _decoder.decode(opened)
+    return None if step is None or step.done else step
 
 
 def is_done(run: Run, path: str, keys: Keys) -> bool:
@@ -106,6 +120,12 @@ def _succeeded(step: Step) -> bool:
 def note(store: Journal, run: Run, path: str, step: Step, keys: Keys) -> None:
     """Have a step noted, so that none but this hub's can read it: it holds what callers got, raw values included."""
     store.journal(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path)))
+
+
+async def note_durably(store: Journal, run: Run, path: str, step: Step, keys: Keys) -> None:
+    """Have a step noted before its effects begin; raise a `RemitError` if another hub has the run by now."""
+    if not await store.journal_durably(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path))):
+        raise RemitError(TAKEN_OVER)
 
 
 def _place(run: Run, path: str) -> str:

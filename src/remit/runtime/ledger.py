@@ -26,7 +26,7 @@ from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import MAX_INTEGER, Remit
 from remit.runtime.cache import Lookup
-from remit.runtime.ports import Slot
+from remit.runtime.ports import Departure, Slot
 from remit.runtime.registry import Entry
 
 NOTHING = Usage()
@@ -191,6 +191,10 @@ class Frame:
     """Whether it is the one call that a breaker let through to see whether the callee has recovered."""
     step = b""
     """What identifies it at its place in a run that is resumable."""
+    departed: Departure | None = None
+    """That it was sent somewhere else before a restart."""
+    doubt = ""
+    """Why it is not known what came of it, if it were to be stopped now: it was sent, or had begun before a restart."""
     recorded: Request | None = None
     """The request as it is kept, where the callee sees more of it than others may."""
     held: dict[str, str | int] | None = None

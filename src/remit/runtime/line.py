@@ -6,12 +6,15 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Answer, Request, Response
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
+from remit.runtime import journal
 from remit.runtime.carry import regain_slot
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
+from remit.runtime.ports import Departure
 from remit.runtime.respond import verified
 
 _NO_TOOLS: frozenset[str] = frozenset()
@@ -22,7 +25,17 @@ MOST_QUESTIONS = 100
 class LocalLine:
     """The line of one delegation, within its frame."""
 
-    __slots__ = ("_desk", "_dispatch", "_frame", "_open", "_patience_s", "_stop_waiting", "_waits_since", "trace")
+    __slots__ = (
+        "_departure",
+        "_desk",
+        "_dispatch",
+        "_frame",
+        "_open",
+        "_patience_s",
+        "_stop_waiting",
+        "_waits_since",
+        "trace",
+    )
 
     def __init__(self, dispatch: Dispatch, frame: Frame) -> None:
         self._dispatch = dispatch
@@ -33,6 +46,7 @@ class LocalLine:
         self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000
         """How much longer no time passes here for what people are asked there."""
         self._waits_since = 0.0
+        self._departure: Departure | None = None
         self._stop_waiting: Callable[[], None] | None = None
         self.trace = trace_id(frame.run.id, frame.run.request.traceparent)
 
@@ -67,6 +81,7 @@ class LocalLine:
 
     def settle(self, response: Response) -> None:
         frame = self._frame
+        frame.doubt = ""
         frame.meter(response.usage)
         if response.result is None and not response.finished:
             return
@@ -127,5 +142,38 @@ class LocalLine:
             self._patience_s -= self._dispatch.parts.clock.now() - self._waits_since
             self._dispatch.unpause(self._frame)
 
-    async def durable(self) -> None:
-        await self._dispatch.parts.store.flush()
+    # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def depart(self, to: str) -> Departure | None:
+        frame, parts, left = self._frame, self._dispatch.parts, self._frame.departed
+        if left is not None and left.to != to:
+            why = f"{frame.request.target} was sent to {left.to} before the restart, and is at {to} now"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{why}: it is not known what came of it"))
+        if left is not None or frame.run.steps is None:
+            # What is not taken up again ends as `OUTCOME_UNKNOWN` after a restart, whatever is on record of it.
+            await parts.store.flush()
+            return left
+        self._departure = Departure(to, parts.clock.wall_ms())
+        step = journal.Step(frame.step, departed=self._departure)
+        await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
+        return None
+
+    def age_ms(self, left: Departure) -> int:
+        return self._dispatch.parts.clock.wall_ms() - left.at_ms
+
+    def name(self, task: str) -> None:
+        left = self._frame.departed or self._departure
+        if left is not None and left.task != task:
+            self._departure = replace(left, task=task)
+            frame, parts = self._frame, self._dispatch.parts
+            step = journal.Step(frame.step, departed=self._departure)
+            journal.note(parts.store, frame.run, frame.path, step, parts.redactor.keys)
+
+    @property
+    def in_doubt(self) -> bool:
+        return bool(self._frame.doubt)
+
+    def doubt(self, why: str) -> None:
+        self._frame.doubt = why
+        # What never left has not begun, and may be asked for again, here or of another.
+        self._frame.ran = bool(why)

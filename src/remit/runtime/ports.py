@@ -20,6 +20,16 @@ Agent = Callable[[Brief], Awaitable[Answer]]
 """Anything that answers: it gets a brief and gives an answer back. `agents/` makes one from whatever a user has."""
 
 
+class Departure(Struct, frozen=True, omit_defaults=True):
+    """That a request was about to leave for somewhere else: from then on it may have been carried out there."""
+
+    to: str
+    """Where it went, and under which name."""
+    at_ms: int
+    task: str = ""
+    """What the other side calls it, once it has said so."""
+
+
 class Line(Protocol):
     """What may be done here for a delegation while it is carried out elsewhere."""
 
@@ -55,7 +65,7 @@ class Line(Protocol):
     def say(self, text: str) -> None: ...
 
     def settle(self, response: Response) -> None:
-        """Count what was spent on what was stopped there, and keep what of it was finished."""
+        """Count what was spent on what was stopped there, and keep what it had finished: it is known how it ended."""
         ...
 
     async def asked(self, approval: Approval) -> None:
@@ -69,8 +79,33 @@ class Line(Protocol):
         """Let no time pass here meanwhile, because a person is asked there: for where it is not said what."""
         ...
 
-    async def durable(self) -> None:
-        """Return once everything recorded so far is durable: before that, nothing leaves the hub."""
+    async def depart(self, to: str) -> Departure | None:
+        """Put on record that the request is about to leave for *to*; before this returns, nothing leaves the hub.
+
+        Returns None if nothing has left before, as far as is known. Else it may have been carried out there, and is to
+        end as what came of it, or as `OUTCOME_UNKNOWN`. Raises a `RemitError` if nothing may leave: another hub has
+        taken the run over, or the request left for somewhere else.
+        """
+        ...
+
+    def age_ms(self, left: Departure) -> int:
+        """Return how long ago that was; less than nothing if a clock was set back since."""
+        ...
+
+    def name(self, task: str) -> None:
+        """Keep what the other side calls it, so that it can be asked for by that name after a restart."""
+        ...
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether it may have been carried out elsewhere, and is not known to have ended."""
+        ...
+
+    def doubt(self, why: str) -> None:
+        """Say before each sending why it is not known what comes of it; empty: it is certain that nothing left.
+
+        If the delegation is stopped while that is so, it ends as `OUTCOME_UNKNOWN`.
+        """
         ...
 
 
@@ -489,6 +524,13 @@ class Journal(Protocol):
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
         """Note a step's value, durable like a record. A stale epoch writes nothing; the last value counts."""
+        ...
+
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        """Note a step's value before its effects begin: durable on return, with everything appended before it.
+
+        False: the epoch is stale, or the run has ended. Nothing was written, and nothing may begin.
+        """
         ...
 
     async def load(self, run: str) -> dict[str, bytes]:

@@ -382,7 +382,7 @@ class Runs:
         parts.ledger.withdraw(frame, parts.clock.now())
         if isinstance(submitted, Repeated):
             return await self._refuse(clean, USED)
-        return refused(clean, _TAKEN_OVER) if submitted is None else await self._known(clean, submitted)
+        return refused(clean, journal.TAKEN_OVER) if submitted is None else await self._known(clean, submitted)
 
     async def _used(self, request: Request) -> Fault | None:
         """Have what counts once remembered, if that was not done yet; return why the request is refused if it was."""
@@ -406,10 +406,11 @@ class Runs:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
                 return await self._interruptible(self._dispatch.parts.store.wait(run))
         except TimeoutError:
-            return refused(
-                request,
-                fault(Code.TIMEOUT, f"the same request, run {run}, had not ended after {request.remit.time_ms} ms"),
-            )
+            # It goes on, so it is no time-out, after which the same would be asked for under a new id.
+            why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
+            again = "Ask again under the same id: that gets its outcome, and begins nothing."
+            unknown = refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            return replace(unknown, status=Status.FAILED)
 
     async def _carry_out(self, frame: Frame) -> Response:
         (response,) = await self._dispatch.join(None, (self._dispatch.start(frame),))
@@ -432,7 +433,7 @@ class Runs:
             return replace(response, status=Status.FAILED, result=None, artifacts=(), fault=error.fault)
         if recorded:
             return response
-        return replace(response, status=Status.FAILED, result=None, fault=_TAKEN_OVER)
+        return replace(response, status=Status.FAILED, result=None, fault=journal.TAKEN_OVER)
 
     async def _refuse(self, request: Request, why: Fault) -> Response:
         store, parked = self._dispatch.parts.store, self._parked.pop(request.run, None)
@@ -470,10 +471,6 @@ class Runs:
 
 
 CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
-
-_TAKEN_OVER = fault(
-    Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"
-)
 
 
 def _duplicate(request: Request) -> Fault:

@@ -13,10 +13,10 @@ from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
-from remit.runtime import runs
+from remit.runtime import journal, runs
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Run
-from remit.runtime.ports import Control, Expired, StoreError
+from remit.runtime.ports import Control, Expired, Remote, StoreError
 from remit.runtime.registry import Entry
 from remit.runtime.runs import CLOSING, Runs
 
@@ -162,11 +162,24 @@ class Upkeep(Runs):
             raise
         except RemitError as error:  # what it was shown may not be shown any more
             return await self._give_up(run, f", and cannot go on: {error.fault.message}")
+        before = journal.begun(run, run.id, parts.redactor.keys)
+        left = None if before is None else before.departed
+        if left is not None and not isinstance(entry.agent, Remote):
+            return await self._give_up(run, f": it was sent to {left.to}, and {entry.card.name} lives in this hub now")
         frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever becomes of it here
+        frame.departed = left
+        if left is not None:
+            frame.doubt = f"it was sent to {left.to} before the restart, and may have been done"
+        elif not isinstance(entry.agent, Remote):
+            frame.doubt = "it had begun before the restart, and it is not known how far it came"
         if (why := self._called_off.get(run.id)) is not None:
             run.handed_back = why is CLOSING
-            self._dispatch.stop(frame, why)
+            if left is None:
+                self._dispatch.stop(frame, why)
+            else:  # a turn of the loop after it was started, so that whoever has it is told to stop
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._dispatch.stop, frame, why)
         self._dispatch.notice(frame, "taken up again after a restart")
         return await self._carry_out(frame)
 

@@ -405,6 +405,10 @@ class SqliteStore:
         """Note a step's value; durable like a record. A stale epoch writes nothing; a later value replaces it."""
         self._writer.later(lambda transaction: transaction.journal(run, epoch, step, value))
 
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        """Note a step's value before its effects begin; False: the epoch is stale, and nothing was written."""
+        return await self._do(lambda transaction: transaction.journal(run, epoch, step, value))
+
     async def load(self, run: str) -> dict[str, bytes]:
         """Return every step noted for the run."""
         return await self._read(queries.journal(run))

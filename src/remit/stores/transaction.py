@@ -271,12 +271,13 @@ class Transaction:
 
     # ── the rest ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
+    def journal(self, run: str, epoch: int, step: str, value: bytes) -> bool:
         self.connection.execute(
             "INSERT OR REPLACE INTO journal (run, step, value)"
             " SELECT ?1, ?3, ?4 FROM request WHERE run = ?1 AND epoch = ?2 AND state < 2 AND state = 0",
             (run, epoch, step, value),
         )
+        return bool(self.connection.changes())
 
     def owner(self, session: str) -> Owner | None:
         found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,))

@@ -144,7 +144,7 @@ class Writer:
         self._wake_soon()
         return future
 
-    def later(self, apply: Callable[[Transaction], None]) -> None:
+    def later(self, apply: Callable[[Transaction], object]) -> None:
         """Queue *apply* for when a batch is written anyway."""
         self.queue.append(Operation(apply, None))
         if len(self.queue) > self.calm:

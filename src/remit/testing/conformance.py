@@ -443,6 +443,29 @@ class StoreConformance(AskingConformance, ConversingConformance):
             assert await store.load("run-one") == {"a": b"done", "b": b"\x00\xff"}
             assert await store.load("run-other") == {}
 
+    async def test_a_step_that_is_noted_before_its_effects_is_durable_with_what_was_appended_before(self) -> None:
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
+            store.append(Kind.PROGRESS, 1, "run-one", "session-one", progress("half"))
+            assert await store.journal_durably("run-one", 1, "a", b"begun")
+            assert await store.load("run-one") == {"a": b"begun"}
+            assert texts(await store.records()) == ["half"]
+            store.journal("run-one", 1, "a", b"done")
+            await store.flush()
+            assert await store.load("run-one") == {"a": b"done"}
+
+    async def test_whoever_lost_a_run_is_told_before_it_begins_anything_more(self) -> None:
+        """Decision 4: two hubs that both believe to have a run do not both carry out its next step."""
+        async with self.opened() as store:
+            await store.submit(a_request(), b"digest", worker="slow", lease_ms=OVER_MS)
+            await store.claim("run-one", "quick", LONG_MS)
+            assert not await store.journal_durably("run-one", 1, "a", b"stale")
+            assert await store.journal_durably("run-one", 2, "a", b"fresh")
+            assert not await store.journal_durably("run-other", 1, "a", b"nobody's")
+            await store.finish("run-one", 2, replace(a_response(a_request()), status=Status.PARTIAL), 1)
+            assert not await store.journal_durably("run-one", 2, "b", b"late")
+            assert await store.load("run-one") == {"a": b"fresh"}
+
     async def test_the_journal_of_a_run_that_did_not_succeed_is_known_until_its_outcome_is_forgotten(self) -> None:
         """Whoever tries it again need not do again what was done."""
         failed = replace(a_response(a_request()), status=Status.PARTIAL)

@@ -461,6 +461,11 @@ class MemoryStore:
         if self._held(run, epoch) is not None:
             self._journal.setdefault(run, {})[step] = value
 
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        self._check_open()
+        self.journal(run, epoch, step, value)
+        return self._held(run, epoch) is not None
+
     async def load(self, run: str) -> dict[str, bytes]:
         self._check_open()
         return dict(self._journal.get(run, {}))

@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from msgspec.structs import replace
 
 from remit.protocol.envelope import VERSION, Request, Response, Usage
-from remit.protocol.errors import Code, Fault
+from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.ports import Line
+from remit.runtime.ports import Departure, Line
 
 # How often the same is sent again, where that is safe, and the first pause; each further one is twice as long.
 ATTEMPTS = 3
@@ -17,6 +17,11 @@ PAUSE_S = 0.05
 WAY_MS = 200
 # Whoever cancels waits no longer than the grace time that the callee has.
 CANCEL_S = 4.0
+
+
+# A hub keeps outcomes for 24 hours (`runtime/upkeep.py`), and may carry out the same id anew after that. An hour less
+# is for clocks that differ.
+WINDOW_MS = 23 * 3_600_000
 
 
 class Again(Exception):
@@ -38,6 +43,11 @@ def outgoing(request: Request, line: Line) -> Request:
     return replace(request, remit=remit, traceparent=line.traceparent, context=None)
 
 
+def is_known_there(line: Line, left: Departure) -> bool:
+    """Say whether a hub that got a request still knows it by its id, so that sending it again begins nothing."""
+    return 0 <= line.age_ms(left) < WINDOW_MS
+
+
 def refused(request: Request, why: Fault) -> Response:
     """Return the end of what nothing came of there."""
     status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
@@ -48,6 +58,8 @@ def lost(request: Request, why: Fault, *, sent: bool) -> Response:
     """Return the end of what nothing more can be learned of: once sent, what it was granted counts as spent."""
     if not sent:
         return refused(request, why)
+    if why.code is not Code.OUTCOME_UNKNOWN:
+        why = fault(Code.OUTCOME_UNKNOWN, why.message)
     usage = Usage(prompt=request.remit.tokens, estimated=True)
     return replace(refused(request, why), status=Status.FAILED, usage=usage)
 

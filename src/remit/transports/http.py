@@ -28,17 +28,17 @@ from msgspec.structs import replace
 from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
 from remit.runtime.ports import Credential, Line, Remote, Sending
 from remit.transports.addresses import no_hub
-from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, refused, shielded
+from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, is_known_there, lost, outgoing, shielded
 
 T = TypeVar("T")
 
 # A connection that cannot be made in this time leads nowhere.
 CONNECT_S = 5.0
-# How often what was sent once is sent again: a server that is started anew takes some seconds, and has the answer.
-ATTEMPTS_ONCE_SENT = 16
+# What was sent once is asked for as long as there is time: a server that is started anew has the answer.
 MOST_PAUSE_S = 1.0
 # A hub closes a connection that is idle for 75 s; ours must be the first to do so, or a request meets the closing.
 KEEP_ALIVE_S = 60.0
@@ -213,47 +213,50 @@ class HttpAgent(Remote):
 
     async def send(self, request: Request, line: Line) -> Response:
         """Ask, again if need be, and return how it ended there; cancelled, cancel it there too."""
-        await line.durable()  # nothing leaves the hub before it is recorded
         try:
-            return await self._ask(request, line)
+            left = await line.depart(f"{self._name} at {self._peer.url}")
+            if left is not None and not is_known_there(line, left):
+                return await self._look_up(request, line, "it was sent too long ago to be sent again")
+            return await self._ask(request, line, sent=left is not None)
         except asyncio.CancelledError:
             # What is taken up again later asks the same once more, under the same id, and gets what came of it.
-            if not line.handed_back:
+            if line.in_doubt and not line.handed_back:
                 await shielded(self._cancel(request, line), CANCEL_S)
             raise
 
-    async def _ask(self, request: Request, line: Line) -> Response:
-        sent, attempts, step_s = False, 0, PAUSE_S
+    async def _ask(self, request: Request, line: Line, *, sent: bool) -> Response:
+        attempts, step_s = 0, PAUSE_S
         while True:
+            line.doubt(f"it is not known what became of it at {self._peer.url}")
             try:
-                return await self._attempt(request, line)
+                return await self._attempt(request, line, sent=sent)
             except Again as again:
                 sent, attempts = sent or again.sent, attempts + 1
+                if not sent:
+                    line.doubt("")
                 pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-                enough = attempts >= (ATTEMPTS_ONCE_SENT if sent else ATTEMPTS)
+                enough = attempts >= ATTEMPTS and not sent
                 if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
-                    unknown = sent and again.fault.code is not Code.OUTCOME_UNKNOWN
-                    why = fault(Code.OUTCOME_UNKNOWN, again.fault.message) if unknown else again.fault
-                    return lost(request, why, sent=sent)
+                    return lost(request, again.fault, sent=sent)
             await asyncio.sleep(pause_s)
             step_s = min(2 * step_s, MOST_PAUSE_S)
 
-    async def _attempt(self, request: Request, line: Line) -> Response:
-        sent = replace(
+    async def _attempt(self, request: Request, line: Line, *, sent: bool) -> Response:
+        said = replace(
             outgoing(request, line),
             target=self._name,
             # One that is named after the delegation was not chosen, and nobody goes on with it.
             session=None if request.session == request.id else request.session,
         )
-        raw = encode(sent)
-        headers = {**line.passed_on, **await self._peer.headers(sent, Sending("POST", PATH, raw))}
+        raw = encode(said)
+        headers = {**line.passed_on, **await self._peer.headers(said, Sending("POST", PATH, raw))}
         if line.heard:
             headers["accept"] = STREAM
         try:
             async with self._peer.session.post(
                 f"{self._peer.url}{PATH}", data=_body(raw), headers=headers, allow_redirects=False
             ) as reply:
-                return await self._reply(reply, request, line)
+                return await self._reply(reply, request, line, sent=sent)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
             why = f"{self._name} at {self._peer.url} cannot be reached: {in_words(error)}"
             raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
@@ -261,7 +264,8 @@ class HttpAgent(Remote):
             why = f"the connection to {self._peer.url} was lost ({type(error).__name__})"
             raise Again(fault(Code.OUTCOME_UNKNOWN, why), sent=True) from error
 
-    async def _reply(self, reply: ClientResponse, request: Request, line: Line) -> Response:
+    async def _reply(self, reply: ClientResponse, request: Request, line: Line, *, sent: bool) -> Response:
+        """Return what a peer answers; *sent* says that it may have got the same before."""
         if reply.status == 200 and reply.content_type == STREAM:
             return await self._read_along(reply, request, line)
         if reply.content_type != "application/json":
@@ -273,14 +277,48 @@ class HttpAgent(Remote):
             return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
         if reply.status == 200 or self._decoded(raw, _Envelope).version:
             response = self._response(raw)
-            if response.fault is not None and response.fault.code is Code.OVERLOADED:
+            code = None if response.fault is None else response.fault.code
+            if response.fault is not None and code is Code.STORE_UNAVAILABLE:
+                # Refused for it, it was not begun; else it was done, and how it ended could not be recorded yet.
+                raise Again(response.fault, sent=response.status is not Status.REFUSED)
+            if response.fault is not None and code is Code.OVERLOADED and response.status is Status.REFUSED:
                 raise Again(response.fault, sent=False)
+            if sent and code is Code.DUPLICATE_REQUEST:
+                # What goes with it has changed since: what its agent is shown of a conversation, for one.
+                return await self._look_up(request, line, "it is not the same any more")
             return response
         why = self._decoded(raw, _Failure).fault
         if reply.status in (429, 503):
             raise Again(why, sent=False)
         # Whoever reads it would take "here" for this hub.
-        return refused(request, replace(why, message=f"{self._peer.url} says: {why.message}"))
+        why = replace(why, message=f"{self._peer.url} says: {why.message}")
+        # Turned away at the door, it says nothing about what was sent before.
+        return lost(request, why, sent=sent)
+
+    async def _look_up(self, request: Request, line: Line, because: str) -> Response:
+        """Return what became of a request that cannot be sent again, without beginning anything."""
+        path = f"{PATH}/{quote(request.id, safe='')}"
+        address = f"{self._peer.url}{path}"
+        pause_s = PAUSE_S
+        line.doubt(f"it is not known what became of it at {self._peer.url}")
+        while True:
+            why = f"{self._peer.url} does not say what became of it, and {because}"
+            headers = await self._peer.headers(request, Sending("GET", path))
+            try:
+                async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
+                    raw = await self._peer.read(reply)
+                    if reply.status == 200:
+                        return self._response(raw)
+                    if reply.status == 202:
+                        return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
+                    if reply.status not in _BUSY:
+                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+            except _LOST:
+                pass  # it is asked for again as long as there is time
+            if pause_s * 1_000 >= line.time_left_ms() / 2:
+                return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
     def _busy(self, reply: ClientResponse) -> Fault:
         wait = reply.headers.get("retry-after", "")

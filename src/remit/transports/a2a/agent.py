@@ -12,16 +12,14 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval
-from remit.runtime.ports import Line, Remote
+from remit.runtime.ports import Departure, Line, Remote
 from remit.transports.a2a.peer import Peer, events, read
 from remit.transports.a2a.tongue import Offer
-from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, lost, outgoing, shielded
+from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, is_known_there, lost, outgoing, shielded
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
-# What was sent once may have begun: who knows messages by their ids is asked for it as long as it can be there.
-ATTEMPTS_ONCE_SENT = 16
 # How often a task is looked at whose server does not stream: soon at first, then ever later.
 MOST_PAUSE_S = 2.0
 # So many conversations are remembered by what the other side calls them.
@@ -56,36 +54,38 @@ class A2aAgent(Remote):
 
     async def send(self, request: Request, line: Line) -> Response:
         """Ask, and return how it ended there; cancelled, cancel it there too."""
-        await line.durable()  # nothing leaves the hub before it is recorded
         exchange: _Exchange | None = None
-        sent, attempts, step_s = False, 0, PAUSE_S
+        attempts, step_s = 0, PAUSE_S
         try:
+            left = await line.depart(f"{self._name} at {self._peer.card_url}")
+            sent = left is not None
             while True:
                 try:
-                    offer = await self._reachable()
-                    exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line)
+                    offer = await self._reachable(sent=sent)
+                    exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line, left, sent=sent)
                     return await exchange.carry_out()
                 except Again as again:
                     self._peer.forget()
                     sent, attempts = sent or again.sent, attempts + 1
+                    if not sent:
+                        line.doubt("")
                     pause_s = max(again.after_s, step_s * random.uniform(0.5, 1.5))
-                    enough = attempts >= (ATTEMPTS_ONCE_SENT if sent else ATTEMPTS)
+                    # What was sent once may have begun: it is asked for as long as there is time.
+                    enough = attempts >= ATTEMPTS and not sent
                     if enough or pause_s * 1_000 >= line.time_left_ms() / 2:
-                        unknown = sent and again.fault.code is not Code.OUTCOME_UNKNOWN
-                        why = fault(Code.OUTCOME_UNKNOWN, again.fault.message) if unknown else again.fault
-                        return lost(request, why, sent=sent)
+                        return lost(request, again.fault, sent=sent)
                 await asyncio.sleep(pause_s)
                 step_s = min(2 * step_s, MOST_PAUSE_S)
         except (asyncio.CancelledError, RemitError):
-            # Nobody waits for it any more, or it makes no sense: it need not go on.
+            # Nobody waits for it any more, or it makes no sense: it need not go on, unless it is taken up again later.
             if exchange is not None:
                 try:
-                    await shielded(exchange.cancel(), CANCEL_S)
+                    await shielded(exchange.named() if line.handed_back else exchange.cancel(), CANCEL_S)
                 finally:
                     exchange.give_up()
             raise
 
-    async def _reachable(self) -> Offer:
+    async def _reachable(self, *, sent: bool) -> Offer:
         from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
         from remit.transports.http import in_words
@@ -97,12 +97,26 @@ class A2aAgent(Remote):
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
             why = f"the agent card of {self._name} cannot be had from {self._peer.card_url}: {what}"
             raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
+        except RemitError as error:
+            if not sent or error.fault.code is not Code.DELEGATION_UNAVAILABLE:
+                raise
+            raise Again(error.fault, sent=False) from error  # whoever stands before it may answer while it is away
 
 
 class _Exchange:
     """One request at one peer, from the first word to the last."""
 
-    def __init__(self, peer: Peer, name: str, offer: Offer, request: Request, line: Line) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        name: str,
+        offer: Offer,
+        request: Request,
+        line: Line,
+        left: Departure | None,
+        *,
+        sent: bool,
+    ) -> None:
         self._peer = peer
         self._name = name
         self._offer = offer
@@ -110,7 +124,9 @@ class _Exchange:
         self._line = line
         self._extended = offer.extended
         self._talk = peer.tongue.talk(request, extended=offer.extended)
-        self._asked = False
+        self._left = left
+        """That it was sent before a restart, and what the other side calls the task, if it had said so."""
+        self._asked = sent
         """Whether anything was sent that may have begun something."""
         self._question: str | None = None
         """What a person is asked there, while one is."""
@@ -134,15 +150,26 @@ class _Exchange:
             self._working.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _through(self) -> Response:
+        before = self._asked
         try:
-            await self._begin()
+            if self._known:
+                await self._go_on(self._known)
+            elif before and not self._may_send_again():
+                why = "it was sent before, and nothing is known there by which it could be asked for"
+                raise Refused(self._lost(why))
+            else:
+                await self._begin()
             while not self._talk.ended:
-                await self._go_on()
+                await self._go_on(self._talk.task)
         except Refused as refusal:
             why = refusal.fault
-            return lost(self._request, why, sent=why.code is Code.OUTCOME_UNKNOWN)
+            return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
         self._remember()
         return self._talk.response()
+
+    def _may_send_again(self) -> bool:
+        """Say whether the other side still knows the message by its id: then sending it again begins nothing."""
+        return self._extended and (self._left is None or is_known_there(self._line, self._left))
 
     # ── beginning ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -181,18 +208,18 @@ class _Exchange:
 
     # ── going on ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _go_on(self) -> None:
+    async def _go_on(self, task: str) -> None:
         """Hear more of a task that has not ended: as a stream, or by looking again and again."""
-        if not self._talk.task:
+        if not task:
             raise self._unheard("it ended without saying what became of it")
         pause_s = PAUSE_S
         while not self._talk.ended:
             try:
                 if self._offer.streams:
-                    async for _ in self._said("SubscribeToTask", self._by_name(), heard=True):
+                    async for _ in self._said("SubscribeToTask", self._by_name(task), heard=True, named=task):
                         pause_s = PAUSE_S
                 if not self._talk.ended:
-                    async for _ in self._said("GetTask", self._by_name(), heard=False, is_task=True):
+                    async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                         pass
             except Again:
                 pass  # it is asked for again, as long as there is time
@@ -200,7 +227,7 @@ class _Exchange:
                 # A task that has just ended cannot be subscribed to; a server that forgot it knows no end.
                 if refusal.fault.code is not Code.STATE_CONFLICT:
                     raise
-                async for _ in self._said("GetTask", self._by_name(), heard=False, is_task=True):
+                async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                     pass
             if not self._talk.ended:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -224,6 +251,8 @@ class _Exchange:
         }
         begins, before = method.startswith("Send"), self._asked
         self._asked = before or begins
+        if self._asked:
+            self._line.doubt(f"it is not known what became of it at {self._offer.url}")
         try:
             async with self._peer.request(call, headers) as reply:
                 if begins and self._extended and reply.status == 200:
@@ -286,6 +315,8 @@ class _Exchange:
         news = self._talk.hear(raw, is_task=is_task)
         if self._talk.task:
             self._named.set()
+            if not self._talk.ended:
+                self._line.name(self._talk.task)
         if self._talk.size() > self._peer.max_bytes:
             raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {self._peer.max_bytes} bytes"))
         if news.progress:
@@ -315,16 +346,25 @@ class _Exchange:
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    async def named(self) -> None:
+        """Return once the other side has said what it calls the task, if it can only be asked for by that."""
+        if self._asked and self._working is not None and not self._talk.task and not self._known:
+            named = asyncio.ensure_future(self._named.wait())
+            await asyncio.wait({self._working, named}, return_when=asyncio.FIRST_COMPLETED)
+            named.cancel()
+
+    @property
+    def _known(self) -> str:
+        """What the other side called the task before a restart."""
+        return "" if self._left is None else self._left.task
+
     async def cancel(self) -> None:
         """Stop it there, and count what it had spent."""
         if not self._asked:
             return
-        if self._working is not None and not self._talk.task:
-            named = asyncio.ensure_future(self._named.wait())
-            await asyncio.wait({self._working, named}, return_when=asyncio.FIRST_COMPLETED)
-            named.cancel()
+        await self.named()
         # Whoever knows the extension knows a task by its message, too, as long as it is at work.
-        name = self._talk.task or (self._request.id if self._extended else "")
+        name = self._talk.task or self._known or (self._request.id if self._extended else "")
         pause_s, method = PAUSE_S, "CancelTask"
         while name and not self._talk.ended:
             try:
