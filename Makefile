@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-relay test fuzz check whole fix bench pytest test-all-pythons test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: help demo demo-relay test fuzz check whole fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,12 @@ test-all-pythons: ## Run the tests on every supported Python found here
 	echo "failed:   $${failed:- none}"; \
 	echo "not found:$${missing:- none}"; \
 	[ -z "$$failed" ] && [ -n "$$passed" ]
+
+test-chaos: $(VENV)/.ready ## Kill two hubs 50 times while clients have 740 charges made; each is made once
+	@REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/api/test_chaos.py
+
+test-kills: $(VENV)/.ready ## Kill two processes on one store 250 times in each mode of durability; nothing is lost
+	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py
 
 test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
 	@.venv-frameworks/bin/pytest -q tests/frameworks
