@@ -65,9 +65,9 @@ class Dispatch(Routing):
         """
         parts = self.parts
         run: Run = parent.run
-        tally, caller = run.tally, parent.card.name
+        tally, asking = run.tally, parent.card.name
         tally.delegations += 1
-        asked = tally.by_agent[caller] = tally.by_agent.get(caller, 0) + 1
+        asked = tally.by_agent[asking] = tally.by_agent.get(asking, 0) + 1
         if route is None:
             parent.calls += 1
             path = f"{parent.path}.{parent.calls if call.step is None else call.step}"
