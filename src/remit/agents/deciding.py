@@ -11,6 +11,7 @@ from remit.protocol.codec import encode
 
 # A decision takes about a kilobyte.
 MOST = 1_000
+_LONG_TEXT = 4_096
 
 
 class Decisions:
@@ -32,7 +33,8 @@ class Decisions:
 
     def key(self, user: str, text: str, codes: Iterable[str]) -> bytes:
         """Return what a decision is known by: words count as equal whatever their case and spaces."""
-        said = " ".join(normalize("NFC", text).casefold().split())
+        # Of a long text, which is costly to normalise, only its like letter by letter is the same.
+        said = " ".join(normalize("NFC", text).casefold().split()) if len(text) <= _LONG_TEXT else text
         content = encode((self._cleared, user, said, sorted(codes)))
         return hashlib.blake2b(content, key=self._secret, digest_size=16).digest()
 

@@ -67,7 +67,7 @@ def tokens(request: Request, facts: Facts) -> Verdict:
         return refuse(Code.TOKEN_BUDGET_EXCEEDED, f"no tokens are left for {request.target}")
     # A token is at least one byte, and a character at most four: short requests need no counting.
     said = request.input or ""
-    if isinstance(said, str) and 4 * (len(request.objective) + len(said)) <= budget:
+    if facts.counted or (isinstance(said, str) and 4 * (len(request.objective) + len(said)) <= budget):
         return ALLOW
     estimated = estimate(request.objective) + estimate(request.input)
     if estimated <= budget:
@@ -99,6 +99,7 @@ _WEIGHTS = (
     (range(0xF0, 0xF5), 200),  # emoji
 )
 _WEIGHT_OF = {byte: weight for several, weight in _WEIGHTS for byte in several}
+_PART = 64 * 1024
 _WEIGHED = bytes(_WEIGHT_OF.get(byte, 0) for byte in range(256))
 
 
@@ -107,5 +108,6 @@ def estimate(value: Json) -> int:
     if value is None:
         return 0
     raw = value.encode(errors="replace") if isinstance(value, str) else encode(value)
-    # A token is at least one byte.
-    return min(len(raw), round(sum(raw.translate(_WEIGHED)) / 100))
+    # In parts, between which other threads get their turn; a token is at least one byte.
+    weights = sum(sum(raw[at : at + _PART].translate(_WEIGHED)) for at in range(0, len(raw), _PART))
+    return min(len(raw), round(weights / 100))

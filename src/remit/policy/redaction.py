@@ -24,7 +24,7 @@ from remit.protocol.envelope import (
     Source,
     View,
 )
-from remit.protocol.errors import Fault, Problem
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.records import Approval, Delta, Notice, Progress, Refusal, ToolUse
 from remit.protocol.remit import MAX_INTEGER
 
@@ -136,7 +136,7 @@ def is_plain(response: Response, detect: Detector) -> bool:
 def strike(value: T, sealing: Sealing, struck: dict[str, Raw]) -> T:
     """Return *value* with tokens for what is found in it, and note what each stands for; itself if nothing is.
 
-    *value* is JSON, an envelope or the body of a record.
+    *value* is JSON, an envelope or the body of a record. Raises a `RemitError` if there are too many.
     """
     if type(value) in _SAID:
         return _strike_fields(value, sealing, struck)
@@ -181,13 +181,13 @@ def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Jso
 
 def _strike_text(text: str, sealing: Sealing, struck: dict[str, Raw], key: str) -> str:
     if not key or len(key) > _KEY_LENGTH:
-        return _replaced(text, 0, sealing.detect(text), sealing.key, struck)
+        return _replaced(text, 0, sealing.detect(text), sealing, struck)
     # What a field is called tells numbers of one shape apart.
     prefix = f"{key}: "
-    return _replaced(text, len(prefix), sealing.detect(prefix + text), sealing.key, struck)
+    return _replaced(text, len(prefix), sealing.detect(prefix + text), sealing, struck)
 
 
-def _replaced(text: str, shift: int, findings: Iterable[Finding], key: bytes, struck: dict[str, Raw]) -> str:
+def _replaced(text: str, shift: int, findings: Iterable[Finding], sealing: Sealing, struck: dict[str, Raw]) -> str:
     if not findings:
         return text
     parts: list[str] = []
@@ -203,11 +203,21 @@ def _replaced(text: str, shift: int, findings: Iterable[Finding], key: bytes, st
         start = max(start, end)
         if start < stop:
             raw = text[start:stop]
-            token = token_for(key, kind, raw)
+            token = token_for(sealing.key, kind, raw)
             struck[token] = raw
             parts += (text[end:start], token)
             end = stop
+    if len(struck) > sealing.most:
+        raise RemitError(_too_many(sealing.most))
     return "".join((*parts, text[end:])) if end else text
+
+
+def _too_many(most: int) -> Fault:
+    return fault(
+        Code.TOO_LARGE,
+        f"there are more than {most} personal values or secrets in it, which is the most that is taken",
+        suggestion="Send it in parts, or a reference to where it is.",
+    )
 
 
 def settled(
@@ -235,7 +245,7 @@ def settled(
             end = max(found.start - shift, 0)
     if not ended:
         end = _before_an_opening(text, end)
-    return _replaced(text[:end], shift, findings, sealing.key, struck), end
+    return _replaced(text[:end], shift, findings, sealing, struck), end
 
 
 def _unsettled(text: str, *, signed: bool) -> int:

@@ -54,6 +54,9 @@ class Finding(NamedTuple):
     score: float = 1.0
 
 
+# A page of a customer list has hundreds. Each costs 0.1 ms and a row of the store.
+MAX_FINDINGS = 10_000
+
 Detector = Callable[[str], Iterable[Finding]]
 """Finds what is personal or secret in a text; in order, and without overlaps."""
 
@@ -65,6 +68,8 @@ class Sealing(NamedTuple):
     detect: Detector
     bare: Detector | None = None
     """The same without what is known of the run, where that is more."""
+    most: int = MAX_FINDINGS
+    """How many different values may be taken out of one request or answer."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
@@ -104,6 +109,8 @@ class Facts(Struct, frozen=True, kw_only=True, gc=False):
     """The questions to which a person has said yes."""
     sealing: Sealing | None = None
     """How personal data is redacted; None if it is not."""
+    counted: bool = False
+    """Whether the tokens of a large request have been counted before, or will be: that takes too long to do twice."""
 
 
 Guard = Callable[[Request, Facts], Verdict]

@@ -284,7 +284,7 @@ TABLE: dict[Code, Row] = {
         413,
         2,
         False,
-        "The envelope is larger, or nested deeper, than a hub reads.",
+        "The envelope is larger, is nested deeper, or holds more values or more personal data, than a hub takes.",
         "Send less, or a reference to where the data lies.",
     ),
     Code.UNSUPPORTED_MEDIA_TYPE: Row(

@@ -6,12 +6,14 @@ from contextlib import suppress
 
 from remit.policy.redaction import restore, strike
 from remit.policy.verdict import Ask, Sealing
+from remit.policy.weight import is_light_request
 from remit.protocol.codec import checked, digest
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.runtime.admission import GUARDS
 from remit.runtime.approvals import EDITABLE, check_edits
+from remit.runtime.aside import aside
 from remit.runtime.carry import Carrier
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 from remit.runtime.respond import presentable
@@ -43,7 +45,10 @@ class Consult(Carrier):
             raise _declined("asked again after a yes", question)
         struck: dict[str, str | int] = {}
         try:
-            asked = self._question(request, ask, sealing, struck)
+            if is_light_request(request):
+                asked = self._question(request, ask, sealing, struck)
+            else:
+                asked = await aside.run(self._question, request, ask, sealing, struck)
         except Exception as error:
             log.error("a detector failed on %s: %s", request.path, self.parts.redactor.worded(error))
             raise _declined(

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from remit.policy.aggregate import Combined
 from remit.policy.budget import record_limit
 from remit.policy.redaction import Held, kind_of, of_kinds, restore, reveal_arguments, strike
+from remit.policy.weight import is_light
 from remit.policy.withheld import token_given, tokens_asked_for
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import checked, text_of
@@ -30,6 +31,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.protocol.trace import Place, is_sampled, span_id, trace_id
 from remit.runtime import journal
+from remit.runtime.aside import aside
 from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
@@ -45,7 +47,7 @@ T = TypeVar("T")
 log = logging.getLogger("remit")
 
 MAX_PROGRESS_TEXT = 2_000
-MAX_PROGRESS_READ = 20 * MAX_PROGRESS_TEXT
+MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
 
 stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
     "stepping_aside", default=nullcontext
@@ -207,10 +209,34 @@ class LocalDesk:
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         self._refuse_if_over()
         frame, parts = self._frame, self._dispatch.parts
+        if not is_light(changes):
+            return await self._change_much(changes)
         found: dict[str, str | int] = {}
         most = parts.limits.max_result_bytes
+        changes = self._keepable(changes)
+        if frame.run.sealing is not None:
+            changes = strike(changes, frame.run.sealing, found)
+        if found:
+            parts.redactor.keep(frame.run, found, of_user=True)
+        return self._revealed(await parts.sessions.change(frame, changes, most))
+
+    async def _change_much(self, changes: dict[str, Json]) -> dict[str, Json]:
+        """Keep what is too much to be looked through in the event loop."""
+        frame, parts, run = self._frame, self._dispatch.parts, self._frame.run
+        found: dict[str, str | int] = {}
+        changes = await aside.run(self._keepable, changes)
+        if run.sealing is not None:
+            changes = await aside.run(strike, changes, run.sealing, found)
+        if found:
+            taken = await aside.run(parts.redactor.take, run.scope, found, found, of_user=True)
+            parts.redactor.keep_taken(run, found, taken, of_user=True)
+        kept = await parts.sessions.change(frame, changes, parts.limits.max_result_bytes)
+        return await aside.run(self._revealed, kept)
+
+    def _keepable(self, changes: dict[str, Json]) -> dict[str, Json]:
+        frame = self._frame
         try:
-            changes = checked(changes, max_bytes=most)
+            return checked(changes, max_bytes=self._dispatch.parts.limits.max_result_bytes)
         except RemitError as error:
             wrong = error.fault
             code = wrong.code if wrong.code is Code.TOO_LARGE else Code.INPUT_VALIDATION_FAILED
@@ -218,11 +244,6 @@ class LocalDesk:
             names = ", ".join(problem.path for problem in problems)
             why = f"{frame.card.name} cannot keep {names}" if names else f"{frame.card.name}: {wrong.message}"
             raise RemitError(fault(code, why, problems=problems)) from error
-        if frame.run.sealing is not None:
-            changes = strike(changes, frame.run.sealing, found)
-        if found:
-            parts.redactor.keep(frame.run, found, of_user=True)
-        return self._revealed(await parts.sessions.change(frame, changes, most))
 
     def _revealed(self, kept: T) -> T:
         """Return what an agent has kept, or is given by a tool, with what its team lets it see."""

@@ -2,12 +2,16 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.redaction import redaction, restore, reveal, strike
-from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, judge
+from remit.policy.redaction import Held, redaction, restore, reveal, strike
+from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
+from remit.policy.weight import LIGHT, is_light, is_light_request, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION, Call, Json, Request, Response, Usage
@@ -15,13 +19,16 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
 from remit.runtime import journal
+from remit.runtime.admission import GUARDS
+from remit.runtime.aside import aside
 from remit.runtime.cache import lookup
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of
 from remit.runtime.ledger import Errand, Frame, Route, Run
 from remit.runtime.ports import Departure, Owner, Remote
+from remit.runtime.redactor import Taken
 from remit.runtime.registry import Entry
-from remit.runtime.respond import presentable, refused
+from remit.runtime.respond import brief_fault, presentable, refused
 from remit.runtime.routes import Routing
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import Shown
@@ -81,8 +88,10 @@ class Dispatch(Routing):
         sent: Request | None = None
         shown: Shown | None = None
         entry: Entry | None = None
+        errand: Errand | None = None
+        looked: Looked | None = None
         try:
-            call = _checked_call(call)
+            call = _checked_call(call) if is_light(call) else await aside.run(_checked_call, call)
             if call.step is not None and route is None:
                 _name_once(parent, call.step)
             if parts.store.full:
@@ -125,8 +134,9 @@ class Dispatch(Routing):
                     if before is not None and before.departed is not None and not isinstance(entry.agent, Remote):
                         return self.refuse(request, _at_home_now(entry, before.departed))
                 if shown is not None:
-                    request = parts.sessions.shown(request, shown)
-                errand = errand_of(request)
+                    request = await parts.sessions.shown_aside(request, shown)
+                if errand is None:
+                    errand = errand_of(request)
                 ledger = parts.ledger
                 # More than fifteen keywords cost four times as much: what is seldom there comes after.
                 facts = Facts(
@@ -153,7 +163,9 @@ class Dispatch(Routing):
                     facts = replace(facts, asked_tools=call.tools)
                 if approved:
                     facts = replace(facts, approved=approved)
-                match self.judge(request, facts, run):
+                match self.judge(request, facts, run, looked):
+                    case Heavy():
+                        looked = await self.look_through(request, facts, run, of_user=False, sent=sent)
                     case Rewrite(request=clean, struck=struck):
                         assert entry is not None, "a guard refuses unknown targets"
                         if call.session is not None and owner is None:
@@ -162,8 +174,8 @@ class Dispatch(Routing):
                             continue
                         if struck:
                             # Guards, and people whom they ask, may have put more into it than the caller sent.
-                            self._holds(parent, sent)
-                            parts.redactor.keep(run, struck, of_user=False)
+                            self._holds(parent, sent, looked)
+                            self.keep(run, struck, looked, of_user=False)
                         if clean.handoff is not None:
                             parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
@@ -196,7 +208,7 @@ class Dispatch(Routing):
                         # A yes is to what the person was shown: what another makes of it is asked about again.
                         approved = (frozenset[str]() if edits else approved) | {ask.question}
                         questions += 1
-                        call = _edited(call, edits)
+                        call, errand = _edited(call, edits), None
                         entry = parts.registry.agents.get(target) if target is not None else None
         except RemitError as error:
             why = self._still_true(run, path, entry, call, error.fault)
@@ -279,31 +291,88 @@ class Dispatch(Routing):
         self.parts.ledger.open(frame)
         return frame
 
-    def judge(self, request: Request, facts: Facts, run: Run) -> Rewrite | Refuse | Ask:
-        """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through."""
+    def judge(
+        self, request: Request, facts: Facts, run: Run, looked: "Looked | None" = None
+    ) -> "Rewrite | Refuse | Ask | Heavy":
+        """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through.
+
+        A large request is to be looked through outside the event loop (`look_through`), unless it is refused for
+        something that is seen at once; what was *looked* through is judged again by the facts as they are now.
+        """
+        if is_light_request(request):
+            return self._judge(request, facts, run.known)
+        facts = replace(facts, counted=True)
+        at_once = self._judge_by(GUARDS, request, facts)
+        if not isinstance(at_once, Rewrite):
+            return at_once
+        if looked is None or not looked.is_of(request, facts):
+            return HEAVY
+        return looked.verdict_on(request)
+
+    async def look_through(
+        self, request: Request, facts: Facts, run: Run, *, of_user: bool, sent: Request | None = None
+    ) -> "Looked":
+        """Judge a large request outside the event loop, and make ready what is to be kept of it.
+
+        *sent* is what the caller itself sent, if it is an agent, which gets that back.
+        """
+        known, redactor = dict(run.known), self.parts.redactor
+
+        def look() -> Looked:
+            verdict = self._judge(request, facts, known)
+            taken, mine = None, dict[str, str | int]()
+            if isinstance(verdict, Rewrite) and verdict.struck:
+                fresh = {token: raw for token, raw in verdict.struck.items() if token not in known}
+                taken = redactor.take(run.scope, verdict.struck, fresh, of_user=of_user)
+                mine = _struck_in(sent, facts.sealing) if sent is not None else mine
+            return Looked(said_in(request), facts.sealing, facts.approved, verdict, taken, mine)
+
+        return await aside.run(look)
+
+    def keep(self, run: Run, struck: Mapping[str, str | int], looked: "Looked | None", *, of_user: bool) -> None:
+        """Remember what tokens stand for, as it was made ready if the request was large."""
+        if looked is not None and looked.taken is not None:
+            self.parts.redactor.keep_taken(run, struck, looked.taken, of_user=of_user)
+        else:
+            self.parts.redactor.keep(run, struck, of_user=of_user)
+
+    def _judge_by(self, guards: Iterable[Guard], request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        try:
+            return judge(request, facts, guards)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            return self._guard_failed(request, error)
+
+    def _judge(self, request: Request, facts: Facts, known: Held) -> Rewrite | Refuse | Ask:
         try:
             verdict = judge(request, facts, self.parts.guards)
             if not isinstance(verdict, Rewrite):
                 return verdict
             request = verdict.request
-            if request.capability is not None and (why := _misfit(request, facts.target, run)) is not None:
+            if request.capability is not None and (why := _misfit(request, facts.target, known)) is not None:
                 return Refuse(why)
             last = redaction(request, facts)
             if isinstance(last, Rewrite):
                 return Rewrite(last.request, {**verdict.struck, **last.struck}) if verdict.struck else last
             return verdict
+        except RemitError as error:
+            return Refuse(error.fault)
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
-            log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))
-            return Refuse(
-                fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
-            )
+            return self._guard_failed(request, error)
+
+    def _guard_failed(self, request: Request, error: Exception) -> Refuse:
+        log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))
+        return Refuse(
+            fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
+        )
 
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
         sealing = self.sealing_of(request.run)
-        response = refused(request, self.parts.redactor.clean(why, sealing))
+        response = refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
         if not self._is_recorded(request.run, why):
             return response
+        if not is_light_request(request):
+            request = _without_words(request)
         if request.view is not None:
             # Redacted before it is cut: of half a number no detector knows whose it is.
             request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
@@ -356,12 +425,9 @@ class Dispatch(Routing):
             parent.run.overrun = True
         return step.response
 
-    def _holds(self, parent: Frame, sent: Request) -> None:
+    def _holds(self, parent: Frame, sent: Request, looked: "Looked | None" = None) -> None:
         """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
-        mine: dict[str, str | int] = {}
-        if parent.run.sealing is not None:
-            with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
-                strike(sent, parent.run.sealing, mine)
+        mine = looked.mine if looked is not None else _struck_in(sent, parent.run.sealing)
         if mine:
             parent.held = {**(parent.held or {}), **mine}
 
@@ -381,6 +447,62 @@ def _at_home_now(entry: Entry, left: Departure) -> Fault:
     return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it")
 
 
+class Heavy(Struct, frozen=True):
+    """Nothing to object so far, and too much to be looked through in the event loop."""
+
+
+HEAVY = Heavy()
+
+
+class Looked(NamedTuple):
+    """What came of looking a large request through outside the event loop, and what was looked at."""
+
+    said: tuple[Json, ...]
+    sealing: Sealing | None
+    approved: frozenset[str]
+    verdict: Rewrite | Refuse | Ask
+    taken: Taken | None
+    mine: dict[str, str | int]
+    """What its caller itself had put into it."""
+
+    def is_of(self, request: Request, facts: Facts) -> bool:
+        """Say whether it is this that was looked at, and nothing was learned meanwhile that is to be struck too."""
+        return self.sealing is facts.sealing and self.approved == facts.approved and self.said == said_in(request)
+
+    def verdict_on(self, request: Request) -> Rewrite | Refuse | Ask:
+        """Return the verdict; what is left of time and tokens has changed while it was looked through."""
+        verdict = self.verdict
+        if not isinstance(verdict, Rewrite):
+            return verdict
+        clean, now = verdict.request, request.remit
+        remit = replace(
+            clean.remit, time_ms=min(clean.remit.time_ms, now.time_ms), tokens=min(clean.remit.tokens, now.tokens)
+        )
+        return Rewrite(replace(clean, remit=remit, created_ms=request.created_ms), verdict.struck)
+
+
+def _struck_in(sent: Request, sealing: Sealing | None) -> dict[str, str | int]:
+    mine: dict[str, str | int] = {}
+    if sealing is not None:
+        with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+            strike(sent, sealing, mine)
+    return mine
+
+
+def _without_words(request: Request) -> Request:
+    """Return a large request as its refusal is recorded: who asked whom, and that it was too large to be kept."""
+    return replace(
+        request,
+        objective=f"[not kept: the request is larger than {LIGHT} characters, and was refused]",
+        input=None,
+        handoff=None,
+        context=None,
+        view=None,
+        hints=(),
+        reason="",
+    )
+
+
 def _name_once(parent: Frame, step: str) -> None:
     if parent.named is None:
         parent.named = set()
@@ -394,13 +516,13 @@ def _edited(call: Call, edits: dict[str, Json]) -> Call:
     return replace(call, **edits) if edits else call
 
 
-def _misfit(request: Request, card: AgentCard | None, run: Run) -> Fault | None:
+def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | None:
     """Say what is wrong with the input of a capability; tokens are judged as what they stand for."""
     capability = card.capability(request.capability) if card is not None and request.capability is not None else None
     schema = capability.input_schema if capability is not None else None
     if schema is None:
         return None
-    return unfit_input(request.capability or "", schema, restore(request.input, run.known), request.input)
+    return unfit_input(request.capability or "", schema, restore(request.input, known), request.input)
 
 
 def _too_late_to_ask(parent: Frame) -> Fault:

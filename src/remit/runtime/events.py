@@ -5,12 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Self
 
+from remit.policy.weight import is_light
 from remit.protocol.records import Kind, Record
 from remit.runtime.outflow import Outflow
 from remit.runtime.ports import Recorder
 
 # A listener that falls this far behind loses the oldest events rather than holding up the hub; a gap in `seq` shows it.
 BACKLOG = 10_000
+# Of a listener that reads in the store what it has lost, no more is kept: half a megabyte, or two that are large.
+SHORT_BACKLOG = 256
 
 
 Listener = Callable[[list[Record]], None]
@@ -64,8 +67,13 @@ class Events(AsyncIterator[Record]):
     names a run has asked for it, and hears of it alone.
     """
 
-    def __init__(self, listen: Listen, outflow: Outflow | None = None, run: str | None = None) -> None:
-        self._queue: asyncio.Queue[Record | None] = asyncio.Queue(BACKLOG)
+    def __init__(
+        self, listen: Listen, outflow: Outflow | None = None, run: str | None = None, *, backlog: int = BACKLOG
+    ) -> None:
+        self._queue: asyncio.Queue[Record | None] = asyncio.Queue()
+        self._most = backlog
+        self._held = 0
+        """How many wait to be read; of a short backlog, each that is large takes half."""
         self._closed = False
         self.lost = False
         """Whether the oldest were dropped since someone last said that it does not matter."""
@@ -78,6 +86,7 @@ class Events(AsyncIterator[Record]):
         if record is None:
             self._queue.put_nowait(None)  # for whoever else reads, and for the next time
             raise StopAsyncIteration
+        self._held -= self._weight(record)
         return record
 
     def ready(self, most: int) -> list[Record]:
@@ -88,6 +97,7 @@ class Events(AsyncIterator[Record]):
             if record is None:
                 self._queue.put_nowait(None)
                 break
+            self._held -= self._weight(record)
             found.append(record)
         return found
 
@@ -97,7 +107,7 @@ class Events(AsyncIterator[Record]):
             self._closed = True
             for leave in self._leave:
                 leave()
-            self._put(None)
+            self._queue.put_nowait(None)
 
     def __enter__(self) -> Self:
         return self
@@ -111,10 +121,17 @@ class Events(AsyncIterator[Record]):
         for record in () if self._closed else records:
             self._put(record)
 
-    def _put(self, record: Record | None) -> None:
-        if record is not None and record.kind is Kind.DELTA and self._queue.qsize() >= BACKLOG // 2:
+    def _put(self, record: Record) -> None:
+        if record.kind is Kind.DELTA and self._held >= self._most // 2:
             return  # what is kept nowhere must not push out what is on record
-        if self._queue.full():
+        weight = self._weight(record)
+        while self._held and self._held + weight > self._most:
+            dropped = self._queue.get_nowait()
+            assert dropped is not None, "nothing is heard after the end"
             self.lost = True
-            self._queue.get_nowait()
+            self._held -= self._weight(dropped)
         self._queue.put_nowait(record)
+        self._held += weight
+
+    def _weight(self, record: Record) -> int:
+        return 1 if self._most >= BACKLOG or is_light(record.body) else self._most // 2

@@ -5,11 +5,13 @@ import logging
 
 from msgspec.structs import replace
 
-from remit.policy.redaction import restore
-from remit.protocol.envelope import Answer, Call, Request, Response, Strategy
+from remit.policy.redaction import Held, restore
+from remit.policy.weight import is_light, is_light_request, is_light_response
+from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.remit import meet
+from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
@@ -45,7 +47,8 @@ class Executor:
         if frame.doubt:
             frame.doubt = ""  # it goes on where it was
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
-        brief = Brief(for_callee(request), tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
+        given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
+        brief = Brief(given_to, tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
         name = frame.card.name
         try:
             given = await frame.agent(brief)
@@ -61,7 +64,8 @@ class Executor:
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
-        answer = verified(frame, given, parts.limits.max_result_bytes)
+        most = parts.limits.max_result_bytes
+        answer = verified(frame, given, most) if is_light(given) else await aside.run(verified, frame, given, most)
         if isinstance(answer, Fault):
             return ended(frame, Status.FAILED, answer)
         if answer.usage is not None:
@@ -70,7 +74,7 @@ class Executor:
             response = await self._hand_on(frame, answer.calls, answer.strategy)
         else:
             response = answered(frame, answer)
-        return self._checked(frame, response) if response.sources or request.capability is not None else response
+        return await self._fits(frame, response) if response.sources or request.capability is not None else response
 
     async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
         """Have a request carried out elsewhere, and take from the answer what a peer may say."""
@@ -80,7 +84,8 @@ class Executor:
         line = LocalLine(self._dispatch, frame)
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
-            given = await remote.send(for_callee(request), line)
+            to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
+            given = await remote.send(to_send, line)
             frame.doubt = ""
         except RemitError as error:
             why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
@@ -93,8 +98,8 @@ class Executor:
             ledger.outbound[line.trace].remove(frame)
             if not ledger.outbound[line.trace]:
                 del ledger.outbound[line.trace]
-        response = relayed(frame, given, parts.limits.max_result_bytes)
-        return self._checked(frame, response) if response.sources or request.capability is not None else response
+        response = await _relayed(frame, given, parts.limits.max_result_bytes)
+        return await self._fits(frame, response) if response.sources or request.capability is not None else response
 
     async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:
         """The agent answered with who should do it instead: carry that out in its name."""
@@ -105,22 +110,27 @@ class Executor:
         combined = await combine(self._dispatch, frame, calls, strategy)
         if combined.answer is None:
             return handed_on(frame, combined.responses[0])
-        answer = verified(frame, combined.answer, self._dispatch.parts.limits.max_result_bytes)
+        most = self._dispatch.parts.limits.max_result_bytes
+        made = combined.answer
+        answer = verified(frame, made, most) if is_light(made) else await aside.run(verified, frame, made, most)
         if isinstance(answer, Fault):
             return ended(frame, Status.FAILED, answer)
         through = tuple(agent for each in combined.used for agent in each.path or (each.target,))
         return replace(answered(frame, answer), path=(frame.request.target, *through))
 
-    def _checked(self, frame: Frame, response: Response) -> Response:
+    async def _fits(self, frame: Frame, response: Response) -> Response:
+        if is_light_response(response):
+            return self._checked(frame, response, frame.run.known)
+        return await aside.run(self._checked, frame, response, dict(frame.run.known))
+
+    def _checked(self, frame: Frame, response: Response, known: Held) -> Response:
         """Hold a result to its capability's schema, and its sources to the user of the remit."""
         if not response.ok:
             return response
         request, shared = frame.request, self._dispatch.parts.limits.shared_scopes
         capability = frame.card.capability(request.capability) if request.capability else None
         schema = capability.result_schema if capability is not None else None
-        if schema is not None and (
-            problems := misfits(schema, restore(response.result, frame.run.known), response.result)
-        ):
+        if schema is not None and (problems := misfits(schema, restore(response.result, known), response.result)):
             message = f"the result of {frame.card.name} does not fit {request.capability}"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems))
         for source in response.sources:
@@ -128,3 +138,10 @@ class Executor:
                 message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
                 return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message))
         return response
+
+
+async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
+    if is_light_response(given):
+        return relayed(frame, given, max_bytes)
+    frame.meter(given.usage)
+    return await aside.run(relayed, frame, replace(given, usage=Usage()), max_bytes)

@@ -31,7 +31,7 @@ from remit.runtime.asking import AskOptions, root_request
 from remit.runtime.cache import Cache
 from remit.runtime.clock import LoopClock
 from remit.runtime.dispatch import Dispatch
-from remit.runtime.events import Events, Followers
+from remit.runtime.events import BACKLOG, Events, Followers
 from remit.runtime.execute import Executor
 from remit.runtime.figures import Figures
 from remit.runtime.ledger import Frame, Ledger
@@ -64,6 +64,8 @@ log = logging.getLogger("remit")
 
 # Whoever comes while the hub closes, or before it is open, finds another in a second.
 CLOSED_MS = 1_000
+# A hub that is open for longer goes on for long; one that answers a single question has no need of every detector.
+WARM_S = 1.0
 
 
 class Standing(NamedTuple):
@@ -119,6 +121,7 @@ class Hub:
         self._listening: WeakSet[Events] = WeakSet()
         self._figures: Figures | None = None
         self._open = False
+        self._warming: asyncio.TimerHandle | None = None
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -204,6 +207,12 @@ class Hub:
         """Of the runs that others left behind, go on with these and leave the rest to other hubs."""
         self._runs.only = frozenset(runs)
 
+    def warm(self) -> None:
+        """Load in a thread what the first request with personal data needs: for whoever serves many."""
+        if self._warming is not None and not self._warming.cancelled():
+            self._warming.cancel()
+            self._parts.redactor.warm()
+
     def tell_runs(self, text: str) -> None:
         """Record something that operators should know in every run that is in flight here."""
         for frame in self._frames():
@@ -223,6 +232,7 @@ class Hub:
                 self._serve(card)
             self._watchdog.start()
             await self._runs.open()
+            self._warming = asyncio.get_running_loop().call_later(WARM_S, self._parts.redactor.warm)
         except BaseException:
             await self._shut()
             raise
@@ -241,6 +251,8 @@ class Hub:
     async def _shut(self) -> None:
         """Let go of everything; what one of them does keeps none of the others open."""
         self._watchdog.stop()
+        if self._warming is not None:
+            self._warming.cancel()
         for leave in self._stop_serving:
             leave()
         self._stop_serving.clear()
@@ -381,9 +393,12 @@ class Hub:
         self._listening.add(events)
         return events
 
-    def follow(self, run: str) -> Events:
-        """Return what this hub records of a run from now on, with what its agents say as it comes."""
-        events = self._followed(run)
+    def follow(self, run: str, *, backlog: int = BACKLOG) -> Events:
+        """Return what this hub records of a run from now on, with what its agents say as it comes.
+
+        *backlog* is how many are kept for a listener that does not read them, the newest.
+        """
+        events = Events(partial(self._followers.listen, run), self._parts.outflow, run, backlog=backlog)
         self._listening.add(events)
         return events
 

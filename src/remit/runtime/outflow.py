@@ -6,8 +6,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from remit.policy.redaction import Held, restore, settled
+from remit.policy.weight import LIGHT
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
+from remit.runtime.aside import aside
 from remit.runtime.ledger import Flow, Frame
 from remit.runtime.ports import Clock
 from remit.runtime.redactor import NOTHING, Knowing
@@ -19,7 +21,7 @@ Listener = Callable[[list[Record]], None]
 # How much of what was said before is looked at again, for what it tells of a number that follows.
 BEFORE = 240
 # What is held back is looked at again with every piece; a text in which so much settles nowhere waits for its end.
-_MOST_HELD = 20_000
+_MOST_HELD = LIGHT
 
 
 class Outflow:
@@ -73,6 +75,24 @@ class Outflow:
         flow, frame.flow = frame.flow, None
         if flow is not None and flow.pending and not frame.unheard:
             self._pass_on(frame, flow, ended=True)
+
+    def is_long(self, frame: Frame) -> bool:
+        """Say whether too much was held back to be looked through in the event loop."""
+        return frame.flow is not None and len(frame.flow.pending) > _MOST_HELD
+
+    async def finish_long(self, frame: Frame) -> None:
+        """Pass on what was held back, looked through outside the event loop."""
+        flow, sealing, frame.flow = frame.flow, frame.run.sealing, None
+        if flow is None or sealing is None or frame.unheard:
+            return
+        struck: dict[str, str | int] = {}
+        try:
+            clean, _ = await aside.run(settled, flow.before, flow.pending, sealing, struck, ended=True)
+        except Exception as error:  # noqa: BLE001 - someone else's detector, or too much: it is in the answer
+            log.error("what %s says could not be redacted (%s)", frame.path, type(error).__name__)
+            return
+        if not isinstance(frame.state, Status):
+            self._tell(frame, clean, struck)
 
     def _pass_on(self, frame: Frame, flow: Flow, *, ended: bool) -> None:
         sealing = frame.run.sealing

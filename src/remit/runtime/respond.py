@@ -5,16 +5,19 @@ import sys
 import msgspec
 from msgspec.structs import replace
 
+from remit.policy.weight import is_light
 from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ledger import Frame
+from remit.runtime.schemas import MAX_MISFITS
 
 # What is said of an error is for people to read.
 MAX_WORDS = 1_000
-# As much is redacted before it is cut to that length: of half a number no detector knows whose it is.
-MAX_READ = 50 * MAX_WORDS
+# As much is redacted before it is cut to that length: of half a number no detector knows whose it is. No more, because
+# what an error says may be a stranger's text, and this is done in the event loop.
+MAX_READ = 4 * MAX_WORDS
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
@@ -194,3 +197,16 @@ def for_record(response: Response) -> Response:
         return response
     # Redacted, it may be larger than an envelope that is sent.
     return checked(response, max_bytes=sys.maxsize)
+
+
+def brief_fault(why: Fault) -> Fault:
+    """Return a fault as it can be redacted in the event loop: of many problems the first, and no long words."""
+    if is_light(why):
+        return why
+    problems: list[Problem] = []
+    for problem in why.problems[:MAX_MISFITS]:
+        if not is_light(*problems, problem):
+            break
+        problems.append(problem)
+    message = why.message if len(why.message) <= MAX_WORDS else "the reason is too long to be told"
+    return fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms)

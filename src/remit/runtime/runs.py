@@ -11,16 +11,18 @@ from msgspec.structs import replace
 from remit.policy.permission import received
 from remit.policy.redaction import strike
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
+from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
-from remit.runtime.dispatch import Dispatch
+from remit.runtime.aside import aside
+from remit.runtime.dispatch import Dispatch, Heavy, Looked
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
-from remit.runtime.redactor import whole
-from remit.runtime.respond import refused
+from remit.runtime.redactor import made_whole
+from remit.runtime.respond import brief_fault, refused
 
 log = logging.getLogger("remit")
 
@@ -89,7 +91,9 @@ class Runs:
         """
         if once is not None:
             self._once[request.run] = once
-        key, content = (request.sender, request.remit.user, request.id), self._digest(request)
+        light = is_light_request(request)
+        content = self._digest(request) if light else await aside.run(self._digest, request)
+        key = (request.sender, request.remit.user, request.id)
         going = self._going.get(key)
         if going is not None and going.digest != content:
             # One that was changed before it began, and taken up since, is known to the store by what was said first.
@@ -238,6 +242,7 @@ class Runs:
         if goes_on or request.view is not None or (owner is None and request.context is not None):
             request = await self._reminded(run, request, goes_on=goes_on)
         taken = False
+        looked: Looked | None = None
         while True:
             now = parts.clock.now()
             facts = Facts(
@@ -252,13 +257,15 @@ class Runs:
                 approved=approved,
                 sealing=run.sealing,
             )
-            verdict = self._dispatch.judge(request, facts, run)
+            verdict = self._dispatch.judge(request, facts, run, looked)
             # Nothing may be refused, asked or kept for what has an outcome already.
             if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):
                 if (known := await parts.store.find(request, content)) is not None:
                     return await self._known(request, known)
                 may_be_known = False
             match verdict:
+                case Heavy():
+                    looked = await self._dispatch.look_through(request, facts, run, of_user=True)
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask() as ask:
@@ -285,7 +292,7 @@ class Runs:
                     if (why := self._called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
                     if struck:
-                        parts.redactor.keep(run, struck, of_user=True)
+                        self._dispatch.keep(run, struck, looked, of_user=True)
                     run.request = clean
                     if chosen:
                         parts.sessions.hear(run, clean)
@@ -318,14 +325,14 @@ class Runs:
         shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
         if request.via is not None and request.view is not None:
             shown = await sessions.brought(request.view, shown)
-        return replace(request, view=None) if shown is None else sessions.shown(request, shown)
+        return replace(request, view=None) if shown is None else await sessions.shown_aside(request, shown)
 
     async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
         """Make a request durable that waits for a person before it begins; return what is known if it is not new."""
         parts = self._dispatch.parts
         if request.run in self._parked or parts.approver is None:
             return None
-        clean = self._redacted(run, request)
+        clean = await self._redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
         submitted = await parts.store.submit(
@@ -344,20 +351,29 @@ class Runs:
         self._on_record(request, request.run)
         return None
 
-    def _redacted(self, run: Run, request: Request) -> Request:
+    async def _redacted(self, run: Run, request: Request) -> Request:
         """Return a root request as it may be kept and shown; what is taken out of it is its user's."""
         if run.sealing is None:
             return request
         redactor = self._dispatch.parts.redactor
         struck: dict[str, str | int] = {}
+        light = is_light_request(request)
         try:
-            clean = strike(request, run.sealing, struck)
+            if light:
+                clean = strike(request, run.sealing, struck)
+            else:
+                clean = await aside.run(strike, request, run.sealing, struck)
+        except RemitError:
+            raise
         except Exception as error:
             log.error("a detector failed on %s: %s", request.run, redactor.worded(error))
             why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
             raise RemitError(fault(Code.PERMISSION_DENIED, why)) from error
-        if struck:
+        if struck and light:
             redactor.keep(run, struck, of_user=True)
+        elif struck:
+            taken = await aside.run(redactor.take, run.scope, struck, struck, of_user=True)
+            redactor.keep_taken(run, struck, taken, of_user=True)
         return clean
 
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
@@ -419,7 +435,7 @@ class Runs:
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever becomes of what was asked back
                 await self._dispatch.parts.sessions.ask_back(frame.run, response)
-        return whole(response, frame.run.held)
+        return await made_whole(response, frame.run.held)
 
     async def _finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
         parts = self._dispatch.parts
@@ -453,7 +469,9 @@ class Runs:
             self._troubled = False
             return response
         # Its request is on record: what is to be added is how it ended.
-        response = refused(request, self._dispatch.parts.redactor.clean(why, self._dispatch.sealing_of(request.run)))
+        response = refused(
+            request, self._dispatch.parts.redactor.clean(brief_fault(why), self._dispatch.sealing_of(request.run))
+        )
         if why.code is Code.CANCELLED:
             response = replace(response, status=Status.CANCELLED)
         return await self._finish(Run(request, parked, None), response, keep=False)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 from remit.protocol.card import Schema
-from remit.protocol.codec import encode
+from remit.protocol.codec import SHOWN, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Fault, Problem, fault
 
@@ -13,12 +14,17 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 
+# Enough to mend a value; all of them are looked through, and a hostile one may have a million.
+MAX_MISFITS = 20
+_LONGEST_WORDS = 200
+
+
 def misfits(schema: Schema, value: Json, shown: Json = None) -> tuple[Problem, ...]:
     """Return where *value* does not fit *schema*; empty if it does.
 
     *shown* is the same value with tokens, where *value* holds what they stand for: then nothing is quoted from it.
     """
-    errors = tuple(_validator(encode(schema)).iter_errors(value))
+    errors = tuple(islice(_validator(encode(schema)).iter_errors(value), MAX_MISFITS))
     return _problems(errors, value, shown) if errors else ()
 
 
@@ -28,7 +34,7 @@ def unfit_input(capability: str, schema: Schema, value: Json, shown: Json = None
     One that only lacks what it must have gets a code of its own: whoever asked need only add to it.
     """
     validator = _validator(encode(schema))
-    errors = tuple(validator.iter_errors(value))
+    errors = tuple(islice(validator.iter_errors(value), MAX_MISFITS))
     if not errors:
         return None
     if value is None:  # who gave nothing at all lacks everything that is required
@@ -44,15 +50,17 @@ def unfit_input(capability: str, schema: Schema, value: Json, shown: Json = None
 
 def _problems(errors: Iterable["ValidationError"], value: Json, shown: Json) -> tuple[Problem, ...]:
     if shown is None or shown is value:
-        return tuple(_problem(error, list(error.instance_path), error.message) for error in errors)
-    return tuple(
-        _problem(
-            error,
-            list(_steps_in(shown, error.instance_path)),
-            f"does not fit `{'/'.join(map(str, error.schema_path))}`",
-        )
-        for error in errors
-    )
+        return tuple(_problem(error, list(error.instance_path), _quoted(error)) for error in errors)
+    return tuple(_problem(error, list(_steps_in(shown, error.instance_path)), _unquoted(error)) for error in errors)
+
+
+def _quoted(error: "ValidationError") -> str:
+    """Return what is wrong in the validator's words, unless these quote a value that is long."""
+    return error.message if len(error.message) <= _LONGEST_WORDS else _unquoted(error)
+
+
+def _unquoted(error: "ValidationError") -> str:
+    return f"does not fit `{'/'.join(map(str, error.schema_path))}`"
 
 
 def _problem(error: "ValidationError", steps: list[str | int], message: str) -> Problem:
@@ -71,7 +79,7 @@ def _missing(error: "ValidationError") -> str | None:
 
 
 def _path(steps: Iterable[str | int]) -> str:
-    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step[:SHOWN]}" for step in steps)
 
 
 def _steps_in(value: Json, steps: Iterable[str | int]) -> Iterator[str | int]:

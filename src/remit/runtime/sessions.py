@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest
 from remit.policy.redaction import strike
+from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.aside import aside
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
 
@@ -68,7 +70,11 @@ class Sessions:
             raise RemitError(wrong)
         if run.sealing is not None and wanted.keywords:
             # Messages hold tokens, so tokens are looked for.
-            wanted = replace(wanted, keywords=strike(wanted.keywords, run.sealing, {}))
+            light, sealing = is_light(wanted.keywords), run.sealing
+            keywords = (
+                strike(wanted.keywords, sealing, {}) if light else await aside.run(strike, wanted.keywords, sealing, {})
+            )
+            wanted = replace(wanted, keywords=keywords)
         messages = await self._said_before(request, wanted, of, tokens=room)
         seen: frozenset[int] = frozenset()
         if to is not None and to != of and messages:
@@ -85,14 +91,23 @@ class Sessions:
     async def brought(self, view: View, shown: Shown | None) -> Shown:
         """Return what a sender shows of a conversation elsewhere, counted here, with what is shown of one here."""
         await self._learn_to_count()
-        elsewhere = (each for each in view.messages if not each.seq)
         here = View() if shown is None else shown.view
+        return await aside.run(self._brought, view, here) if not is_light(view) else self._brought(view, here)
+
+    def _brought(self, view: View, here: View) -> Shown:
+        elsewhere = (each for each in view.messages if not each.seq)
         view = replace(
             view,
             messages=(*(replace(each, tokens=self._count(each.text)) for each in elsewhere), *here.messages),
             known=tuple(dict.fromkeys((*view.known, *here.known))),
         )
         return Shown(view, last_first=True)
+
+    async def shown_aside(self, request: Request, shown: Shown) -> Request:
+        """Return the same as `shown`, counted outside the event loop if there is much of it."""
+        if is_light(shown.view) and is_light_request(request):
+            return self.shown(request, shown)
+        return await aside.run(self.shown, request, shown)
 
     def shown(self, request: Request, shown: Shown) -> Request:
         """Return the request with as much of that as its remit has room for."""
@@ -117,7 +132,9 @@ class Sessions:
         self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
     ) -> list[Message]:
         """Return what a filter chooses in a session besides *request*, which may stand in it, and what it has shown."""
-        room = tokens + self._count(request.objective) + self._count(text_of(request.input or ""))
+        said = (request.objective, text_of(request.input or ""))
+        counted = map(self._count, said) if is_light(*said) else await aside.run(lambda: [*map(self._count, said)])
+        room = tokens + sum(counted)
         room += sum(each.tokens for each in shown)
         last = wanted.last_messages
         if last:

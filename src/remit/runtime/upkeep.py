@@ -157,7 +157,7 @@ class Upkeep(Runs):
         run.steps = await parts.store.load(run.id)
         run.told = await self._told(run.id)
         try:
-            run.request = self._redacted(run, await self._reminded(run, run.request, goes_on=True))
+            run.request = await self._redacted(run, await self._reminded(run, run.request, goes_on=True))
         except StoreError:
             raise
         except RemitError as error:  # what it was shown may not be shown any more

@@ -44,6 +44,10 @@ class Wheel(Generic[T]):
             if not items:
                 del self._ticks[tick]
 
+    def is_due(self, tick: int) -> bool:
+        """Say whether the time of a tick has come, also if nobody could be called back so far."""
+        return tick <= self._now()
+
     def stop(self) -> None:
         """Forget everything."""
         self._ticks.clear()
@@ -59,9 +63,12 @@ class Wheel(Generic[T]):
 
     def _turn(self) -> None:
         self._next = self._take_back = None
-        now = int(self._clock.now() / TICK_S + 1e-6)
+        now = self._now()
         for tick in sorted(tick for tick in self._ticks if tick <= now):
             for item in self._ticks.pop(tick, ()):
                 self._due(item, tick)
         if self._ticks and (self._next is None or min(self._ticks) < self._next):
             self._arm(min(self._ticks))
+
+    def _now(self) -> int:
+        return int(self._clock.now() / TICK_S + 1e-6)

@@ -63,6 +63,7 @@ class Api:
         self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: no_such_thing})
         # Whoever is sent elsewhere is sent to whatever it called this host.
         self._app.router.redirect_slashes = False
+        hub.warm()
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""

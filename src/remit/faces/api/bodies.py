@@ -4,14 +4,17 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
+from remit.runtime.aside import aside
 from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
+
+T = TypeVar("T")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,6 +24,8 @@ Headers = Mapping[str, str]
 # All bodies that are being read at once: as large as is allowed on every connection, they would be gigabytes.
 MOST_READ = 64 * 1024 * 1024
 BUSY_MS = 1_000
+# Read in the event loop, which takes up to a millisecond for each kilobyte that is made to be slow.
+SMALL_BODY = 16 * 1024
 
 JSON = b"application/json"
 _JSON_HEADER = (b"content-type", JSON)
@@ -113,6 +118,17 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
         why = f"the body is not the one that {CONTENT_DIGEST} names: it was changed on the way"
         raise RemitError(fault(Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE, why))
     return body
+
+
+async def read_as(decode: Callable[[bytes], T], raw: bytes) -> T:
+    """Return what a body says: read outside the event loop if it is large.
+
+    Raises a `RemitError` for one that is wrong, and if too many large ones wait for their turn.
+    """
+    if len(raw) <= SMALL_BODY:
+        return decode(raw)
+    aside.refuse_if_full()
+    return await aside.run(decode, raw)
 
 
 class _Reading:

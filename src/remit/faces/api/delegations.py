@@ -22,6 +22,7 @@ from remit.faces.api.bodies import (
     headers_of,
     prefers,
     quality,
+    read_as,
     read_json,
     send_bytes,
     send_fault,
@@ -38,7 +39,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import outline
 from remit.protocol.submission import Submission
-from remit.runtime.events import Events
+from remit.runtime.events import SHORT_BACKLOG, Events
 from remit.runtime.hub import Hub
 from remit.runtime.ports import ANYONES, Once, RunSummary, Whose
 from remit.runtime.runs import Going
@@ -112,14 +113,14 @@ class Delegations:
         """`POST /v1/delegations`."""
         headers = headers_of(scope)
         sender = await self.sender(scope, headers, submits=True)
-        sent = decode_submission(await read_json(headers, receive))
+        sent = await read_as(decode_submission, await read_json(headers, receive))
         agree(headers, sent)
         if sent.traceparent is None and "traceparent" in headers:
             sent = replace(sent, traceparent=headers["traceparent"][:55])
         request = await self.received(sent, sender, headers)
         once = self.gate.once(headers)
         if (welcome := quality(headers, STREAM)) and welcome >= quality(headers, "application/json"):
-            await self._stream(request, once, receive, send)
+            await self._stream(request, once, receive, send, anew=sent.id is None)
         elif prefers(headers, "respond-async"):
             await self._hand_over(request, once, send)
         else:
@@ -247,8 +248,8 @@ class Delegations:
         handle = _handle(request.id, going.on_record, "running")
         await send_value(send, handle, 202, _location(handle))
 
-    async def _stream(self, request: Request, once: Once | None, receive: Receive, send: Send) -> None:
-        with self.hub.follow(request.run) as events:
+    async def _stream(self, request: Request, once: Once | None, receive: Receive, send: Send, *, anew: bool) -> None:
+        with self.hub.follow(request.run, backlog=SHORT_BACKLOG) as events:
             going = await self.begin(request, once)
             if isinstance(going, Going):
                 await going.decided.wait()
@@ -256,9 +257,9 @@ class Delegations:
                 await send_response(send, going if isinstance(going, Response) else going.task.result())
                 return
             if going.on_record == request.run:
-                await self._send_stream(Following(run=request.run), events, receive, send)
+                await self._send_stream(Following(run=request.run), events, receive, send, anew=anew)
                 return
-        with self.hub.follow(going.on_record) as events:
+        with self.hub.follow(going.on_record, backlog=SHORT_BACKLOG) as events:
             await self._send_stream(Following(run=going.on_record), events, receive, send)
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
@@ -284,12 +285,21 @@ class Delegations:
         if scope["method"] == "HEAD":
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
-        with self.hub.follow(summary.run) as events:
+        with self.hub.follow(summary.run, backlog=SHORT_BACKLOG) as events:
             await self._send_stream(Following(run=summary.run, after=int(last)), events, receive, send)
 
-    async def _send_stream(self, following: Following, events: Events, receive: Receive, send: Send) -> None:
+    async def _send_stream(
+        self, following: Following, events: Events, receive: Receive, send: Send, *, anew: bool = False
+    ) -> None:
+        """Send a run's events; one that is carried out *anew* whenever it is sent ends when its asker hangs up."""
         location = (b"location", f"/v1/delegations/{following.run}".encode())
-        leaving = Leaving(receive, events.close, self.waiting.soon)
+
+        def gone() -> None:
+            events.close()
+            if anew:
+                self.hub.cancel(following.run, GONE)
+
+        leaving = Leaving(receive, gone, self.waiting.soon)
         self.streams.add(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, location]})
@@ -305,7 +315,8 @@ class Delegations:
         headers = headers_of(scope)
         sender = await self.sender(scope, headers)
         # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
-        said = decode(body, Reason) if (body := await optional(headers, receive)) else Reason()
+        body = await optional(headers, receive)
+        said = await read_as(partial(decode, kind=Reason), body) if body else Reason()
         name: str = scope["path_params"]["id"]
         try:
             summary = await self.find(name, sender, scope[ACCESS].others)

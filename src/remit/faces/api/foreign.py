@@ -1,16 +1,18 @@
 """`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
 
 from remit.dialects import NAMES, find
-from remit.dialects.exchange import Dialect, Foreign
-from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
+from remit.dialects.exchange import Foreign
+from remit.faces.api.bodies import SMALL_BODY, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender
+from remit.policy.weight import is_light_response
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
+from remit.runtime.aside import aside
 
 # Where each dialect says for whom is asked: what its client reads has to name that place, not ours.
 _USER_AT = {
@@ -41,12 +43,18 @@ class ForeignTongues:
         try:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
-            sent = dialect.submission(asked)
+            sent = await read_as(lambda _: dialect.submission(asked), asked.body)
             response = await self._ended(sent, sender, headers, receive)
         except RemitError as error:
             note(scope, headers, error.fault)
             response = _refused(sent, _placed(name, error.fault))
-        await _reply(dialect, response, asked, send)
+            if sent is None and len(asked.body) > SMALL_BODY:
+                asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
+        if is_light_response(response) and len(asked.body) <= SMALL_BODY:
+            reply = dialect.reply(response, asked)
+        else:
+            reply = await aside.run(dialect.reply, response, asked)
+        await _send_reply(reply, asked, send)
 
     async def _ended(self, sent: Submission, sender: Sender, headers: Headers, receive: Receive) -> Response:
         asked = self._delegations
@@ -61,8 +69,7 @@ class ForeignTongues:
         return end
 
 
-async def _reply(dialect: Dialect, response: Response, asked: Foreign, send: Send) -> None:
-    reply = dialect.reply(response, asked)
+async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
     headers = {"content-type": "application/json", **reply.headers}
     if not asked.body:
         headers["connection"] = "close"  # nobody has read it, or will

@@ -19,6 +19,11 @@ KEEP_ALIVE_S = 15.0
 # Several events that are ready go out together: one by one a stream costs ten times as much.
 TOGETHER = 256
 
+# No more is written ahead of a reader than this, or one event that is larger.
+PIECE = 64 * 1024
+# No more is read from the store ahead of a reader.
+PAGE = 100
+
 KEEP_ALIVE = b": still at work\n\n"
 
 
@@ -37,7 +42,19 @@ class Following(Struct, frozen=True, kw_only=True):
 async def follow(hub: Hub, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
     """Yield a run's events, framed, several at a time, and end after the one that holds its outcome."""
     async for records in heard(hub, following, events):
-        yield b"".join(map(frame, records)) or KEEP_ALIVE
+        if not records:
+            yield KEEP_ALIVE
+        together: list[bytes] = []
+        size = 0
+        for record in records:
+            framed = frame(record)
+            if together and size + len(framed) > PIECE:
+                yield b"".join(together)
+                together, size = [], 0
+            together.append(framed)
+            size += len(framed)
+        if together:
+            yield b"".join(together)
 
 
 async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
@@ -52,7 +69,7 @@ async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerato
     while True:
         found: list[Record] = []
         if look:
-            found = await hub.store.records(run=following.run, after=seen)
+            found = await hub.store.records(run=following.run, after=seen, limit=PAGE)
         if deaf and not found:
             return
         # What another process carries out, or was missed here, is only in the store.

@@ -31,7 +31,7 @@ from remit.dialects.a2a.words import (
 )
 from remit.faces.api.a2a.standing import Asked
 from remit.faces.api.a2a.tasks import Streaming, Tasks
-from remit.faces.api.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_json, send_bytes
+from remit.faces.api.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.refusals import note
 from remit.faces.api.streams import KEEP_ALIVE
@@ -199,7 +199,7 @@ class Bindings:
         async def act() -> None:
             headers = headers_of(scope)
             asked = await self._asked(agent, scope, headers, receive)
-            call = _call(await read_json(headers, receive), reply)
+            call = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
             reply.active = _ACTIVE if asked.extended else ()
             operation = self._methods.get(call.method)
             if operation is None:
@@ -224,7 +224,7 @@ class Bindings:
             operation = self._methods[method]
             given: dict[str, Json] = {}
             if scope["method"] == "POST" and headers.get("content-length", "0") != "0":
-                given = convert(decode(await read_json(headers, receive), object), dict[str, Json])
+                given = await read_as(_object, await read_json(headers, receive))
             elif scope["method"] != "POST":
                 given = _query(scope)
             await self._do(operation, asked, given | named, reply)
@@ -281,6 +281,10 @@ async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Sc
         log.error("%s %s failed: %s", scope["method"], scope["path"][:100], type(error).__name__)
         if not reply.started:
             await reply.error(told(Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")))
+
+
+def _object(raw: bytes) -> dict[str, Json]:
+    return convert(decode(raw, object), dict[str, Json])
 
 
 def _call(raw: bytes, reply: _Rpc) -> RpcRequest:

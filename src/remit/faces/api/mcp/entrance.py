@@ -9,12 +9,12 @@ from urllib.parse import unquote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_json
+from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.mcp.attending import Caller
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender
-from remit.protocol.codec import wrong_fields
+from remit.protocol.codec import refuse_many_values, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Name
 
@@ -56,7 +56,9 @@ class Entrance:
             )
         sessions = self._sessions or await self._load()
         if scope["method"] == "POST":
-            receive = _again(await read_json(headers, receive), receive)
+            body = await read_json(headers, receive)
+            await read_as(refuse_many_values, body)
+            receive = _again(body, receive)
         caller = _caller(sender, headers)
         if isinstance(caller, RemitError):
             note(scope, headers, caller.fault)
