@@ -1,6 +1,7 @@
 """Connections to whoever comes: what each may hold of a server before it is known, and for how long."""
 
 import asyncio
+import math
 import re
 import socket
 from collections.abc import Callable, Coroutine, Iterable, MutableMapping
@@ -26,7 +27,7 @@ MOST_HEADERS = 64 * 1024
 MOST_AHEAD = 100
 # A process has 1,024 files unless its operator says otherwise; some are the store's.
 MOST_CONNECTIONS = 900
-# So many more are told that there is no room for them, and the rest is hung up on.
+# So many more are told that there is no room for them when they say what they want; the rest, at once.
 TOLD = 50
 
 
@@ -58,12 +59,20 @@ class Connection(HttpToolsProtocol):
             self._make_room()
 
     def _make_room(self) -> None:
-        """Hang up on whoever has wanted nothing for the longest time; if there is nobody, at last on this one."""
+        """Hang up on whoever has wanted nothing for the longest time; if there is nobody, at last tell this one."""
         others = [each for each in cast("set[Connection]", self.connections) if each is not self and each.is_idle]
         if others:
-            min(others, key=lambda each: each._idle_since).transport.close()
+            min(others, key=lambda each: each._idle_since)._leave()
         elif len(self.connections) > self._most + TOLD:
-            self.transport.abort()
+            # What it wants does not matter: it is told before it has said so, and its place is free at once.
+            self._say_last(_FULL, 503)
+
+    def _leave(self) -> None:
+        """Make room for others; whoever has just come, and is about to say what it wants, is told to come back."""
+        if cast("RequestResponseCycle | None", self.cycle) is None:
+            self._say_last(_FULL, 503)
+        else:
+            self.transport.close()
 
     @property
     def is_idle(self) -> bool:
@@ -157,7 +166,8 @@ class Connection(HttpToolsProtocol):
 
     def _say_last(self, why: Fault, status: int) -> None:
         body = encode(Failure(fault=why))
-        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        later = "" if why.retry_after_ms is None else f"retry-after: {math.ceil(why.retry_after_ms / 1_000)}\r\n"
+        head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.transport.close()
 
