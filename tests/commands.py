@@ -3,12 +3,13 @@
 import array
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -26,7 +27,7 @@ def run(
     arguments: Sequence[str], *, folder: Path, variables: Mapping[str, str], given: str | None = None
 ) -> CompletedProcess[str]:
     """Return what came of a command; *given* is what it reads, None: nothing."""
-    if _is_forkable(variables):
+    if is_forkable(variables):
         return _SERVER.run([*arguments], folder, dict(variables), given)
     return subprocess.run(
         [REMIT, *arguments],
@@ -40,11 +41,62 @@ def run(
     )
 
 
-def _is_forkable(variables: Mapping[str, str]) -> bool:
+def start(
+    arguments: Sequence[str], *, folder: Path, variables: Mapping[str, str], streams: Sequence[int], terminal: bool
+) -> "Forked | None":
+    """Start a command with these files as its streams, the first of which may be its *terminal*; None: start Python."""
+    if not is_forkable(variables):
+        return None
+    return _SERVER.start([*arguments], folder, dict(variables), streams, terminal=terminal)
+
+
+def is_forkable(variables: Mapping[str, str]) -> bool:
     def at_start(environ: Mapping[str, str]) -> dict[str, str]:
         return {name: value for name, value in environ.items() if name.startswith(_AT_START)}
 
     return sys.platform == "linux" and at_start(variables) == {**at_start(os.environ), **_STRICT}
+
+
+class Forked:
+    """A command that was forked: as much of a `Popen` as tests need."""
+
+    def __init__(self, command: list[str], reply: socket.socket) -> None:
+        self.command = command
+        self.returncode: int | None = None
+        self._reply = reply
+        self._reply.settimeout(PATIENCE_S)
+        self.pid = self._number()
+
+    def poll(self) -> int | None:
+        """Return the exit code, or None if it has not ended."""
+        if self.returncode is None and select.select([self._reply], [], [], 0)[0]:
+            self._end()
+        return self.returncode
+
+    def wait(self, timeout: float = PATIENCE_S) -> int:
+        """Return the exit code once it has ended."""
+        if self.returncode is None:
+            if not select.select([self._reply], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.command, timeout)
+            self._end()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _end(self) -> None:
+        self.returncode = self._number()
+        self._reply.close()
+
+    def _number(self) -> int:
+        content = self._reply.recv(8)
+        assert content, "the fork server ended"
+        return array.array("q", content)[0]
 
 
 class _ForkServer:
@@ -54,33 +106,34 @@ class _ForkServer:
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 
+    def start(
+        self, arguments: list[str], folder: Path, variables: dict[str, str], streams: Sequence[int], *, terminal: bool
+    ) -> Forked:
+        request = {"arguments": arguments, "folder": str(folder), "variables": variables, "terminal": terminal}
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            socket.send_fds(self._connected(), [json.dumps(request).encode()], [*streams, theirs.fileno()])
+        return Forked([REMIT, *arguments], ours)
+
     def run(
         self, arguments: list[str], folder: Path, variables: dict[str, str], given: str | None
     ) -> CompletedProcess[str]:
-        request = {"arguments": arguments, "folder": str(folder), "variables": variables}
-        ours, theirs = socket.socketpair()
         out, out_end = os.pipe()
         err, err_end = os.pipe()
-        with ExitStack() as kept:
-            ends = [_input(given), out_end, err_end, theirs.detach()]
-            try:
-                with self._lock:
-                    socket.send_fds(self._connected(), [json.dumps(request).encode()], ends)
-            finally:
-                for end in ends:
-                    os.close(end)
-            kept.enter_context(ours)
-            ours.settimeout(PATIENCE_S)
-            said = [_Reading(each) for each in (out, err)]
-            pid = _number(ours)
-            try:
-                code = _number(ours)
-            except TimeoutError:
-                os.kill(pid, 9)
-                raise
-            finally:
-                texts = [each.text() for each in said]
-        return CompletedProcess([REMIT, *arguments], code, *texts)
+        ends = [_input(given), out_end, err_end]
+        said = [_Reading(each) for each in (out, err)]
+        try:
+            process = self.start(arguments, folder, variables, ends, terminal=False)
+        finally:
+            for end in ends:
+                os.close(end)
+        try:
+            code = process.wait()
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        return CompletedProcess(process.command, code, *(each.text() for each in said))
 
     def _connected(self) -> socket.socket:
         if self._connection is None:
@@ -121,12 +174,6 @@ def _input(given: str | None) -> int:
         assert len(given) < 16_000, "a pipe holds no more before it is read"
         written.write(given.encode())
     return reading
-
-
-def _number(reply: socket.socket) -> int:
-    content = reply.recv(8)
-    assert content, "the fork server ended"
-    return array.array("q", content)[0]
 
 
 class _Reading:

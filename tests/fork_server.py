@@ -6,6 +6,7 @@ What is forked is a process of its own as any other: its folder, variables, stre
 
 import array
 import atexit
+import fcntl
 import gc
 import importlib
 import io
@@ -17,6 +18,7 @@ import selectors
 import signal
 import socket
 import sys
+import termios
 import threading
 import time
 from contextlib import suppress
@@ -58,6 +60,10 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
     os.closerange(3, 1_024)
+    if request["terminal"]:
+        # Its own session, whose terminal this is: Ctrl-C then reaches it as from a keyboard.
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["variables"])
@@ -101,7 +107,7 @@ def _like(stream: Any, raw: io.FileIO) -> io.TextIOWrapper:
         raw if unbuffered else io.BufferedWriter(raw),  # pyright: ignore[reportArgumentType]
         stream.encoding,
         stream.errors,
-        line_buffering=stream.line_buffering,
+        line_buffering=stream.line_buffering or (raw.isatty() and not unbuffered),
         write_through=unbuffered,
     )
 

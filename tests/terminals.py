@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+from commands import REMIT, Forked, start
 from waiting import PATIENCE_S
 
 # Far more than anything takes, so that only a test that would hang ever sees it.
@@ -106,12 +107,17 @@ class Terminal:
             if name not in (env or {}):
                 variables.pop(name, None)
         output = stdout.open("wb") if stdout else None
-        self.process = subprocess.Popen(
+        streams = (theirs, output.fileno() if output else theirs, theirs)
+        forked = None
+        if command[0] == REMIT:
+            strict = {**variables, "PYTHONWARNINGS": "error"}
+            forked = start(command[1:], folder=folder, variables=strict, streams=streams, terminal=True)
+        self.process: subprocess.Popen[bytes] | Forked = forked or subprocess.Popen(
             command,
             cwd=folder,
-            stdin=theirs,
-            stdout=output or theirs,
-            stderr=theirs,
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=streams[2],
             env=variables,
             # Its own session, whose terminal this is: Ctrl-C then reaches it as from a keyboard.
             preexec_fn=_take_terminal,  # noqa: PLW1509 - no thread of the tests is at work then
@@ -159,12 +165,12 @@ class Terminal:
     def wait(self) -> int:
         """Return the exit code once the command has ended."""
         until = time.monotonic() + LIMIT_S
-        while self.process.poll() is None:
+        while (code := self.process.poll()) is None:
             assert time.monotonic() < until, f"it did not end:\n{self.screen}"
             self._read(0.05)
         while self._read(0):
             pass
-        return self.process.returncode
+        return code
 
     def _read(self, timeout: float) -> bool:
         if not select.select([self._ours], [], [], timeout)[0]:

@@ -13,6 +13,7 @@ from remit import Brief, Capability, Hub
 from remit.faces.api.app import Api
 from remit.faces.api.openapi import document
 from serving import OPERATOR, got, serving
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -110,7 +111,7 @@ async def test_the_server_does_what_the_document_says_whatever_it_is_sent(hub: H
         (tmp_path / "schemathesis.toml").write_text(CONFIG)
         (tmp_path / "steering.py").write_text(HOOKS)
         command = ["--config-file", "schemathesis.toml", "run", f"{server.address}/openapi.json"]
-        command += ["--header", "Authorization: Bearer ops", "--request-timeout", "10"]
+        command += ["--header", "Authorization: Bearer ops", "--request-timeout", f"{PATIENCE_S}"]
         command += ["--phases", "coverage,fuzzing,stateful", "--no-color", "--warnings", "off"]
         process = await asyncio.create_subprocess_exec(
             sys.executable,

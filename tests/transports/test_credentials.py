@@ -148,7 +148,6 @@ def test_a_name_that_is_none_is_refused_whoever_signed_it(way: Way, user: str) -
         ({"max_depth": 2}, {"max_depth": 50}),
         ({"until_ms": NOW_MS + 10}, {"until_ms": NOW_MS + 10**9}),
     ],
-    ids=str,
 )
 def test_what_a_later_block_widens_stays_as_narrow_as_it_was(
     way: Way, first: dict[str, Any], second: dict[str, Any]
