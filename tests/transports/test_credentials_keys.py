@@ -196,7 +196,8 @@ def test_the_key_that_signs_is_always_one_that_counts(rotations: list[tuple[int,
 
 # ── proofs ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-A, B, C = (HubKey.create(NOW_MS).signing(NOW_MS) for _ in range(3))
+# The same in every process: what a test is called must not differ between those that share the work.
+A, B, C = (Pair(bytes([number]) * 32) for number in (1, 2, 3))
 SENDING = Sending("POST", "/v1/delegations", b"{}")
 BODY = sha256(SENDING.body).digest()
 SENT: dict[str, Any] = {

@@ -308,7 +308,8 @@ class Hub(hub.Hub):
     ) -> None:
         """Add an agent that lives at another hub, at *url*, where it is called *remote*; it is asked like any other.
 
-        *token* proves this hub to that one; *credential* does so request by request.
+        *token* proves this hub to that one; *credential* does so request by request: it is given the request and what
+        is sent, and returns headers.
         """
         from remit.transports.http import Peer  # most hubs are alone
 
