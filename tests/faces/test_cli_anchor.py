@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from command_line import remit
 from remit.faces.cli.audit import audit
+from remit.faces.cli.checkup_store import store
 from remit.protocol.records import Kind
 from remit.runtime.signing import read_key
 from remit.stores.sqlite import SqliteStore
@@ -122,6 +123,19 @@ def test_what_is_neither_a_key_nor_an_anchor_is_named(
     assert done.exit_code == 2
     assert says in done.stderr
     assert option in done.stderr
+
+
+def test_doctor_tells_an_announced_break_from_tampering(path: Path) -> None:
+    path.with_name("hub.db.key").unlink()
+    asyncio.run(write(path))
+    (announced,) = [check for check in store(path) if check.about == "audit"]
+    assert (announced.state, "a hub announced a break in the record: key changed" in announced.says) == (
+        "warning",
+        True,
+    )
+    path.with_name("hub.db.checkpoints").unlink()
+    (tampered,) = [check for check in store(path) if check.about == "audit"]
+    assert tampered.state == "problem"
 
 
 # ── a service that keeps anchors ──────────────────────────────────────────────────────────────────────────────────────

@@ -121,11 +121,16 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         return not self.findings
 
+    @property
+    def announced(self) -> bool:
+        """Whether all that was found are breaks that a hub announced."""
+        return not self.ok and all(finding.tampering in _ANNOUNCED for finding in self.findings)
+
     def __str__(self) -> str:
         found = _many(len(self.findings), "finding")
         if self.ok:
             state = "the record is whole"
-        elif all(finding.tampering in _ANNOUNCED for finding in self.findings):
+        elif self.announced:
             state = f"the hub announced a break in the record ({found})"
         else:
             state = f"the record was tampered with ({found})"

@@ -204,6 +204,8 @@ def _audit(connection: Connection, path: Path) -> Check:
     count = before_newest(connection, 0)
     if count <= QUICK_ROWS:
         verdict = verify_file(path)
+        if verdict.announced:
+            return warning("audit", f"a hub announced a break in the record: {verdict.findings[0]}", todo)
         if not verdict.ok:
             return problem("audit", f"the record was tampered with: {verdict.findings[0]}", todo)
         return ok("audit", f"the record is whole; {many(verdict.unprotected, 'row')} after the last checkpoint")
