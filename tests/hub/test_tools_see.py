@@ -345,6 +345,21 @@ async def test_what_a_tool_says_when_it_fails_holds_tokens(
     assert {place: found for place, said in places.items() if (found := raw_in(said, EMAIL, PHONE, secret))} == {}
 
 
+async def test_a_long_result_is_redacted_as_a_short_one(hub: Hub) -> None:
+    heard: list[Any] = []
+
+    @hub.tool(sees=["EMAIL"])
+    async def find(email: str) -> list[str]:
+        return [f"{number} {email}" for number in range(500)]
+
+    using(hub, "find", heard)
+    async with hub:
+        response = await hub.ask("clerk", user="u-1", input={"email": EMAIL})
+    assert response.result == [f"{number} {EMAIL}" for number in range(500)]
+    assert len(heard[-1]) == 500
+    assert raw_in(heard) == []
+
+
 async def test_what_cannot_be_redacted_is_not_given(
     make_hub: Callable[..., Hub], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -458,7 +473,10 @@ async def test_a_plain_function_in_a_thread_sees_tokens_only(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("sees", [["EMAIL"], {"shout": ["EMAIL"]}, {"shout": {"text": ["EMAIL"]}}])
-async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(hub: Hub, sees: Any) -> None:
+async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(
+    hub: Hub, caplog: pytest.LogCaptureFixture, sees: Any
+) -> None:
+    caplog.set_level(logging.DEBUG)
     heard: list[Any] = []
     hub.mcp("shed", sys.executable, [str(TESTS / "toolshed.py")], allow=["shout", "fail"], sees=sees)
     using(hub, "shed.shout", heard)
@@ -476,6 +494,7 @@ async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(hub: Hub, sees: 
         await hub.ask("fails", EMAIL, user="u-1")
     assert response.result == f"HELLO {EMAIL.upper()}"
     assert raw_in([heard, uses]) == []
+    assert raw_in(caplog.text) == []
     assert uses[-1].revealed == ("EMAIL",)
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from remit.policy.aggregate import Combined
 from remit.policy.budget import record_limit
 from remit.policy.redaction import Held, kind_of, of_kinds, restore, reveal_arguments, strike
+from remit.policy.verdict import Sealing
 from remit.policy.weight import is_light
 from remit.policy.withheld import token_given, tokens_asked_for
 from remit.protocol.card import Schema, ToolCard
@@ -104,7 +105,7 @@ class LocalDesk:
             raise RemitError(why)
         frame.calls += 1
         value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
-        return self._as_agent_gets(value, arguments) if known.card.sees else value
+        return await self._as_agent_gets(value, arguments) if known.card.sees else value
 
     def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
         """Return why a tool is not used; of one that was used at this place before a restart, that it was."""
@@ -170,16 +171,16 @@ class LocalDesk:
             sealing = redactor.after(run, shown)
             log.warning("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error, sealing))
             return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {redactor.worded(error, sealing)}")
-        return self._hidden(name, value, shown) if tool.card.sees else (value, None)
+        return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
 
-    def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
+    async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
         """Return what a tool that sees raw values returned, with tokens for them; nothing if that cannot be done."""
         run, redactor, found = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
         sealing = redactor.after(run, shown)
         if sealing is None:
             return value, None
         try:
-            value = strike(value, sealing, found)
+            value = await _struck(value, sealing, found)
         except Exception as error:  # noqa: BLE001 - someone else's detector, and its words may hold what it looked at
             log.error("a detector failed on what tool %s returned (%s)", tool, type(error).__name__)
             why = f"what tool {tool} returned could not be redacted ({type(error).__name__}), so it is not given"
@@ -188,12 +189,12 @@ class LocalDesk:
             redactor.keep(run, found, of_user=True)
         return value, None
 
-    def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
+    async def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
         """Return what a tool returned with what the agent itself had said to it raw, and with what it may see."""
         frame, mine = self._frame, dict[str, str | int]()
         if frame.run.sealing is not None:
             with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
-                strike(arguments, frame.run.sealing, mine)
+                await _struck(arguments, frame.run.sealing, mine)
         if mine:
             frame.held = {**(frame.held or {}), **mine}
         return restore(self._revealed(value), frame.held or {})
@@ -482,6 +483,11 @@ class LocalDesk:
             fault=why,
         )
         self._dispatch.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
+
+
+async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:
+    """Return a value with tokens, as `strike` does; what is long is looked through outside of the event loop."""
+    return strike(value, sealing, found) if is_light(value) else await aside.run(strike, value, sealing, found)
 
 
 def _was_told(told: dict[tuple[str, str], int], body: Progress) -> bool:
