@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
+from remit.policy.disguise import Words, words_in
 from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request
@@ -24,7 +25,7 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     capability: Pattern | None = None
     user: Pattern = "*"
     mentions: tuple[Pattern, ...] = ()
-    """Words of which at least one stands in the objective or the input, whatever their case."""
+    """Words of which at least one stands in the objective or the input, whatever their case and however disguised."""
     say: str = ""
     """The question that a person is asked, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
@@ -33,29 +34,33 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
 def guard_of(rules: Sequence[Rule]) -> Guard:
     """Return the guard that keeps to *rules*: the first that fits decides."""
+    mentions = [tuple(map(words_in, rule.mentions)) for rule in rules]
 
     def team_rules(request: Request, facts: Facts) -> Verdict:
         """No rule of the team refuses it, or wants a person to agree."""
-        for rule in rules:
-            if _fits(rule, request):
-                return _outcome(rule, request)
+        said: tuple[Words, Words] | None = None
+        for rule, words in zip(rules, mentions, strict=True):
+            if not _fits(rule, request):
+                continue
+            if words:
+                # Read once, however many rules ask.
+                said = said or (words_in(request.objective), words_in(text_of(request.input)))
+                if not any(part.mention(word) for part in said for word in words):
+                    continue
+            return _outcome(rule, request)
         return ALLOW
 
     return team_rules
 
 
 def _fits(rule: Rule, request: Request) -> bool:
-    if not (
+    """Whether the names in *request* fit; its words are looked at apart."""
+    return (
         fnmatchcase(request.origin, rule.from_)
         and fnmatchcase(request.target, rule.to)
         and fnmatchcase(request.remit.user, rule.user)
         and (rule.capability is None or fnmatchcase(request.capability or "", rule.capability))
-    ):
-        return False
-    if not rule.mentions:
-        return True
-    said = f"{request.objective}\n{text_of(request.input)}".casefold()
-    return any(word.casefold() in said for word in rule.mentions)
+    )
 
 
 def _outcome(rule: Rule, request: Request) -> Verdict:

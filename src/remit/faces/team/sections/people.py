@@ -26,7 +26,10 @@ class RuleSection(Rule, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     user: Annotated[Pattern, Meta(description="In whose name.")] = _RULE.user
     mentions: Annotated[
         tuple[Pattern, ...],
-        Meta(description="Words of which at least one stands in the objective or the input, whatever their case."),
+        Meta(
+            description="Words of which at least one stands in the objective or the input, whatever their case and "
+            "however disguised."
+        ),
     ] = _RULE.mentions
     say: Annotated[str, Meta(description="The question that a person is asked, or the reason for the refusal.")] = (
         _RULE.say

@@ -1,0 +1,232 @@
+"""Text without its disguises: look-alike letters, invisible characters, escapes.
+
+Rules and redaction read text through this one module, so that what hides from one hides from neither.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# Letters that show nothing.
+_FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
+# Dots that NFKC leaves as they are.
+_DOTS = frozenset("\u00b7\u2022\u2027\u22c5\u2219\u3002\uff61\u30fb\u06d4\u0701\u0702\u2e31\u2e33")
+_SPACES = frozenset("\u2800\u2028\u2029\u0085")
+_APOSTROPHES = frozenset("\u2018\u2019\u201a\u201b\u02b9\u02bb\u02bc\u02c8\u2032\u00b4\u055a\ua78c")
+_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2033\u02ba\u00ab\u00bb\u300c\u300d\u300e\u300f")
+_DROPPED = frozenset({"Cf", "Mn", "Me"})
+_LIKENESS = {"Zs": " ", "Zl": "\n", "Zp": "\n", "Pd": "-", "Sc": "$"}
+
+# Letters of other scripts that are drawn as letters of the Latin one (Unicode Technical Standard 39, confusables).
+_LOOK_ALIKES = dict(
+    zip(
+        "АВЕЅІЈКМНОРСТУХҮҺԌԚԜӀ"  # Cyrillic
+        "авеѕіјкмнорстухүһԍԛԝӏԁѵѡ"
+        "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹϺϜ"  # Greek
+        "αβεικνορτυχγηωϲϳςσ"
+        "ՕՍԼՏօսհոցզյքլ"  # Armenian
+        "ᎪᏴᏟᎠᎬᏀᎻᎫᏦᏞᎷᏢᎡᏚᎢᏙᎳᏃᏂᏒ"  # Cherokee
+        "ꓮꓐꓚꓓꓰꓝꓖꓧꓲꓙꓗꓡꓟꓠꓳꓑꓣꓢꓔꓴꓦꓪꓫꓬꓜ"  # Lisu
+        "ɑɡɩıƽ"  # Latin, of phonetics
+        "ӘәƏə",
+        "ABESIJKMHOPCTYXYHGQWI"
+        "abesijkmhopctyxyhgqwldvw"
+        "ABEZHIKMNOPTYXCMF"
+        "abeikvoptuxynwcjcs"
+        "OULSouhngqjpl"
+        "ABCDEGHJKLMPRSTVWZhR"
+        "ABCDEFGHIJKLMNOPRSTUVWXYZ"
+        "agiis"
+        "EeEe",
+        strict=True,
+    )
+)
+_NAMED_LATIN = re.compile(r"LATIN (?:CAPITAL|SMALL) (?:LETTER |LIGATURE )?([A-Z]{1,2})(?: WITH .*)?")
+_SMALL_CAPITAL = re.compile(r"LATIN LETTER SMALL CAPITAL ([A-Z])")
+# Letters in squares and circles that NFKC leaves as they are, each row from A to Z.
+_ENCLOSED = (0x1F150, 0x1F170, 0x1F1E6)
+
+
+def likeness(char: str) -> str:
+    """Return what *char* is read as: ASCII if it has a likeness there, nothing if it is invisible, or itself."""
+    if char.isascii():
+        return char
+    if char in _LOOK_ALIKES:
+        return _LOOK_ALIKES[char]
+    if char in _FILLERS:
+        return ""
+    for signs, plain in ((_DOTS, "."), (_SPACES, " "), (_APOSTROPHES, "'"), (_QUOTES, '"')):
+        if char in signs:
+            return plain
+    category = unicodedata.category(char)
+    if category in _DROPPED:
+        return ""
+    if category == "Nd":
+        return str(unicodedata.digit(char))
+    if category in _LIKENESS:
+        return _LIKENESS[category]
+    return _letter(char)
+
+
+def _letter(char: str) -> str:
+    same = unicodedata.normalize("NFKC", char)
+    if same.isascii():
+        return same
+    if "\N{FRACTION SLASH}" in same or "\N{MINUS SIGN}" in same:
+        return same.replace("\N{FRACTION SLASH}", "/").replace("\N{MINUS SIGN}", "-").encode("ascii", "ignore").decode()
+    base = "".join(_LOOK_ALIKES.get(part, part) for part in unicodedata.normalize("NFKD", char) if _is_seen(part))
+    if base.isascii():
+        return base
+    name = unicodedata.name(char, "")
+    if named := _NAMED_LATIN.fullmatch(name):
+        return named[1] if char.isupper() else named[1].lower()
+    if named := _SMALL_CAPITAL.fullmatch(name):
+        return named[1].lower()
+    for first in _ENCLOSED:
+        if first <= ord(char) < first + 26:
+            return chr(ord("A") + ord(char) - first)
+    # Other alphabets lose their accents; syllables and ideographs are not taken apart.
+    return base if len(base) == 1 else same
+
+
+def _is_seen(part: str) -> bool:
+    return unicodedata.category(part) not in _DROPPED
+
+
+class _Likenesses(dict[int, str]):
+    """The likeness of each character, worked out when it is first met."""
+
+    def __missing__(self, point: int) -> str:
+        seen = self[point] = likeness(chr(point))
+        return seen
+
+
+_LIKENESSES = _Likenesses()
+
+# ── escapes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Of URLs, of HTML, and of JSON and program text. What is escaped twice or three times is one escape.
+# Each branch begins with a sign of its own, outside its group: so the search skips all other characters at once.
+_ESCAPE = re.compile(
+    r"%(?P<url>(?:25){0,2}[0-9A-Fa-f]{2}(?:%(?:25){0,2}[0-9A-Fa-f]{2})*)"
+    r"|&(?:amp;){0,2}(?:#[xX](?P<hex>[0-9A-Fa-f]{1,6});?|#(?P<number>[0-9]{1,7});?|(?P<name>[A-Za-z]{2,8});)"
+    r"|\\\\{0,7}(?:u(?P<u>[0-9A-Fa-f]{4})|u\{(?P<braced>[0-9A-Fa-f]{1,6})\}|x(?P<x>[0-9A-Fa-f]{2}))"
+)
+_URL_BYTE = re.compile(r"%(?:25){0,2}([0-9A-Fa-f]{2})")
+_ENTITIES = {
+    "commat": "@", "period": ".", "colon": ":", "equals": "=", "plus": "+", "sol": "/", "lowbar": "_", "hyphen": "-",
+    "dash": "-", "num": "#", "dollar": "$", "percnt": "%", "quot": '"', "apos": "'", "nbsp": " ", "amp": "&", "lt": "<",
+    "gt": ">", "excl": "!", "quest": "?", "ast": "*", "comma": ",", "semi": ";", "lpar": "(", "rpar": ")", "shy": "",
+    "zwj": "", "zwnj": "", "bsol": "\\", "Tab": "\t", "NewLine": "\n",
+}  # fmt: skip
+_MARKS = ("%", "&", "\\")
+# What escapes hide: other characters are escaped because they must be.
+_HIDING = re.compile(r"[0-9A-Za-z@.:=_+\-]|[^\x00-\xff]")
+
+
+class Unescaped(NamedTuple):
+    """A text with its escapes decoded; the character at i stands for the original from starts[i] to ends[i]."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+    hides: bool
+    """Whether an escape stands for what need not be escaped, or in a number."""
+
+
+def unescaped(text: str) -> Unescaped | None:
+    """Return *text* with the escapes of URLs, HTML and JSON decoded, or None if there are none."""
+    if not any(mark in text for mark in _MARKS):
+        return None
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    done = 0
+    hiding = False
+    for found in _ESCAPE.finditer(text):
+        decoded = _decoded(found)
+        if decoded is None:
+            continue
+        start = found.start()
+        # A blank that is escaped may part the groups of a number.
+        hiding = hiding or text[start - 1 : start].isdigit()
+        pieces.append(text[done:start])
+        starts.extend(range(done, start))
+        ends.extend(range(done + 1, start + 1))
+        done = found.end()
+        for char, size in decoded:
+            hiding = hiding or _HIDING.match(char) is not None
+            pieces.append(char)
+            starts.extend([start] * len(char))
+            start += size
+            ends.extend([start] * len(char))
+    if not done:
+        return None
+    pieces.append(text[done:])
+    starts.extend(range(done, len(text)))
+    ends.extend(range(done + 1, len(text) + 1))
+    return Unescaped("".join(pieces), starts, ends, hiding)
+
+
+def _decoded(escape: re.Match[str]) -> list[tuple[str, int]] | None:
+    """Return each character that an escape stands for and how long it is written; None if it stands for none."""
+    if escape["url"]:
+        return _url_decoded(escape[0])
+    if escape["name"]:
+        char = _ENTITIES.get(escape["name"])
+    else:
+        number = escape["number"]
+        point = int(number) if number else int(escape["hex"] or escape["u"] or escape["braced"] or escape["x"], 16)
+        char = chr(point) if point <= 0x10FFFF else None
+    return None if char is None else [(char, len(escape[0]))]
+
+
+def _url_decoded(escape: str) -> list[tuple[str, int]]:
+    octets = [(int(found[1], 16), len(found[0])) for found in _URL_BYTE.finditer(escape)]
+    raw = bytes(octet for octet, _ in octets)
+    try:
+        decoded = raw.decode()
+    except UnicodeDecodeError:
+        return [(chr(octet), size) for octet, size in octets]
+    chars: list[tuple[str, int]] = []
+    place = 0
+    for char in decoded:
+        after = place + len(char.encode())
+        chars.append((char, sum(size for _, size in octets[place:after])))
+        place = after
+    return chars
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_LETTER = r"[^\W\d_]"
+_SPLIT = re.compile(rf"(?<={_LETTER})(?:-[ \t]*\r?\n[ \t]*|[-_.*~|+=]{{1,3}})(?={_LETTER})")
+_SPACED = re.compile(rf"(?<!\w){_LETTER}(?:[ \t]{_LETTER}){{2,}}(?!\w)")
+_SPACE = re.compile(r"[ \t]")
+
+
+class Words(NamedTuple):
+    """A text as it is searched for words: as written, undisguised, and with split words joined."""
+
+    written: str
+    seen: str
+    joined: str
+
+    def mention(self, word: "Words") -> bool:
+        """Whether *word* stands in this text in any of its forms."""
+        return (
+            word.written in self.written
+            or (bool(word.seen) and word.seen in self.seen)
+            or (bool(word.joined) and word.joined in self.joined)
+        )
+
+
+def words_in(text: str) -> Words:
+    """Return the forms of *text* in which a word is looked for, all in small letters."""
+    written = text.casefold()
+    plain = unescaped(text)
+    seen = text if plain is None else plain.text
+    seen = written if seen is text and text.isascii() else seen.translate(_LIKENESSES).casefold()
+    joined = _SPACED.sub(lambda spaced: _SPACE.sub("", spaced[0]), _SPLIT.sub("", seen))
+    return Words(written, seen, joined)
