@@ -61,6 +61,18 @@ HOSTILE = {
     "numbers": "012 345 6789 ",
     "cards in lines": "4111111111111111\n",
     "zero-width": "4\u200b",
+    "escapes": "%34",
+    "entities": "&#52;",
+    "two vendors' starts": "sk-ghp_",
+    "keys that are told": "the key is a1 ",
+    "passwords that are told": "password x1y2z3 ",
+    "named numbers": "pesel 4405140135",
+    "names of numbers": "pesel nip dni ",
+    "cookies": "cookie: sid=a1b2c3d4;",
+    "cookies in cookies": "cookie:sid=a1b2c3d4;",
+    "listed": "4111,1111,",
+    "papers": "passport number ",
+    "homoglyphs": "\u0430\u0435",
     "base64": "QUtJQTEyMzQ1Njc4OTBhYmNkZWZnaGlqa2xtbm9wcXJzdHV2d3h5ejAxMjM0NTY3ODk+/w",
 }
 HOSTILE_LENGTH = 250_000

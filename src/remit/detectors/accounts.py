@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import cast
 
+from remit.detectors.linear import Linear
+from remit.detectors.normal import spelled
 from remit.policy.verdict import Finding
 
 _BETWEEN = rb"[\x00-\x20\-./_]{0,3}"
@@ -13,16 +14,43 @@ _ALNUM = re.compile(rb"[0-9A-Za-z]+")
 
 _BITCOIN = re.compile(rb"(?<![0-9A-Za-z])(?:bc1[02-9ac-hj-np-z]{11,71}|[13][1-9A-HJ-NP-Za-km-z]{25,34})(?![0-9A-Za-z])")
 
-_PAPER = re.compile(
-    rb"(?:(?P<licence>driv(?:er|ing)(?:'?s'?)?[ _-]?licen[cs]e|driverlicen[cs]e|(?<![a-z])dl(?: no| number|#))"
-    rb"|(?P<passport>passport)|(?P<nino>national[ _-]?insurance|(?<![a-z])nino(?![a-z])|(?<![a-z])ni (?:no|number)))"
-    rb"(?:[ _-]?(?:number|num|no|nr|id)(?![a-z]))?[\"']?[ .]{0,2}(?:is|was|:|=|#)?[ :=#\"']{0,3}"
-    rb"(?P<value>[0-9a-z](?:[ -]?[0-9a-z]){4,18})(?![0-9a-z])"
+_LICENCES = (
+    "führerschein|führerscheinnummer|permis de conduire|carnet de conducir|permiso de conducir|licencia de conducir|"
+    "patente di guida|carta de condução|carteira de motorista|cnh|prawo jazdy|prawa jazdy|rijbewijs|"
+    "rijbewijsnummer|körkort|"
+    "řidičský průkaz|водительское удостоверение|ehliyet|driving permit"
 )
-_KINDS = {"licence": "DRIVER_LICENSE", "passport": "PASSPORT", "nino": "NINO"}
+_PASSPORTS = (
+    "paszport|paszportu|paszportem|reisepass|reisepassnummer|passnummer|passeport|pasaporte|passaporto|passaporte|paspoort|"
+    "paspoortnummer|cestovní pas|паспорт|паспорта|паспортом|загранпаспорт|pasaport|passi|útlevél|护照|"
+    "護照|パスポート|旅券|여권|"
+    "dowód|dowodu|dowodem|dowód osobisty|dowodu osobistego|personalausweis|personalausweisnummer|ausweisnummer|"
+    "carte d'identité|carta d'identità|identity card|id card"
+)
+
+
+def _longest_first(words: str) -> bytes:
+    """Return *words* as alternatives; RE2 takes the first that fits."""
+    return b"|".join(sorted(map(spelled, words.split("|")), key=len, reverse=True))
+
+
+_PAPERS: dict[str, bytes] = {
+    "DRIVER_LICENSE": rb"driv(?:er|ing)(?:'?s'?)?[ _-]?licen[cs]e|dl(?: no| number|#)|" + _longest_first(_LICENCES),
+    "PASSPORT": rb"passport|" + _longest_first(_PASSPORTS),
+    "NINO": rb"national[ _-]?insurance|nino|ni (?:no|number)",
+}
+_NUMBER_OF_PAPER = re.compile(
+    rb"(?:[ _-]?(?:number|numer|nummer|numero|num|no|nr|n|id|seria)(?![a-z])|%b){0,2}[\"']?[ .]{0,2}"
+    rb"(?:(?:is|was|ist|es|est|to|jest|e)(?= )|:|=|#)?[ :=#\"'\x80]{0,3}"
+    rb"(?P<value>[0-9a-z](?:[ /-]?[0-9a-z]){4,18})(?![0-9a-z])" % spelled("号码|號碼|号|番号|번호")
+)
+# Words as short as these are part of others.
+_SHORT_WORD = 8
 _NINO = re.compile(rb"[a-ceghj-prstw-z][a-ceghj-npr-tw-z] ?\d\d ?\d\d ?\d\d ?[a-d]")
 _WORD = re.compile(rb"[ -][a-z]{2,}")
 _FEWEST_DIGITS = 5
+# The words between, and the number.
+_LONGEST_PAPER = 80
 
 
 def ibans(data: bytes) -> Iterator[Finding]:
@@ -71,13 +99,24 @@ def bitcoin(data: bytes) -> Iterator[Finding]:
 
 def papers(data: bytes) -> Iterator[Finding]:
     """Find the numbers of papers, each by the words right before it."""
-    for found in _PAPER.finditer(data.lower()):
-        kind = _KINDS[cast("str", found.lastgroup if found.lastgroup != "value" else _named(found))]
+    words, kinds = _papers()
+    for start, end in words.spans(data):
+        word = data[start:end].lower()
+        if len(word) < _SHORT_WORD and word.isascii() and data[max(0, start - 1) : start].isalpha():
+            continue
+        kind = next(kind for kind, pattern in kinds if pattern.fullmatch(word))
+        found = _NUMBER_OF_PAPER.match(data[end : end + _LONGEST_PAPER].lower())
+        if found is None:
+            continue
         value = _WORD.split(found["value"])[0]
         digits = sum(48 <= char <= 57 for char in value)
         if _NINO.fullmatch(value) if kind == "NINO" else digits >= _FEWEST_DIGITS:
-            yield Finding(found.start("value"), found.start("value") + len(value), kind, 0.9)
+            start = end + found.start("value")
+            yield Finding(start, start + len(value), kind, 0.9)
 
 
-def _named(found: re.Match[bytes]) -> str:
-    return next(name for name in _KINDS if found[name])
+@cache
+def _papers() -> tuple[Linear, list[tuple[str, re.Pattern[bytes]]]]:
+    return Linear(rb"(?i)(?:" + b"|".join(_PAPERS.values()) + rb")"), [
+        (kind, re.compile(words)) for kind, words in _PAPERS.items()
+    ]

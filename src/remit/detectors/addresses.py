@@ -3,17 +3,20 @@
 import re
 from collections.abc import Iterator
 
+from remit.detectors.normal import IDEOGRAPHS, LETTERS
 from remit.policy.verdict import Finding
 
-_LETTERS = bytes([*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B)])
-_LOCAL = _LETTERS + b"_.+%&~'*-\xff"
-_IDEOGRAPHIC_LOCAL = _LOCAL + b"\xfe"
+_ALNUM = bytes([*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B)])
+_LOCAL = _ALNUM + b"_.+%&~'*-" + LETTERS
+_IDEOGRAPHIC_LOCAL = _LOCAL + IDEOGRAPHS
 # RFC 5321 allows 64; what is longer is still somebody's.
 _LONGEST_LOCAL = 256
 _QUOTED = re.compile(rb'"[^"\n]{1,64}"$')
+# From 0x81 on, bytes are letters and ideographs.
 _DOMAIN = re.compile(
-    rb"(?:[0-9A-Za-z\xfe\xff][0-9A-Za-z\xfe\xff-]{0,62}\.){1,8}(?:xn--[0-9A-Za-z-]{1,59}|[A-Za-z\xff]{2,24}|\xfe{1,24})"
-    rb"|\[\d{1,3}(?:\.\d{1,3}){3}\]"
+    rb"(?:[0-9A-Za-z\x81-\xff][0-9A-Za-z\x81-\xff-]{0,62}\.){1,8}"
+    rb"(?:xn--[0-9A-Za-z-]{1,59}|[A-Za-z%b]{2,24}|[%b]{1,24})"
+    rb"|\[\d{1,3}(?:\.\d{1,3}){3}\]" % (LETTERS, IDEOGRAPHS)
 )
 # Names such as `logo@2x.png`.
 _FILES = frozenset(b"png jpg jpeg gif svg webp ico css js jsx tsx json html htm pdf yaml yml toml lock".split())
@@ -25,9 +28,17 @@ _CREDENTIALS = re.compile(rb"://([^\s/?#@:\"'<>\x80]*:[^\s/?#\"'<>\x80]+)@")
 
 _COLONS = re.compile(rb"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{2,41}(?:\d(?:\.\d{1,3}){3})?(?![0-9A-Za-z:])")
 _HEX = re.compile(rb"[0-9A-Fa-f]")
+_DIGIT = re.compile(rb"\d")
 _MAC = re.compile(
     rb"(?<![0-9A-Za-z:-])[0-9A-Fa-f]{2}(?:(?::[0-9A-Fa-f]{2}){5}|(?:-[0-9A-Fa-f]{2}){5})(?![0-9A-Za-z:-])"
 )
+
+_HEX_LETTER = re.compile(rb"[A-Fa-f]")
+_SPEAKS_OF_CARDS = re.compile(
+    rb"(?i)(?<![a-z])(?:mac|hw|ether|ethernet|lladdr|bssid|wlan|eth\d?|hardware|physical|station)(?![a-z])"
+)
+# A token in the place of a user: `https://token@host`.
+_TOKEN_AS_USER = re.compile(rb"https?://([A-Za-z0-9_.~+=-]{16,255})@")
 
 
 def emails(data: bytes) -> Iterator[Finding]:
@@ -58,21 +69,46 @@ def _local(data: bytes, at: int) -> int:
     quoted = _QUOTED.search(before)
     if quoted is not None:
         return at - len(quoted[0])
-    allowed = _IDEOGRAPHIC_LOCAL if before.endswith(b"\xfe") else _LOCAL
+    allowed = _IDEOGRAPHIC_LOCAL if before[-1:] in IDEOGRAPHS else _LOCAL
     local = before[len(before.rstrip(allowed)) :]
     return at - len(local.lstrip(b".'&~*-"))
 
 
 def url_credentials(data: bytes) -> Iterator[Finding]:
-    """Find `user:password` in `scheme://user:password@host`."""
+    """Find `user:password` in `scheme://user:password@host`, and a token in the place of the user."""
     for found in _CREDENTIALS.finditer(data):
         yield Finding(*found.span(1), "URL_CREDENTIALS")
+    for found in _TOKEN_AS_USER.finditer(data):
+        if len(_DIGIT.findall(found[1])) > 2:
+            yield Finding(*found.span(1), "URL_CREDENTIALS")
+
+
+# Endings of files that are countries as well: `main.py`, `lib.rs`, `run.sh`.
+_NOT_DOMAINS = frozenset(b"py rs sh pl md cc so mm pm ps in do as id is".split())
+_ENDINGS = frozenset(
+    b"com org net io dev app info biz edu gov mil int cloud online shop site xyz tech store blog name pro".split()
+)
+_HOST = re.compile(
+    rb"(?<![0-9A-Za-z.@_-])(?:[0-9A-Za-z](?:[0-9A-Za-z-]{0,61}[0-9A-Za-z])?\.){1,8}([A-Za-z]{2,24})(?![0-9A-Za-z_(-]|\.[0-9A-Za-z])"
+)
+
+
+def domains(data: bytes) -> Iterator[Finding]:
+    """Find the names of hosts and domains under common endings and those of countries."""
+    for found in _HOST.finditer(data):
+        ending = found[1].lower()
+        if ending in _ENDINGS or (len(ending) == 2 and ending not in _NOT_DOMAINS):
+            yield Finding(*found.span(), "DOMAIN", 0.6)
 
 
 def macs(data: bytes) -> Iterator[Finding]:
     """Find addresses of network cards, with colons or dashes."""
     for found in _MAC.finditer(data):
-        yield Finding(*found.span(), "MAC")
+        # The same on every machine; and figures alone in pairs are dates, times and numbers of all sorts.
+        same = len(set(found[0].lower())) <= 2
+        figures = not _HEX_LETTER.search(found[0])
+        if not same and (not figures or _SPEAKS_OF_CARDS.search(data[max(0, found.start() - 32) : found.start()])):
+            yield Finding(*found.span(), "MAC")
 
 
 def ipv6(data: bytes) -> Iterator[Finding]:

@@ -2,20 +2,51 @@
 
 import re
 
+from remit.detectors.normal import spelled
+
 # Far enough for `my number, since the move, is …`, and too near for the sentence before the last.
 _BEFORE = 48
 _AFTER = 14
 
 _CAMEL = re.compile(rb"(?<=[a-z])(?=[A-Z])")
 
-# \xff stands for any letter beyond ASCII: téléphone, teléfono, móvil, numéro.
-PHONE = re.compile(
-    rb"phone|(?<![a-z])(?:tel|tele?fono?|telefoon|tel\xfffono|tlf|tfn|mobile?s?|m\xffvil|mobiel|mobitel|handy|cell|"
-    rb"cellular|celular|cellulare|portable|kom\xffrka|fax|sms|whats ?app|viber|call|calls|called|calling|callback|"
-    rb"dial|ring|reach|contact|hotline|helpline|messages? (?:to|at|on)|text me|texted|registered|answering|office|desk|"
-    rb"landline|voicemail|extension|my number|phone ?numbers?|msisdn|rufnummer|anrufen|appel\w*|llam\w+|chiam\w+|"
-    rb"telefonnummer)(?![a-z])"
+# Stems of words for telephones and for calling, as they are seen: without accents, other alphabets by their sound. What
+# follows `|` stands by itself; what ends with `*` may have any ending.
+_PHONE_WORDS = (
+    "phone*|tel|tel.|telef*|telep*|telp|tlf|tfn|tlfn|mobile*|mobil*|mobitel|handy*|cell|cellular|cellphone*|celular*|cellulare|"
+    "móvil*|movil|portable|gsm|fax*|faks*|sms*|whats ?app*|viber|telegram|call|calls|called|calling|"
+    "callback|dial*|ring|ringen|"
+    "reach|contact*|hotline|helpline|infoline|messages? (?:to|at|on)|text me|texted|registered|"
+    "answering|office|desk|landline|"
+    "voicemail|extension |my number|msisdn|"
+    # German, Dutch, the Nordic languages
+    "rufnummer*|anruf*|ruf mich|rufen|erreich*|durchwahl|festnetz*|telefoon*|bel mij|bel me|bellen|"
+    "ringa|ringe|puhelin*|"
+    # French, Spanish, Italian, Portuguese, Romanian
+    "téléph*|appel*|joindre|joignable|llam*|llám*|contáct*|chiam*|numero di telefono|recapito|ligar|"
+    "ligue|liga|telemóv*|contato|"
+    "contacto|sun[aă]*|"
+    # Polish, Czech, Slovak, Croatian, Hungarian, Turkish
+    "kom|kom.|komórk*|dzwoń*|dzwoni*|zadzwo*|oddzwo*|mój numer|moim numerem|pod numer*|numer kontaktowy|kontakt*|"
+    "volej*|volat|zavol*|nazov*|poziv*|hív*|telefonszám*|arayın*|cep tel*|"
+    # Russian, Ukrainian, Bulgarian, Greek
+    "телеф*|тел|тел.|звон*|позвон*|дзвон*|моб|моб.|мобил*|мой номер|по номеру|сотов*|τηλ*|κινητ*|"
+    # Arabic, Hebrew, Hindi, Thai, Vietnamese, Indonesian, Malay
+    "هاتف*|جوال*|טלפון*|נייד*|फोन*|मोबाइल*|โทร*|điện thoại|số điện*|sđt|nomor hp|nomor tel*|hubungi|"
+    # Chinese, Japanese, Korean
+    "电话*|電話*|手机*|手機*|致电*|联系*|聯繫*|拨打*|携帯*|전화*|휴대폰*|핸드폰*|연락처*"
 )
+
+
+def _of_words(words: str) -> re.Pattern[bytes]:
+    """Return the pattern of *words* as they are seen; of those without `*` the end must be a word's end."""
+    stems = [word for word in words.split("|") if word]
+    whole = b"|".join(spelled(word).replace(b".", rb"\.") for word in stems if not word.endswith("*"))
+    open_ended = b"|".join(spelled(word[:-1]) for word in stems if word.endswith("*"))
+    return re.compile(rb"phone|(?<![a-z])(?:(?:%b)(?![a-z])|(?:%b))" % (whole, open_ended))
+
+
+PHONE = _of_words(_PHONE_WORDS)
 # What is written after a number is its label, not a sentence that speaks of calling.
 PHONE_AFTER = re.compile(
     rb"[ \-(,:]{1,3}(?:phone|tel|mobile|mobil|cell|fax|office|desk|home|work|landline|direct)(?![a-z])"
@@ -38,13 +69,31 @@ _OTHER = re.compile(
     rb"section|chapter|timestamp|epoch|time|unix|date|year|amount|total|sum|price|cost|balance|revenue|population|count|"
     rb"size|bytes|hash|commit|sha|md5|uuid|guid|zip|postcode|coordinates?|lat|lon|lng|latitude|longitude|seed|port|"
     rb"bug|issue|pr|routing|sort code|iban|bic|swift|license|licence|passport|receipt|transaction|txn|trx|booking|"
-    rb"customer|member|policy|claim|contract|employee|student|user|article)|\$|\xa3|usd|eur|gbp|chf|#)"
-    rb"[ _-]?(?:no|nr|num|number|id|ids|code|ref|n\xff)?[\"'\]]?[ .]?(?:is|was|:|=|#|->)?[ #:=\"'\[(]{0,3}$"
+    rb"customer|member|policy|claim|contract|employee|student|user|article|waybill|consignment|quote|quotation|"
+    rb"purchase order|delivery|barcode|docket|voucher|coupon|lottery|score|checksum|offset|address 0x|"
+    rb"faktur[aeyi]?|fvat?|zamowieni[ea]|przesylk[ai]|rechnung|rechnungsnummer|bestellung|bestellnummer|auftrag|kundennummer|"
+    rb"lieferung|sendungsnummer|aktenzeichen|vorgang|factura|pedido|albaran|expediente|fattura|ordine|spedizione|pratica|"
+    rb"facture|commande|colis|dossier|nota fiscal|encomenda|factuur|bestelling|ordernummer|"
+    rb"faktura(?:nummer)?|objednavka|"
+    rb"fatura|siparis)|\$|\xa3|usd|eur|gbp|chf|#)"
+    rb"[ _-]?(?:no|nr|num|number|numer|numero|id|ids|code|ref|n\x80)?[\"'\]]?[ .]{0,2}(?:is|was|:|=|#|"
+    rb"->)?[ #:=\"'\[(]{0,3}"
+    # Letters and a year that begin such a number: `INV-2024-`, `FV/2024/`.
+    rb"(?:[a-z]{1,5}[-/]{1,2})?(?:(?:19|20)\d\d[-/])?$"
 )
 _MONEY = re.compile(rb"[ ]?(?:\$|%|usd|eur|euros?|gbp|chf|dollars?|pounds|yen|bytes|ms|km|kg)(?![a-z])")
 _VERSION = re.compile(
-    rb"(?:(?<![a-z])(?:v|ver|vers|version|release|build|firmware|section|chapter|python|node|chrome|oid)|/|\xa7)"
-    rb"[\"']?[ ]?[:=]?[ \"'v.]{0,2}$"
+    rb"(?:(?<![a-z])(?:v|ver|vers|version|versions|versie|wersja|wersji|versione|versao|release|rel|build|firmware|driver|"
+    rb"update|upgrade|upgraded|downgrade|patch|section|sect|chapter|clause|paragraph|rozdzial|kapitel|abschnitt|capitulo|"
+    rb"capitolo|punkt|pkt|figure|table|appendix|annex|python|node|chrome|firefox|safari|edge|kernel|android|ios|windows|"
+    rb"office|dll|oid|openssl|java|jdk|from version|to version|assemblyversion|fileversion)|/|\x80)"
+    rb"[\"']?[ ]?(?:to|from|is|was|no\.?|number)?[ ]?[:=]?[ \"'v.(]{0,3}$"
+)
+# Words that speak of machines and networks.
+_NETWORK = re.compile(
+    rb"(?<![a-z])(?:ip|ips|ipv4|addr|address|adres|adresse|direccion|indirizzo|endereco|host|hosts|hostname|server|node|"
+    rb"gateway|router|dns|subnet|netmask|cidr|ping|ssh|client|peer|remote|source|destination|src|dst|from|proxy|listen|bind|"
+    rb"connect|connected|network|lan|wan|vpn|nat|firewall|inet|nameserver|resolver|endpoint|request)(?![a-z])"
 )
 
 
@@ -71,3 +120,8 @@ def says_money(words: bytes) -> bool:
 def says_version(words: bytes) -> bool:
     """Whether *words* lead up to a version, and not to an address."""
     return _VERSION.search(words) is not None
+
+
+def says_network(words: bytes) -> bool:
+    """Whether *words* speak of machines and their addresses."""
+    return _NETWORK.search(words) is not None

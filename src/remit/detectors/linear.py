@@ -13,13 +13,17 @@ class Linear:
         engine: Any = re2
         options = engine.Options()
         options.log_errors = False
+        if isinstance(pattern, bytes):
+            # Detectors read a byte a character.
+            options.encoding = engine.Options.Encoding.LATIN1
         try:
             self._pattern: Any = engine.compile(pattern, options)
         except engine.error as error:
             reason: bytes | str = error.args[0]
             raise ValueError(reason.decode() if isinstance(reason, bytes) else reason) from error
         # A group of this name narrows what is found.
-        self._group: int = self._pattern.groupindex.get("value", 0)
+        names: Any = self._pattern.groupindex
+        self._group: int = names.get(b"value" if isinstance(pattern, bytes) else "value", 0)
 
     def spans(self, text: bytes | str) -> Iterator[tuple[int, int]]:
         """Where in *text* it matches anything."""

@@ -5,36 +5,53 @@ import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from remit.policy.disguise import likeness, unescaped
+
 # What becomes of characters that have no likeness in ASCII. Ideographs are told apart because they are written
 # without spaces: in `请联系a@example.org谢谢` they are not part of the address.
 LETTER = b"\xff"
 IDEOGRAPH = b"\xfe"
 BLANK = b"\x80"
 
-# Letters that show nothing.
-_FILLERS = frozenset("\u115f\u1160\u3164\uffa0")
-# Dots that NFKC leaves as they are.
-_DOTS = frozenset("\u00b7\u2022\u2027\u22c5\u2219\u3002\uff61\u30fb\u06d4\u0701\u0702\u2e31\u2e33")
-_SPACES = frozenset("\u2800\u2028\u2029\u0085")
 # Scripts without spaces between words: Thai to Myanmar, Khmer, kana and Han, and the ideographs beyond the first plane.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-_DROPPED = frozenset({"Cf", "Mn", "Me"})
-_LIKENESS = {"Zs": " ", "Zl": "\n", "Zp": "\n", "Pd": "-", "Sc": "$"}
+# Letters of other alphabets by their sound, so that words for telephones and papers can be told in them.
+_SOUNDS = dict(
+    zip(
+        "бгджзилпфцчшщъыьэюяєБГДЖЗИЛПФЦЧШЩЪЫЬЭЮЯЄδζθλμξπφψΔΘΛΞΠΣΦΨΩهاتفجولرقمكةسبطحديضعنشטלפוןמסרזהתדכינאקעבםצש",
+        "bgdzzilpfcqssbybeuaeBGDZZILPFCQSSBYBEUAEdzolmxpfyDOLXPSFYWhatfgwlrqmktsbthdydanstlpvnmsrzhtdkynaqabmcs",
+        strict=True,
+    )
+)
+# The characters of which words for telephones, papers and passwords are written in scripts that no letters of ours can
+# stand for. Each has a byte of its own, from 0x81 on.
+_WRITTEN = (
+    "电電话話手机機致联系聯繫拨打号號码碼身份证證护護照税稅银銀行卡账口座法代信用纳旅券密携帯番個人マイナンバパスワドポト暗"
+    "전화번호휴대폰핸드주민등록여권비밀연락처"
+    "โทรบัตเอ"
+    "फनमबइलआधरपस"
+)
+_BYTES = {char: bytes([0x81 + place]) for place, char in enumerate(sorted(set(_WRITTEN)))}
+# Every byte that stands for a character of a script without spaces, as part of a class in a pattern.
+IDEOGRAPHS = IDEOGRAPH + b"".join(sorted(byte for char, byte in _BYTES.items() if _UNSPACED.match(char)))
+# Every byte that stands for another letter.
+LETTERS = LETTER + b"".join(sorted(byte for char, byte in _BYTES.items() if not _UNSPACED.match(char)))
 
 
 class Shadow(NamedTuple):
-    """The bytes to look at, and where each of them stands in the original; None if each in its own place."""
+    """The bytes to look at, and where each begins and ends in the original; None if each in its own place."""
 
     data: bytes
     places: Sequence[int] | None
+    ends: Sequence[int] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that the bytes from *start* to *end* stand for."""
         if self.places is None:
             return start, end
-        return self.places[start], self.places[end - 1] + 1
+        return self.places[start], self.places[end - 1] + 1 if self.ends is None else self.ends[end - 1]
 
 
 def plain(text: str) -> str:
@@ -48,50 +65,69 @@ def plain(text: str) -> str:
 def shadow(text: str) -> Shadow:
     """Return the plain form of *text* as bytes, and the way back."""
     seen = plain(text)
-    data = seen.encode("latin-1")
-    if "\\" in seen:
-        # In JSON inside a text, the end of a line would else be a letter that touches what comes next.
-        data = data.replace(rb"\n", b" \n").replace(rb"\r", b" \n").replace(rb"\t", b"  ")
-    if seen is text or (len(seen) == len(text) and all(len(_SEEN[ord(char)]) == 1 for char in set(text))):
+    data = _of_one_line(seen.encode("latin-1"))
+    odd = "" if seen is text else "".join(char for char in set(text) if len(_SEEN[ord(char)]) != 1)
+    if not odd:
         return Shadow(data, None)
     places: list[int] = []
-    for place, char in enumerate(text):
-        places.extend([place] * len(_SEEN[ord(char)]))
+    done = 0
+    for found in re.finditer(f"[{re.escape(odd)}]", text):
+        places.extend(range(done, found.start()))
+        places.extend([found.start()] * len(_SEEN[ord(found[0])]))
+        done = found.end()
+    places.extend(range(done, len(text)))
     return Shadow(data, places)
+
+
+def hidden(text: str) -> Shadow | None:
+    """Return what the escapes of *text* hide, with the text around it; None if they hide nothing."""
+    found = unescaped(text)
+    if found is None or not found.hides:
+        return None
+    inner = shadow(found.text)
+    if inner.places is None:
+        return Shadow(inner.data, found.starts, found.ends)
+    return Shadow(
+        inner.data, [found.starts[place] for place in inner.places], [found.ends[place] for place in inner.places]
+    )
+
+
+def _of_one_line(data: bytes) -> bytes:
+    """Return *data* with the escapes that JSON inside a text has for blanks and quotes read as such."""
+    if b"\\" not in data:
+        return data
+    # The end of a line would else be a letter that touches what comes next.
+    data = data.replace(rb"\n", b" \n").replace(rb"\r", b" \n").replace(rb"\t", b"  ")
+    return data.replace(rb"\"", b'""')
 
 
 class _Seen(dict[int, str]):
     """How each character is seen, worked out when it is first met."""
 
     def __missing__(self, point: int) -> str:
-        seen = self[point] = _likeness(chr(point))
+        seen = self[point] = _seen(chr(point))
         return seen
 
 
 _SEEN = _Seen()
 
 
-def _likeness(char: str) -> str:
-    if char.isascii():
-        return char
-    if char in _FILLERS:
-        return ""
-    if char in _DOTS:
-        return "."
-    if char in _SPACES:
-        return " "
-    category = unicodedata.category(char)
-    if category in _DROPPED:
-        return ""
-    if category == "Nd":
-        return str(unicodedata.digit(char))
-    if category in _LIKENESS:
-        return _LIKENESS[category]
+def _seen(char: str) -> str:
+    # Vowel signs and tone marks of words that are told would else be dropped as marks on a letter.
+    if char in _BYTES:
+        return _BYTES[char].decode("latin-1")
+    seen = likeness(char)
+    if seen.isascii():
+        return seen
+    if seen in _SOUNDS:
+        return _SOUNDS[seen]
+    if seen in _BYTES:
+        return _BYTES[seen].decode("latin-1")
     if _UNSPACED.match(char):
         return IDEOGRAPH.decode("latin-1")
-    same = unicodedata.normalize("NFKC", char)
-    if same.isascii():
-        return same
-    if "\N{FRACTION SLASH}" in same or "\N{MINUS SIGN}" in same:
-        return same.replace("\N{FRACTION SLASH}", "/").replace("\N{MINUS SIGN}", "-").encode("ascii", "ignore").decode()
-    return (LETTER if category[0] == "L" else BLANK).decode("latin-1")
+    return (LETTER if unicodedata.category(char)[0] == "L" else BLANK).decode("latin-1")
+
+
+def spelled(words: str) -> bytes:
+    """Return *words* as they are seen, for patterns that look for them in the bytes of a text."""
+    return plain(words).encode("latin-1").lower()

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 from remit.detectors import context, phones
+from remit.detectors.linear import Linear
 from remit.detectors.phones import Plan
 from remit.policy.verdict import Finding
 
@@ -43,9 +45,19 @@ _USUAL = frozenset({14, 15, 16, 19})
 _DOUBLED = bytes.maketrans(b"0123456789", bytes((0, 2, 4, 6, 8, 1, 3, 5, 7, 9)))
 _PLAIN = bytes.maketrans(b"0123456789", bytes(range(10)))
 
-_IPV4 = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\d|\.\d)")
+_IPV4 = rb"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}"
+_GOES_ON = re.compile(rb"\d|\.\d")
+_JOINED = frozenset({bytes([char]) for char in b"0123456789."})
 # Addresses that are the same on every machine.
 _NOBODY = frozenset({b"0.0.0.0", b"127.0.0.1", b"255.255.255.255"})
+
+# Parts of versions and of sections are seldom larger; of the addresses in use, one in 4,000 has no larger part.
+_LARGEST_IN_VERSIONS = 31
+_PORT = re.compile(rb"(?::\d{2,5}|/(?:[89]|[12]\d|3[0-2]))(?!\d)")
+
+# Groups of a card with a sign between them that numbers of other sorts are listed with.
+_LIST_BEGINS = rb"\d{4}[,;|] ?\d{4,6}[,;|]"
+_LISTED_CARD = re.compile(rb"\d{4}([,;|]) ?(?:(?:\d{4}\1 ?){2}\d{2,7}|\d{6}\1 ?\d{4,5})(?![0-9])")
 
 Group = tuple[int, int]
 
@@ -66,6 +78,7 @@ def numbers(data: bytes, plan: Plan) -> Iterator[Finding]:
         for line in _lines(data, groups):
             if taken.get(line[0][0], 0) < line[-1][1]:
                 yield from _phones(data, line, plan, glued_on=glued_on and line[0] == groups[0])
+    yield from _listed_cards(data)
 
 
 def _trim(data: bytes, groups: list[Group]) -> bool:
@@ -124,6 +137,21 @@ def _is_fraction(data: bytes, group: Group) -> bool:
     return (data[start - 1 : start] == b"." and data[start - 2 : start - 1].isdigit()) or (
         data[end : end + 1] == b"." and data[end + 1 : end + 2].isdigit()
     )
+
+
+def _listed_cards(data: bytes) -> Iterator[Finding]:
+    """Cards whose groups stand in a list: `4111,1111,1111,1111`."""
+    for start, _ in _linear(_LIST_BEGINS).spans(data):
+        found = _LISTED_CARD.match(data, start)
+        if found is None or data[max(0, start - 1) : start].isdigit():
+            continue
+        if is_card(b"".join(_DIGITS.findall(found[0]))):
+            yield Finding(*found.span(), "CREDIT_CARD")
+
+
+@cache
+def _linear(pattern: bytes) -> Linear:
+    return Linear(pattern)
 
 
 def _cards(data: bytes, groups: Sequence[Group]) -> Iterator[Finding]:
@@ -415,11 +443,26 @@ def _at_home(
 
 def ipv4(data: bytes) -> Iterator[Finding]:
     """Find IPv4 addresses; not versions, and not those that every machine has."""
-    for found in _IPV4.finditer(data):
-        address = found[0]
-        if address in _NOBODY or any(
-            int(part) > 255 or (part[0] == 48 and part != b"0") for part in address.split(b".")
+    for start, end in _linear(_IPV4).spans(data):
+        address = data[start:end]
+        if (
+            data[max(0, start - 1) : start] in _JOINED
+            or _GOES_ON.match(data, end)
+            or address in _NOBODY
+            or any(int(part) > 255 or (part[0] == 48 and part != b"0") for part in address.split(b"."))
         ):
             continue
-        if not context.says_version(context.before(data, found.start())):
-            yield Finding(*found.span(), "IP")
+        words = context.before(data, start)
+        if context.says_version(words) or (_is_small(address) and not _is_reached(data, end, words)):
+            continue
+        yield Finding(start, end, "IP")
+
+
+def _is_small(address: bytes) -> bool:
+    """Whether an address is more likely a version or a section: `1.2.3.4`; private networks begin with 10."""
+    parts = [int(part) for part in address.split(b".")]
+    return parts[0] == 0 or (parts[0] != 10 and max(parts) <= _LARGEST_IN_VERSIONS)
+
+
+def _is_reached(data: bytes, end: int, words: bytes) -> bool:
+    return context.says_network(words) or _PORT.match(data, end) is not None

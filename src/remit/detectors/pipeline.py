@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, partial
 
 from remit.detectors.linear import Linear
-from remit.detectors.normal import BLANK, Shadow, plain, shadow
+from remit.detectors.normal import BLANK, Shadow, hidden, plain, shadow
 from remit.policy.redaction import KIND, TOKEN
 from remit.policy.verdict import Detector, Finding
 
@@ -23,6 +23,12 @@ KINDS: dict[str, str] = {
     "SIN": "Canadian social insurance numbers: 3-3-3 digits, or nine where words say so, and the right check digit.",
     "NHS_NUMBER": "UK health service numbers, where words say so, with the right check digit.",
     "NINO": "UK national insurance numbers, where words say so.",
+    "NATIONAL_ID": "Personal numbers of some 60 countries (PESEL, Aadhaar, CPF, DNI, …), checked, "
+    "and named or sure by shape.",
+    "TAX_ID": "Tax, VAT and company numbers of some 60 countries (NIP, PAN, CNPJ, …), checked, and "
+    "named or sure by shape.",
+    "BANK_CODE": "Routing numbers, sort codes, BSB, IFSC and the like, where words say so.",
+    "BANK_ACCOUNT": "National account numbers: NRB, CLABE, CBU, CCC by check digits, others where words say so.",
     "PASSPORT": "Passport numbers, where words say so.",
     "DRIVER_LICENSE": "Driving licence numbers, where words say so.",
     "IP": "IPv4 and IPv6 addresses; not loopback, and not versions.",
@@ -33,8 +39,13 @@ KINDS: dict[str, str] = {
     "BEARER_TOKEN": "What follows `Bearer`, or `Authorization:` and a scheme.",
     "URL_CREDENTIALS": "User and password in `scheme://user:password@host`.",
     "PRIVATE_KEY": "Private keys in PEM, whole or cut off.",
+    "SESSION_COOKIE": "Values of cookies that stand for a session or a login.",
+    "DOMAIN": "Names of hosts and domains; only if it is asked for.",
 }
 """Every kind that is built in, and what is found of it."""
+
+OPTIONAL: frozenset[str] = frozenset({"DOMAIN"})
+"""The kinds that are looked for only where they are named."""
 
 # Where a number is written without a country code, it must be one that somebody in these regions could have.
 DEFAULT_REGIONS: tuple[str, ...] = (
@@ -49,18 +60,18 @@ _Part = Callable[[bytes], Iterable[Finding]]
 
 # ── the glance ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_AT, _NUMBERS, _DOTS, _COLONS, _LONG, _WORDS, _PAPERS, _PEM = (1 << bit for bit in range(8))
+_AT, _NUMBERS, _DOTS, _COLONS, _LONG, _WORDS, _PAPERS, _PEM, _LETTERED, _ANY = (1 << bit for bit in range(10))
 
 _FIGURE, _SIGN, _AT_SIGN, _DASH = b"0:@-"
 
 
 def _sort(char: int) -> int:
-    """What a character may be part of: a number, an assignment, an address, a key; a space if of nothing."""
+    """What a character may be part of: a number, an assignment, an address, a key, an escape; a space if of nothing."""
     if chr(char) in "0123456789":
         return _FIGURE
     if chr(char) in ":=_":
         return _SIGN
-    return char if chr(char) in "@-./" else 0x20
+    return char if chr(char) in "@-./%&\\" else 0x20
 
 
 _SORTS = bytes(map(_sort, range(256)))
@@ -68,26 +79,26 @@ _SORTS = bytes(map(_sort, range(256)))
 _WOVEN = bytes(0x61 if (chr(char).isalnum() and char < 128) or char in b"_-.+/=~" else 0x20 for char in range(256))
 # The shortest key that a vendor hands out has a prefix and ten characters more.
 _LONG_WORD = b"a" * 15
-_SECRET_WORDS = ("pass", "key", "token", "secret", "pwd", "auth", "credential", "bearer", "session", "contra")
+_SECRET_WORDS = (
+    "pass", "key", "token", "secret", "pwd", "auth", "credential", "bearer", "session", "cookie", "contra",
+    "identified", "_pat", "pw", "haslo", "hasla", "hasle", "senha", "kennw", "wachtw", "parol", "losen", "sifre",
+    "heslo", "salasana", "adgang", "jelszo", "papol", "-u ", "sid=",
+)  # fmt: skip
 _PHONE_WORDS = (
-    "phone",
-    "call",
-    "tel",
-    "fax",
-    "mobil",
-    "reach",
-    "contact",
-    "cell",
-    "message",
-    "regist",
-    "desk",
-    "answer",
-)
+    "phone", "call", "tel", "fax", "mobil", "reach", "contact", "cell", "message", "regist", "desk", "answer",
+    "code", "bsb",
+)  # fmt: skip
 _MONTH = b"0000-00"
-_PAPER_WORDS = ("licen", "passport", "insurance", "nino", "ni n", "dl")
+_PAPER_WORDS = (
+    "licen", "pass", "insurance", "nino", "ni n", "dl", "paszp", "pasap", "pasp", "fuhrer", "permi", "carnet",
+    "patente", "carte", "jazdy", "dowod", "ausweis", "rijbew", "korkort", "ridic", "pacpo", "identi", "id card",
+    "cnh", "ehliyet", "utlevel", "pas ",
+)  # fmt: skip
 
 
-_is_short_and_harmless = re.compile("[A-Za-z ]*[0-9]{0,4}[A-Za-z ]*").fullmatch
+_is_short_and_harmless = re.compile("(?!.*(?:[Pp]ass| is ))[A-Za-z ]*[0-9]{0,4}[A-Za-z ]*").fullmatch
+# A tax number of India has but four figures.
+_has_lettered_number = re.compile("[A-Za-z]{5}[0-9]{4}[A-Za-z]").search
 
 
 def _glance(text: str) -> int:
@@ -111,7 +122,10 @@ def _glance(text: str) -> int:
     sign = _SIGN in sorts
     if sign and text.count(":") > 1:
         clues |= _COLONS
-    if long or sign or " is " in text:
+    if long or sign or figures or "password" in text:
+        if not text.isascii():
+            # Words of other scripts are looked for by those who know them.
+            return clues | _WORDS
         low = text.lower()
         for word in _SECRET_WORDS:
             if word in low:
@@ -122,7 +136,7 @@ def _glance(text: str) -> int:
 def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
     clues = _DOTS if sorts.count(b".") > 2 else 0
     if figures < 5:
-        return clues
+        return clues | _LETTERED if _has_lettered_number(text) else clues
     low = text.lower()
     if figures > 6:
         clues |= _NUMBERS
@@ -131,6 +145,8 @@ def _glance_at_figures(text: str, sorts: bytes, figures: int) -> int:
             if word in low:
                 clues |= _NUMBERS
                 break
+    if not text.isascii():
+        return clues | _PAPERS
     for word in _PAPER_WORDS:
         if word in low:
             return clues | _PAPERS
@@ -162,7 +178,7 @@ class _Look:
 
 @cache
 def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
-    from remit.detectors import accounts, addresses, credentials, numbers
+    from remit.detectors import accounts, addresses, credentials, national, numbers
     from remit.detectors.phones import Plan
 
     of_people = ("CREDIT_CARD", "SSN", "ITIN", "SIN", "NHS_NUMBER", "PHONE")
@@ -171,6 +187,7 @@ def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
         (_AT, ("URL_CREDENTIALS",), addresses.url_credentials),
         (_NUMBERS, of_people, partial(numbers.numbers, plan=Plan(regions))),
         (_NUMBERS, ("IBAN",), accounts.ibans),
+        (_NUMBERS | _LETTERED, ("NATIONAL_ID", "TAX_ID", "BANK_CODE", "BANK_ACCOUNT"), national.numbers),
         (_DOTS, ("IP",), numbers.ipv4),
         (_COLONS, ("IP",), addresses.ipv6),
         (_COLONS | _LONG, ("MAC",), addresses.macs),
@@ -179,6 +196,9 @@ def _parts(regions: tuple[str, ...]) -> list[tuple[int, frozenset[str], _Part]]:
         (_PEM, ("PRIVATE_KEY",), credentials.private_keys),
         (_WORDS, ("BEARER_TOKEN",), credentials.headers),
         (_WORDS, ("API_KEY", "PASSWORD"), credentials.assignments),
+        (_WORDS | _COLONS | _LONG, ("PASSWORD",), credentials.files),
+        (_WORDS, ("SESSION_COOKIE",), credentials.cookies),
+        (_ANY, ("DOMAIN",), addresses.domains),
         (_PAPERS, ("PASSPORT", "DRIVER_LICENSE", "NINO"), accounts.papers),
     )
     return [(cause, frozenset(kinds), part) for cause, kinds, part in rows]
@@ -198,7 +218,8 @@ def pipeline(
     patterns: Mapping[str, str] = {},
     regions: Sequence[str] = DEFAULT_REGIONS,
 ) -> Detector:
-    """Return a detector of the built-in *kinds* (all, if None), of *patterns*, and of what *extra* detectors find.
+    """Return a detector of the built-in *kinds* (all but the optional ones, if None), of *patterns*, and of what
+    *extra* detectors find.
 
     Its findings are in order and do not overlap: those that did are one, of the kind of the longest of them, or of
     the surest of the longest. Nothing is found inside a token. Patterns are RE2's, kind by kind; a group named `value`
@@ -206,28 +227,31 @@ def pipeline(
 
     Raises ValueError for a kind, region or pattern that cannot be.
     """
-    look = _Look(_known(kinds), _planned(regions))
+    wanted = _known(kinds)
+    look = _Look(wanted, _planned(regions))
     compiled = [(kind, _compile(kind, pattern)) for kind, pattern in patterns.items()]
-    own = bool(compiled or extra)
+    # What has no sign of its own is looked for in every text.
+    everywhere = _ANY if wanted & OPTIONAL else 0
+    own = bool(compiled or extra or everywhere)
 
     def detect(text: str) -> Sequence[Finding]:
         # Most texts are words alone, or a few words and a small number, and each hop has two: so this comes first, and
         # without a call.
         if not own:
             if len(text) < 15:
-                if text.isalpha() or (_is_short_and_harmless(text) and " is " not in text):
+                if text.isalpha() or _is_short_and_harmless(text):
                     return ()
             elif text.isascii() and text.encode().translate(_SORTS).isspace() and "AKIA" not in text:
                 return ()  # AKIA: the one vendor's keys that may be of letters alone, and they are longer than fifteen
-        clues = _glance(plain(text))
-        if not clues and not own:
+        clues = _glance(plain(text)) | everywhere
+        escaped = hidden(text)
+        if not clues and not own and escaped is None:
             return ()
         seen = shadow(text)
         tokens = _tokens(text)
-        findings = [
-            Finding(*seen.span(found.start, found.end), found.kind, found.score)
-            for found in look(_without(seen, tokens), clues)
-        ]
+        findings = list(_found(look, seen, tokens, clues))
+        if escaped is not None:
+            findings += _found(look, escaped, tokens, _glance(escaped.data.decode("latin-1")) | everywhere)
         if compiled:
             findings += _of_patterns(compiled, text, seen)
         for detector in extra:
@@ -247,9 +271,14 @@ def pipeline(
     return detect
 
 
+def _found(look: _Look, seen: Shadow, tokens: Sequence[tuple[int, int]], clues: int) -> Iterator[Finding]:
+    for found in look(_without(seen, tokens), clues):
+        yield Finding(*seen.span(found.start, found.end), found.kind, found.score)
+
+
 def _known(kinds: Collection[str] | None) -> frozenset[str]:
     if kinds is None:
-        return frozenset(KINDS)
+        return frozenset(KINDS) - OPTIONAL
     unknown = sorted(set(kinds) - KINDS.keys())
     if unknown:
         raise ValueError(f"no such kind: {', '.join(unknown)}; there are {', '.join(KINDS)}")

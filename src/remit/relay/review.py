@@ -110,8 +110,8 @@ def _first_contact(look: _Look) -> str:
 
 # ── what may do harm ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-CREDENTIALS = frozenset(["API_KEY", "PASSWORD", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY"])
-_ACCOUNTS = frozenset(["CREDIT_CARD", "IBAN", "BTC_ADDRESS"])
+CREDENTIALS = frozenset(["API_KEY", "PASSWORD", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY", "SESSION_COOKIE"])
+_ACCOUNTS = frozenset(["CREDIT_CARD", "IBAN", "BTC_ADDRESS", "BANK_ACCOUNT"])
 _CURRENCIES = words_of("$ € £ ¥ ₹ eur euro euros usd dollar dollars gbp pound pounds chf franc francs franken jpy yen")
 _PAYING = re.compile(
     r"\b(?:pay(?!\ attention)(?:s|ing|able|ments?|pal|roll)?|paid|prepaid|invoic\w{0,4}|refund\w{0,5}|purchas\w{0,4}"
