@@ -347,7 +347,7 @@ async def test_an_asker_that_gives_up_does_not_make_closing_forget_the_run(tmp_p
         async with asyncio.timeout(PATIENCE_S), journey.hub:
             hasty = asyncio.create_task(journey.ask(deadline_ms=1_000))
             await gate.reached.wait()
-            assert (await hasty).status is Status.TIMEOUT
+            assert shown(await hasty) == UNKNOWN, "it goes on"
         after = Journey(tmp_path)
         async with after.hub:
             response = await after.ask()

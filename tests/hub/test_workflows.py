@@ -318,6 +318,10 @@ class CountingStore(MemoryStore):
         self.flushes += 1
         await super().flush()
 
+    async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
+        self.flushes += 1
+        return await super().journal_durably(run, epoch, step, value)
+
 
 async def test_only_a_step_that_may_not_be_done_twice_waits_for_the_store() -> None:
     async def flushes(*, read_only: bool) -> int:
