@@ -5,8 +5,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remit import Handoff, Request, Response, Status
-from remit.policy.weight import LIGHT, VALUE, is_light, is_light_request, is_light_response
+from remit import Answer, Call, Handoff, Request, Response, Status
+from remit.policy.weight import (
+    LIGHT,
+    VALUE,
+    is_light,
+    is_light_answer,
+    is_light_call,
+    is_light_request,
+    is_light_response,
+)
 from remit.protocol.envelope import VERSION
 from remit.protocol.remit import Remit
 
@@ -73,3 +81,33 @@ def test_a_request_weighs_what_it_says(changes: dict[str, Any], *, light: bool) 
 )
 def test_a_response_weighs_what_it_says(changes: dict[str, Any], *, light: bool) -> None:
     assert is_light_response(replace(RESPONSE, **changes)) is light
+
+
+@pytest.mark.parametrize(
+    ("call", "light"),
+    [
+        (Call(target="a", objective="x"), True),
+        (Call(target="a", objective="x" * LIGHT), True),
+        (Call(target="a", objective="x" * LIGHT, input="y"), False),
+        (Call(target="a", objective="x", input={"a": 1}), True),
+        (Call(target="a", objective="x", input=["y" * LIGHT]), False),
+        (Call(target="a", objective="x", hints=("y" * LIGHT,)), False),
+    ],
+)
+def test_a_call_weighs_what_it_says(call: Call, *, light: bool) -> None:
+    assert is_light_call(call) is light
+
+
+@pytest.mark.parametrize(
+    ("answer", "light"),
+    [
+        (Answer(), True),
+        (Answer("x" * LIGHT), True),
+        (Answer("x" * (LIGHT + 1)), False),
+        (Answer("x", warnings=("w",)), True),
+        (Answer(["x" * LIGHT]), False),
+        (Answer("x", new_facts=("f" * LIGHT,)), False),
+    ],
+)
+def test_an_answer_weighs_what_it_says(answer: Answer, *, light: bool) -> None:
+    assert is_light_answer(answer) is light

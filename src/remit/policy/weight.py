@@ -1,11 +1,11 @@
 """How much there is to look through in what is said, counted no further than matters."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import cast
 
 from msgspec import Struct
 
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Answer, Call, Json, Request, Response
 
 # As much as is looked through in the event loop, in characters. Hostile text costs the detectors up to 3.5 ms for each
 # thousand, and each is looked through up to three times on its way: 40 ms, of the 50 for which a loop may be held.
@@ -25,8 +25,8 @@ def is_light(*values: Json) -> bool:
         left -= VALUE
         if isinstance(value, str):
             left -= len(value)
-        elif isinstance(value, Mapping):
-            fields = cast("Mapping[str, Json]", value)
+        elif isinstance(value, dict):
+            fields = cast("dict[str, Json]", value)
             left -= VALUE * len(fields)
             if left > 0:  # of a million names it is enough to know that they are too many
                 left -= sum(map(len, fields))
@@ -83,3 +83,20 @@ def is_light_response(response: Response) -> bool:
     ):
         return result is None or len(result) <= LIGHT
     return is_light(response)
+
+
+def is_light_call(call: Call) -> bool:
+    """Say whether a call, which need not be what it says it is, may be checked in the event loop."""
+    said, given = call.objective, call.input
+    # To look at every field costs as much as ten guards, and most calls say no more than a text or two.
+    if type(said) is str and (given is None or type(given) is str) and not (call.handoff or call.context or call.hints):
+        return len(said) + (0 if given is None else len(given)) <= LIGHT
+    return is_light(call)
+
+
+def is_light_answer(answer: Answer) -> bool:
+    """Say whether an answer, which need not be what it says it is, may be checked in the event loop."""
+    result = answer.result
+    if (result is None or type(result) is str) and answer == Answer(result):
+        return result is None or len(result) <= LIGHT
+    return is_light(answer)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.redaction import Held, redaction, restore, reveal, strike
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
-from remit.policy.weight import LIGHT, is_light, is_light_request, said_in
+from remit.policy.weight import LIGHT, is_light_call, is_light_request, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import VERSION, Call, Json, Request, Response, Usage
@@ -91,7 +91,7 @@ class Dispatch(Routing):
         errand: Errand | None = None
         looked: Looked | None = None
         try:
-            call = _checked_call(call) if is_light(call) else await aside.run(_checked_call, call)
+            call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
             if call.step is not None and route is None:
                 _name_once(parent, call.step)
             if parts.store.full:

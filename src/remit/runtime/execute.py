@@ -6,7 +6,7 @@ import logging
 from msgspec.structs import replace
 
 from remit.policy.redaction import Held, restore
-from remit.policy.weight import is_light, is_light_request, is_light_response
+from remit.policy.weight import is_light_answer, is_light_request, is_light_response
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
@@ -65,7 +65,9 @@ class Executor:
             message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
         most = parts.limits.max_result_bytes
-        answer = verified(frame, given, most) if is_light(given) else await aside.run(verified, frame, given, most)
+        answer = (
+            verified(frame, given, most) if is_light_answer(given) else await aside.run(verified, frame, given, most)
+        )
         if isinstance(answer, Fault):
             return ended(frame, Status.FAILED, answer)
         if answer.usage is not None:
@@ -112,7 +114,7 @@ class Executor:
             return handed_on(frame, combined.responses[0])
         most = self._dispatch.parts.limits.max_result_bytes
         made = combined.answer
-        answer = verified(frame, made, most) if is_light(made) else await aside.run(verified, frame, made, most)
+        answer = verified(frame, made, most) if is_light_answer(made) else await aside.run(verified, frame, made, most)
         if isinstance(answer, Fault):
             return ended(frame, Status.FAILED, answer)
         through = tuple(agent for each in combined.used for agent in each.path or (each.target,))

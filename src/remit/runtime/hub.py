@@ -64,8 +64,6 @@ log = logging.getLogger("remit")
 
 # Whoever comes while the hub closes, or before it is open, finds another in a second.
 CLOSED_MS = 1_000
-# A hub that is open for longer goes on for long; one that answers a single question has no need of every detector.
-WARM_S = 1.0
 
 
 class Standing(NamedTuple):
@@ -121,7 +119,6 @@ class Hub:
         self._listening: WeakSet[Events] = WeakSet()
         self._figures: Figures | None = None
         self._open = False
-        self._warming: asyncio.TimerHandle | None = None
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -209,9 +206,7 @@ class Hub:
 
     def warm(self) -> None:
         """Load in a thread what the first request with personal data needs: for whoever serves many."""
-        if self._warming is not None and not self._warming.cancelled():
-            self._warming.cancel()
-            self._parts.redactor.warm()
+        self._parts.redactor.warm()
 
     def tell_runs(self, text: str) -> None:
         """Record something that operators should know in every run that is in flight here."""
@@ -232,7 +227,6 @@ class Hub:
                 self._serve(card)
             self._watchdog.start()
             await self._runs.open()
-            self._warming = asyncio.get_running_loop().call_later(WARM_S, self._parts.redactor.warm)
         except BaseException:
             await self._shut()
             raise
@@ -251,8 +245,6 @@ class Hub:
     async def _shut(self) -> None:
         """Let go of everything; what one of them does keeps none of the others open."""
         self._watchdog.stop()
-        if self._warming is not None:
-            self._warming.cancel()
         for leave in self._stop_serving:
             leave()
         self._stop_serving.clear()
