@@ -122,12 +122,12 @@ def test_invoices_versions_and_hashes_are_left_alone() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "PESEL: 44051401358",
+        "44051401358",
         "44051401359 EUR",
         "order 44051401359",
-        "CPF 390.533.447-06",
-        "DNI 54362315L",
-        "aadhaar 2341 2341 2345",
+        "390.533.447-06",
+        "54362315L",
+        "2341 2341 2345",
         "the pan is 12 cm wide and cost 1234567",
         "sk-learn-contrib-package-2",
         "hf_hub_download_with_resume_and_progress",
@@ -144,6 +144,21 @@ def test_invoices_versions_and_hashes_are_left_alone() -> None:
 )
 def test_what_has_the_shape_alone_is_left_alone(text: str) -> None:
     assert found(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PESEL: 44051401358", [("NATIONAL_ID", "44051401358")]),
+        ("meu CPF é 390.533.447-06", [("NATIONAL_ID", "390.533.447-06")]),
+        ("NIP podatnika: 123-456-78-99", [("TAX_ID", "123-456-78-99")]),
+        ("aadhaar 2341 2341 2345", [("NATIONAL_ID", "2341 2341 2345")]),
+    ],
+)
+def test_a_number_that_is_named_without_doubt_is_found_with_a_wrong_check_digit(
+    text: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(text) == expected
 
 
 def code_and_prose() -> Iterator[Path]:

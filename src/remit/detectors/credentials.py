@@ -43,6 +43,8 @@ _WORDY_IN_ONE = 5
 _SEPARATED = re.compile(rb"[-_.]")
 _LETTERS = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _WORDY_AFTER_VENDOR = 3
+# No word is that long without a separator.
+_LONGEST_WORD = 30
 _FIGURES_IN_NAMES = 3
 # Bits a character: eight that repeat two or three have less.
 _KEY_ENTROPY = 2.3
@@ -111,9 +113,10 @@ def _key_at(data: bytes, start: int, end: int, form: Form) -> tuple[int, int] | 
 
 
 def _is_random_rest(rest: bytes) -> bool:
+    in_one = not _SEPARATED.search(rest)
     if not _FIGURE.search(rest) and not _mixed(rest):
-        return not rest
-    if not _SEPARATED.search(rest) or len(_FIGURE.findall(rest)) > _FIGURES_IN_NAMES:
+        return not rest or (in_one and len(rest) >= _LONGEST_WORD)
+    if in_one or len(_FIGURE.findall(rest)) > _FIGURES_IN_NAMES:
         return True
     words = _LETTERS.findall(rest)
     return sum(map(len, words)) <= _WORDY_AFTER_VENDOR * len(words)

@@ -379,11 +379,28 @@ _GAP = r"[^0-9\n]{0,%d}?"
 _ENDS = rb"(?![0-9A-Za-z]|[./-]\d|,\d{3}\d)"
 _STARTS = rb"(?<![0-9A-Za-z+])(?<!\d[./-])"
 _DIGIT = re.compile(rb"\d")
+_SEPARATORS = re.compile(rb"[ _-]")
 _COMPACT = re.compile(r"[ ./-]")
 # Words that mean other things more often: `pan`, `run`. They must be in capitals, or be the name of a field.
 _CAPITALS = frozenset(
     b"pan nit run bn cc cf kt ic fin nie rut ach cui cif kp epic vid said bic vat uid sofi inn ein aba nic acn".split()
 )
+
+
+# Words that mean one number and nothing else: right after them it is found even if a check digit is wrong, since a
+# number with a mistake still tells who is meant.
+_UNMISTAKABLE = (
+    "pesel|peselu|peselem|nip|nipu|nipem|regon|regonu|regonem|aadhaar|aadhar|cpf|cnpj|dni|codice fiscale|"
+    "partita iva|bsn|burgerservicenummer|steuer-id|steueridentifikationsnummer|curp|cuit|cuil|personnummer|"
+    "henkilötunnus|fødselsnummer|rodné číslo|cnp|oib|снилс|tckn|tc kimlik|numéro de sécurité sociale|"
+    "rijksregisternummer|身份证|身份证号|주민등록번호"
+)
+_NEXT = 20
+
+
+@cache
+def _unmistakable() -> frozenset[bytes]:
+    return frozenset(_SEPARATORS.sub(b"", spelled(word)) for word in _UNMISTAKABLE.split("|"))
 
 
 @cache
@@ -443,10 +460,10 @@ def numbers(data: bytes) -> Iterator[Finding]:
     for start, end in names.spans(data):
         if data[start : start + 1].islower() and data[start + 1 : start + 2].isupper():
             start += 1
-        word = re.sub(rb"[ _-]", b"", data[start:end].lower())
+        word = _SEPARATORS.sub(b"", data[start:end].lower())
         places = rows.get(word) or rows.get(data[start:end].lower()) or _spaced(rows, data[start:end])
         if places and _is_word(data, start, end, word):
-            yield from _named(data, start, end, places)
+            yield from _named(data, start, end, places, mistyped=word in _unmistakable())
     sure, shapes = _sure()
     for start, _ in sure.spans(data):
         for place, shape in shapes:
@@ -473,7 +490,7 @@ def _is_word(data: bytes, start: int, end: int, word: bytes) -> bool:
     return len(word) > 4 and (not after[2:3].isalpha() or not after[3:4].isalpha())
 
 
-def _named(data: bytes, start: int, end: int, places: tuple[int, ...]) -> Iterator[Finding]:
+def _named(data: bytes, start: int, end: int, places: tuple[int, ...], *, mistyped: bool) -> Iterator[Finding]:
     window = data[end : end + _NEAR + _LONGEST]
     for place in places:
         found = _shape(place).match(window)
@@ -482,6 +499,12 @@ def _named(data: bytes, start: int, end: int, places: tuple[int, ...]) -> Iterat
         if found is not None and _is_valid(place, found["number"]):
             yield Finding(end + found.start("number"), end + found.end("number"), ROWS[place].kind, 0.98)
             return
+    if mistyped:
+        for place in places:
+            found = _shape(place).match(window)
+            if found is not None and found.start("number") <= _NEXT and _DIGIT.search(found["number"]):
+                yield Finding(end + found.start("number"), end + found.end("number"), ROWS[place].kind, 0.96)
+                return
     if data[start - 1 : start] not in b" (-\x80,:":
         return
     before = data[max(0, start - _LONGEST - 4) : start]
