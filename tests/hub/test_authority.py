@@ -232,6 +232,24 @@ async def test_between_hubs_a_caller_has_what_its_remit_names() -> None:
     assert done == ["read", "delete", "read"]
 
 
+async def test_by_a2a_the_names_travel_as_well() -> None:
+    back = Hub(name="back", store=MemoryStore())
+    add_tools(back, "delete", "read")
+
+    @back.agent("deputy", tools=["delete", "read"])
+    async def deputy(brief: Brief) -> list[str]:
+        return [await attempt(brief, "delete"), await attempt(brief, "read")]
+
+    front = Hub(name="front", store=MemoryStore())
+    add_tools(front, "read")
+    front.agent("reader", may_call=["deputy"], tools=["read"])(asks("deputy"))
+    async with asyncio.timeout(PATIENCE), back, back.serve(hubs={"front": "secret"}, a2a=True) as url:
+        front.connect_a2a("deputy", f"{url}/a2a/deputy", token="secret", private=True, authority="caller")
+        async with front:
+            cut = await front.ask("reader", user="u-1")
+    assert cut.result == ["TOOL_NOT_ALLOWED", "read"], cut.fault
+
+
 # ── while it runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
