@@ -206,8 +206,9 @@ That was this file:
 ## Changes while it runs
 
 A hub that is told to reload takes over what it can at once: `limits`, `budgets`, `breaker`, `rules`, the time for
-approvals, and of each agent `may_call`, `allow_sub_agent_calls`, `authority`, `rate`, `time` and `tokens`. Runs in flight
-go on with what they have. Everything else that differs is named and waits for a restart. A file with an error changes nothing.
+approvals, and of each agent `may_call`, `allow_sub_agent_calls`, `authority`, `rate`, `time` and `tokens`. Runs in
+flight go on with what they have. Everything else that differs is named and waits for a restart. A file with an error
+changes nothing.
 
 ## Reference
 
