@@ -109,7 +109,8 @@ class Terminal:
         output = stdout.open("wb") if stdout else None
         streams = (theirs, output.fileno() if output else theirs, theirs)
         forked = None
-        if command[0] == REMIT:
+        # Some libraries look at what the terminal can do when they are imported.
+        if command[0] == REMIT and "TERM" not in (env or {}):
             strict = {**variables, "PYTHONWARNINGS": "error"}
             forked = start(command[1:], folder=folder, variables=strict, streams=streams, terminal=True)
         self.process: subprocess.Popen[bytes] | Forked = forked or subprocess.Popen(
