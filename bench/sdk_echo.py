@@ -53,7 +53,7 @@ async def compare(folder: Path, hub_url: str, sdk_url: str) -> list[Figure]:
             found = await remote.rates(
                 {
                     "sdk": lambda count=count, at_once=at_once: ask(client, count, at_once),
-                    "hub": lambda count=count, at_once=at_once: remote.delegate(hub, count, at_once),
+                    "hub": lambda count=count, at_once=at_once: remote.delegate(hub, "echo", count, at_once),
                 },
                 count,
             )

@@ -174,7 +174,11 @@ def foreign(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     said = {"request_id": f"{len(str(value))}-{type(value).__name__}", "user_id": "u"}
     people = {"origin_employee": "boss", "target_employee": "echo", "parent_session_id": "s", "objective": "x"}
     bounds = {"max_tokens": 100_000, "max_depth": 2, "deadline_ms": 15_000}
-    given = {"input": value if isinstance(value, str) else "x", "handoff_data": {"v": value}, "context_hints": []}
+    given: dict[str, Any] = {
+        "input": value if isinstance(value, str) else "x",
+        "handoff_data": {"v": value},
+        "context_hints": [],
+    }
     yield "employee", {**said, **people, **given, "constraints": bounds}
     chain: dict[str, Any] = {
         "originalQuery": "x",
@@ -286,6 +290,7 @@ async def serve(folder: Path) -> None:
     from remit.faces.api.app import Api
     from remit.faces.api.server import Server
     from remit.policy.breaker import BreakerSettings
+    from remit.policy.reception import Permission
     from remit.policy.rules import Rule, guard_of
     from remit.runtime.clock import LoopClock
     from remit.transports.credentials.incoming import Door, Known
@@ -329,7 +334,7 @@ async def serve(folder: Path) -> None:
     assert all((echo, count, flood, talker, boss, editor))
     hub.orchestrator()
     async with hub:
-        client = Known(name="client", token=TOKEN, users=frozenset({"u"}), is_operator=True)
+        client = Known(name="client", token=TOKEN, users=frozenset({"u"}), may=frozenset(Permission))
         peer = Known(name="north", token=HUB, is_hub=True)
         door = Door([client, peer], wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door, a2a=Exposure()), port=0) as server:

@@ -12,7 +12,7 @@ import pytest
 
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
 from remit.runtime import runs
-from remit.runtime.ports import Accepted, Control, Decision, Known, Question
+from remit.runtime.ports import Accepted, Control, Decision, Known, Once, Question, Repeated
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S
 
@@ -205,11 +205,18 @@ class Gated(SqliteStore):
         self.entered, self.gate = asyncio.Event(), asyncio.Event()
 
     async def submit(
-        self, request: Request, digest: bytes, *, worker: str, lease_ms: int, waiting: bool = False
-    ) -> Accepted | Known:
+        self,
+        request: Request,
+        digest: bytes,
+        *,
+        worker: str,
+        lease_ms: int,
+        waiting: bool = False,
+        once: Once | None = None,
+    ) -> Accepted | Known | Repeated:
         self.entered.set()
         await self.gate.wait()
-        return await super().submit(request, digest, worker=worker, lease_ms=lease_ms, waiting=waiting)
+        return await super().submit(request, digest, worker=worker, lease_ms=lease_ms, waiting=waiting, once=once)
 
 
 @pytest.mark.parametrize("how", ["cancel", "caller gone"])

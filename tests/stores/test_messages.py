@@ -162,7 +162,7 @@ class Indexer:
         return records(None, None, 0, 1_000)(self.connection)
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        transaction = Transaction(self.connection, 0, keep_records=False)
+        transaction = Transaction(self.connection, 0, {}, keep_records=False)
         transaction.extend([(kind, at_ms, run, session, body)])
         transaction.write()
 

@@ -21,11 +21,11 @@ from remit.protocol.records import Kind, Notice, Refusal
 from remit.runtime import journal
 from remit.runtime.admission import GUARDS
 from remit.runtime.aside import aside
-from remit.runtime.cache import lookup
+from remit.runtime.cache import Lookup, lookup
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of
 from remit.runtime.ledger import Errand, Frame, Route, Run
-from remit.runtime.ports import Departure, Owner, Remote
+from remit.runtime.ports import Owner, Remote
 from remit.runtime.redactor import Taken
 from remit.runtime.registry import Entry
 from remit.runtime.respond import brief_fault, presentable, refused
@@ -127,12 +127,10 @@ class Dispatch(Routing):
                     step = journal.errand_digest(run, request, parts.redactor.keys)
                     known = self._recall(parent, request, entry, step)
                     if known is not None:
-                        again = route is not None and not known.ok
-                        onward = self.recorded_leg(run, route, route.leg + 1) if route is not None and again else None
-                        return known if onward is None else await self.begin(parent, onward.call, route=onward)
-                    before = journal.begun(run, path, parts.redactor.keys) if run.steps else None
-                    if before is not None and before.departed is not None and not isinstance(entry.agent, Remote):
-                        return self.refuse(request, _at_home_now(entry, before.departed))
+                        return await self._gone_on_from(known, parent, route)
+                    before = journal.begun(parent.run, path, parts.redactor.keys)
+                    if before is not None and (gone := _at_home_now(entry, before)) is not None:
+                        return self.refuse(request, gone)
                 if shown is not None:
                     request = await parts.sessions.shown_aside(request, shown)
                 if errand is None:
@@ -179,22 +177,13 @@ class Dispatch(Routing):
                         if clean.handoff is not None:
                             parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
+                        frame.step = step
                         if route is not None:
                             self.under_way(frame, route, hedge=hedge)
                         if request.capability is not None:
-                            frame.lookup = lookup(
-                                request,
-                                clean,
-                                entry.card,
-                                known=run.known,
-                                generation=parts.cache.generation,
-                                keys=parts.redactor.keys,
-                            )
-                        if step:
-                            frame.step = step
+                            frame.lookup = self._lookup(request, clean, entry, run)
                         if before is not None:
-                            frame.departed = before.departed
-                            frame.doubt = _doubt(before, entry, clean.capability)
+                            _go_on(frame, before, entry)
                         return self.start(frame)
                     case Refuse(fault=why):
                         why = self._still_true(run, path, entry, call, why)
@@ -208,11 +197,22 @@ class Dispatch(Routing):
                         # A yes is to what the person was shown: what another makes of it is asked about again.
                         approved = (frozenset[str]() if edits else approved) | {ask.question}
                         questions += 1
-                        call, errand = _edited(call, edits), None
+                        call = _edited(call, edits)
+                        errand = None
                         entry = parts.registry.agents.get(target) if target is not None else None
         except RemitError as error:
             why = self._still_true(run, path, entry, call, error.fault)
             return self.refuse(_undrafted(parent, call, path), why)
+
+    def _lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
+        """Return where an earlier answer to the same may be kept."""
+        cache, keys = self.parts.cache, self.parts.redactor.keys
+        return lookup(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
+
+    async def _gone_on_from(self, known: Response, parent: Frame, route: Route | None) -> Frame | Response:
+        """Return what came of a call before a restart; of a leg that failed then, what comes of the next one."""
+        onward = self.recorded_leg(parent.run, route, route.leg + 1) if route is not None and not known.ok else None
+        return known if onward is None else await self.begin(parent, onward.call, route=onward)
 
     def _still_true(self, run: Run, path: str, entry: Entry | None, call: Call, why: Fault) -> Fault:
         """Return why a call is refused; of one that had begun before a restart, that it may have been done."""
@@ -442,7 +442,11 @@ def _doubt(before: journal.Step, entry: Entry | None, asked: str | None) -> str:
     return "it had begun before the restart, and it is not known how far it came"
 
 
-def _at_home_now(entry: Entry, left: Departure) -> Fault:
+def _at_home_now(entry: Entry, before: journal.Step) -> Fault | None:
+    """Return what to say of a call that left for a peer before the restart, if its agent lives here now."""
+    left = before.departed
+    if left is None or isinstance(entry.agent, Remote):
+        return None
     what = f"it was sent to {left.to} before the restart, and {entry.card.name} lives in this hub now"
     return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it")
 
@@ -532,6 +536,12 @@ def _too_late_to_ask(parent: Frame) -> Fault:
 def _replayed(request: Request, step: journal.Step) -> Notice:
     when = "in the run that this one tries again" if step.earlier else "before the restart"
     return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
+
+
+def _go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
+    """Let a call go on from where it was before a restart."""
+    frame.departed = before.departed
+    frame.doubt = _doubt(before, entry, frame.request.capability)
 
 
 def _checked_call(call: Call) -> Call:

@@ -234,7 +234,7 @@ class Frame:
         self.request = request
         self.path = request.run if parent is None else request.id
         self.card, self.agent, self.address = entry
-        self.run = run
+        self.run: Run = run
         self.parent = parent
         self.errand = errand
         self.started = self.taken_s = started
