@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -169,10 +170,15 @@ def _start(name: str) -> None:
 def _input(given: str | None) -> int:
     if given is None:
         return os.open(os.devnull, os.O_RDONLY)
+    raw = given.encode()
+    if len(raw) > 16_000:  # more than a pipe surely holds before it is read
+        with tempfile.TemporaryFile() as file:
+            file.write(raw)
+            file.seek(0)
+            return os.dup(file.fileno())
     reading, writing = os.pipe()
     with open(writing, "wb") as written:
-        assert len(given) < 16_000, "a pipe holds no more before it is read"
-        written.write(given.encode())
+        written.write(raw)
     return reading
 
 

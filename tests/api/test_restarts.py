@@ -328,8 +328,9 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
                 assert (status, answer["fault"]["code"]) == (503, "STORE_UNAVAILABLE")
             status, answer = await posted(web, {"target": "nobody-there", "user": "anna", "objective": large})
             assert status == 404
-            status, answer = await posted(web, {"target": "echo", "user": "anna", "capability": "NONE", "input": large})
-            assert (status, answer["fault"]["code"]) == (503, "STORE_UNAVAILABLE"), "a refusal is on record, or is none"
+            refused = {"target": "echo", "user": "anna", "capability": "NONE", "input": large}
+            codes = [(await posted(web, refused))[1]["fault"]["code"] for _ in range(20)]
+            assert codes[-1] == "STORE_UNAVAILABLE", "a refusal is on record, or is none"
             employee: Any = {
                 "request_id": "e-1",
                 "origin_employee": "prime",
@@ -373,7 +374,10 @@ async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connect
         with full_disk(connections[0]):
             answers = [await posted(web, ask) for _ in range(20)]
             assert len(store._writer.queue) < 5
-        assert {(status, answer["fault"]["code"]) for status, answer in answers} == {(503, "STORE_UNAVAILABLE")}
+        # What a refused request said is not kept, if it is long, so the first ones may find room in the last page.
+        told = [(status, answer["fault"]["code"]) for status, answer in answers]
+        assert set(told) <= {(404, "CAPABILITY_NOT_FOUND"), (503, "STORE_UNAVAILABLE")}
+        assert told[-1] == (503, "STORE_UNAVAILABLE")
         while (status := (await posted(web, ask))[0]) == 503:
             pass
         assert status == 404

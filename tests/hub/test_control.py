@@ -14,7 +14,7 @@ from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status
 from remit.runtime import runs
 from remit.runtime.ports import Accepted, Control, Decision, Known, Once, Question, Repeated
 from remit.stores.sqlite import SqliteStore
-from waiting import PATIENCE_S
+from waiting import PATIENCE_S, eventually
 
 LEASE_MS = 300
 MakeHub = Callable[..., Hub]
@@ -396,10 +396,10 @@ async def test_a_run_that_is_cancelled_while_no_hub_is_there_does_not_go_on(
     assert code_of(ended.response) is Code.CANCELLED
 
 
-async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_is_not_begun_anew(
+async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_waits_for_one(
     make_hub: MakeHub, tmp_path: Path
 ) -> None:
-    """Decision 6: at most one execution; that this hub had not called its code yet does not undo what another did."""
+    """Decision 6: it is not refused as one that was never begun, after which it could be begun anew."""
     team = Team(make_hub)
     async with team.hub as hub:
         asking = asyncio.create_task(team.ask("busy", request_id="1"))
@@ -415,23 +415,21 @@ async def test_a_run_that_had_begun_and_finds_no_slot_when_it_is_taken_up_is_not
     @again.agent("busy", resumable=True, concurrency=1, queue=0)
     async def busy(brief: Brief) -> str:
         ran.append(brief.text)
-        occupied.set()
-        await asyncio.Event().wait()
-        return "never"
+        if brief.text == "occupy":
+            occupied.set()
+            await asyncio.Event().wait()
+        return "done at last"
 
-    async with again as hub, asyncio.timeout(PATIENCE_S):
+    async with again as hub:
         occupier = asyncio.create_task(hub.ask("busy", "occupy", user="u-9"))
         await occupied.wait()
         write(tmp_path, f"UPDATE request SET lease_until_ms = 0 WHERE lease_until_ms = {later}")
-        while [each for each in await hub.store.runs(run=run.run) if each.state != "finished"]:
-            await asyncio.sleep(0)
+        await eventually(lambda: hub.store.records(run=run.run), when=lambda found: "taken up again" in str(found))
         occupier.cancel()
         await asyncio.wait({occupier})
-        repeated = asyncio.create_task(hub.ask("busy", "x", user="u-1", request_id="1"))
-        done, _ = await asyncio.wait({repeated}, timeout=PATIENCE_S)
-        assert done, "the request was begun anew, under a new run"
-        assert repeated.result().run == run.run
-    assert ran == ["occupy"]
+        repeated = await hub.ask("busy", "x", user="u-1", request_id="1")
+    assert (repeated.run, repeated.result) == (run.run, "done at last")
+    assert ran == ["occupy", "x"]
 
 
 # ── reloading ─────────────────────────────────────────────────────────────────────────────────────────────────────────

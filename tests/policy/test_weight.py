@@ -41,6 +41,7 @@ RESPONSE = Response(version=VERSION, id="r", target="a", status=Status.SUCCESS)
         ({f"n{number}": None for number in range(50)}, True),
         ({f"n{number}": None for number in range(LIGHT // VALUE)}, False),
         ({"n" * LIGHT: 1}, False),
+        ({1: "names need not be texts yet"}, True),
         ({"a": [{"b": ("c", 1, 2.5, True, None)}]}, True),
         ([[[["x" * LIGHT]]]], False),
         (frozenset({"a", "b"}), True),

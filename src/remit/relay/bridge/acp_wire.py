@@ -129,7 +129,7 @@ class Wire:
         if method == UPDATE:
             self._note(message.get("params"))
         elif method is not None and number is not None:
-            if method in self._offered and isinstance(number, int | str):
+            if isinstance(method, str) and method in self._offered and isinstance(number, int | str):
                 return message
             await self._decline(number)
         elif method is None and isinstance(number, int):
