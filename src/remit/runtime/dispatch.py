@@ -85,10 +85,8 @@ class Dispatch(Routing):
         questions = 0
         step = b""
         before: journal.Step | None = None
-        sent: Request | None = None
         shown: Shown | None = None
         entry: Entry | None = None
-        errand: Errand | None = None
         looked: Looked | None = None
         try:
             call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
@@ -111,6 +109,12 @@ class Dispatch(Routing):
                 shown = await self._shown(parent, call, entry, path)
             if call.retry_of is not None and run.steps is not None:
                 await self._take_over(parent, call.retry_of, path)
+            first = call  # a person's edit is neither what the agent sent nor known before they are asked
+            if run.steps is not None and entry is not None and not _is_ending(parent):
+                recalled = self._recalled(parent, call, entry, path)
+                if isinstance(recalled, Response):
+                    return await self._gone_on_from(recalled, parent, route)
+                step, before = recalled
             while True:
                 now = parts.clock.now()
                 left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
@@ -118,23 +122,11 @@ class Dispatch(Routing):
                 # As it is now: a permission that was taken away is not used any more, not even by who is at work.
                 caller = parts.registry.agents[parent.card.name].card
                 request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
-                if sent is None:
-                    sent = request
-                if parent.stopping is not None or isinstance(parent.state, Status):
+                if _is_ending(parent):
                     return self.refuse(request, self._still_true(run, path, entry, call, _too_late_to_ask(parent)))
-                if run.steps is not None and entry is not None and not step:
-                    # Taken from what the agent's code asked for: a person's edit is not known before they are asked.
-                    step = journal.errand_digest(run, request, parts.redactor.keys)
-                    known = self._recall(parent, request, entry, step)
-                    if known is not None:
-                        return await self._gone_on_from(known, parent, route)
-                    before = journal.begun(parent.run, path, parts.redactor.keys)
-                    if before is not None and (gone := _at_home_now(entry, before)) is not None:
-                        return self.refuse(request, gone)
                 if shown is not None:
                     request = await parts.sessions.shown_aside(request, shown)
-                if errand is None:
-                    errand = errand_of(request)
+                errand = errand_of(request)
                 ledger = parts.ledger
                 # More than fifteen keywords cost four times as much: what is seldom there comes after.
                 facts = Facts(
@@ -163,6 +155,7 @@ class Dispatch(Routing):
                     facts = replace(facts, approved=approved)
                 match self.judge(request, facts, run, looked):
                     case Heavy():
+                        sent = self._draft(parent, first, entry, path)
                         looked = await self.look_through(request, facts, run, of_user=False, sent=sent)
                     case Rewrite(request=clean, struck=struck):
                         assert entry is not None, "a guard refuses unknown targets"
@@ -172,7 +165,7 @@ class Dispatch(Routing):
                             continue
                         if struck:
                             # Guards, and people whom they ask, may have put more into it than the caller sent.
-                            self._holds(parent, sent, looked)
+                            self._holds(parent, self._draft(parent, first, entry, path), looked)
                             self.keep(run, struck, looked, of_user=False)
                         if clean.handoff is not None:
                             parts.sessions.heed(run, clean.handoff, clean.origin)
@@ -198,11 +191,31 @@ class Dispatch(Routing):
                         approved = (frozenset[str]() if edits else approved) | {ask.question}
                         questions += 1
                         call = _edited(call, edits)
-                        errand = None
                         entry = parts.registry.agents.get(target) if target is not None else None
         except RemitError as error:
             why = self._still_true(run, path, entry, call, error.fault)
             return self.refuse(_undrafted(parent, call, path), why)
+
+    def _draft(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Request:
+        """Return the request that a call makes now."""
+        parts, now = self.parts, self.parts.clock.now()
+        card, caller = entry.card if entry is not None else None, parts.registry.agents[parent.card.name].card
+        left_ms = parent.time_left_ms(now)
+        return draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
+
+    def _recalled(
+        self, parent: Frame, call: Call, entry: Entry, path: str
+    ) -> Response | tuple[bytes, journal.Step | None]:
+        """Return what came of a call before a restart; if that is not known, what identifies it and how far it came."""
+        request, keys = self._draft(parent, call, entry, path), self.parts.redactor.keys
+        step = journal.errand_digest(parent.run, request, keys)
+        known = self._recall(parent, request, entry, step)
+        if known is not None:
+            return known
+        before = journal.begun(parent.run, path, keys)
+        if before is not None and (gone := _at_home_now(entry, before)) is not None:
+            return self.refuse(request, gone)
+        return step, before
 
     def _lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
         """Return where an earlier answer to the same may be kept."""
@@ -536,6 +549,11 @@ def _too_late_to_ask(parent: Frame) -> Fault:
 def _replayed(request: Request, step: journal.Step) -> Notice:
     when = "in the run that this one tries again" if step.earlier else "before the restart"
     return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
+
+
+def _is_ending(frame: Frame) -> bool:
+    """Say whether whoever is at work there can ask for nothing more."""
+    return frame.stopping is not None or isinstance(frame.state, Status)
 
 
 def _go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
