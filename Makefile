@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-relay test fuzz check whole fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,12 +24,11 @@ WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
 WORKERS ?= 4
 side_by_side := --numprocesses $(WORKERS) --dist worksteal
 
-# Pyright and the pure tests have a core each, and need no more; the others come after.
+# All at once, so that no core waits for another; what each prints comes when it ends.
 test: $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
 	@rm -f .coverage
 	@$(compile)
-	@$(MAKE) -j2 check whole
-	@$(BIN)/pytest -q $(side_by_side) $(addprefix --ignore=,$(WHOLE))
+	@$(MAKE) -j3 --output-sync=target check whole others
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -46,6 +45,9 @@ check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
 	@echo "Lint, formatting, types, imports and lock are in order."
+
+others: $(VENV)/.ready
+	@$(BIN)/pytest -q $(side_by_side) $(addprefix --ignore=,$(WHOLE))
 
 whole: $(VENV)/.ready
 	@$(BIN)/coverage run -m pytest -q $(WHOLE)

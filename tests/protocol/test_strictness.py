@@ -365,6 +365,10 @@ def test_an_envelope_may_be_nested_as_deep_as_is_said() -> None:
     decode_request(with_input(b"[" * levels + b"]" * levels))
 
 
+def test_an_envelope_may_hold_more_lists_beside_each_other_than_within_each_other() -> None:
+    assert decode_request(with_input(b"[" + b"[]," * (2 * MAX_NESTING) + b"[]]")).input == [[]] * (2 * MAX_NESTING + 1)
+
+
 def test_an_envelope_that_is_too_large_is_refused_unread() -> None:
     fault = fault_of(b"x" * (MAX_BYTES + 1))
     assert (fault.code, fault.message) == (
