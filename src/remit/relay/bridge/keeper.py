@@ -32,6 +32,8 @@ def main(lifeline: int, command: list[str]) -> NoReturn:
     # Handlers, and not SIG_IGN, which the process would inherit: signals to the group are for it, not for its keeper.
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, _pass)
+    # The host blocks it, so that a Ctrl-C of its own while this process is started does not end it.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     kept = os.fork()
     if kept == 0:
         _become(command)

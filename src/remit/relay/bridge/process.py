@@ -68,6 +68,8 @@ class Child:
         environ = environment(program.env)
         path = _found(program, environ)
         lifeline, self._lifeline = os.pipe()
+        # Until the child has a session of its own, Ctrl-C is for it as well: the keeper lets it through again.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             # -I and -S: nothing in the folder or the environment changes what the keeper is.
             self._popen = subprocess.Popen(
@@ -85,6 +87,7 @@ class Child:
             os.close(self._lifeline)
             raise NotStartedError(f"the local agent's process cannot be started: {error}") from error
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             os.close(lifeline)
         self._alive = True
         self._leader = Leader(self._popen)
