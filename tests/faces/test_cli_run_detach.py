@@ -111,14 +111,13 @@ def test_one_that_waits_for_a_person_returns_and_says_so(crew: Path) -> None:
 
 
 def test_a_killed_parent_does_no_harm(crew: Path) -> None:
-    """The parent is stopped while the run starts, and killed before it could hear of it."""
+    """The parent is stopped as soon as the run's process has its order, and killed before it could hear of the run."""
     parent = subprocess.Popen([REMIT, "run", "worker", "x", "--detach"], cwd=crew, stdout=subprocess.PIPE)
-    runs = crew / ".remit" / "runs"
-    wait_until(lambda: runs.is_dir() and any(runs.iterdir()))
+    wait_until((crew / ".remit" / "hub.db").exists)
+    parent.send_signal(signal.SIGSTOP)
+    wait_until(lambda: remit(crew, "runs", "list", "--state", "running", "--jsonl").stdout != "")
     parent.kill()
     parent.communicate()
-    wait_until((crew / ".remit" / "hub.db").exists)
-    wait_until(lambda: remit(crew, "runs", "list", "--state", "running", "--jsonl").stdout != "")
     run = json.loads(remit(crew, "runs", "list", "--jsonl").stdout)["run"]
     (crew / "go").touch()
     wait_until(lambda: shown(crew, run).status == "success")

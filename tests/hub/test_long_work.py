@@ -1,6 +1,8 @@
 """What takes long is done beside the event loop: whoever asks for little does not wait for whoever asks for much."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -376,3 +378,28 @@ async def test_what_an_agent_keeps_may_be_large(make_hub: MakeHub, capability: s
         kept = await hub.ask("keeper", user="u", input=MUCH, session="s", capability=capability)
     assert kept.result == len(MUCH)
     assert all(threading.get_ident() not in threads for text, threads in detect.threads.items() if MAIL in text)
+
+
+# ── ending while something is loaded ──────────────────────────────────────────────────────────────────────────────────
+
+ENDS_AT_ONCE = """
+import time
+from remit.runtime.redactor import Redactor
+
+def detect(text):
+    return ()
+
+def warm():
+    time.sleep(0.5)
+    print("loaded")
+
+detect.warm = warm
+Redactor(detect, bytes(32)).warm()
+print("at its end")
+"""
+
+
+def test_a_process_that_ends_lets_detectors_finish_loading() -> None:
+    """Python cuts off the threads that it does not wait for; cut off inside RE2, the whole process aborts."""
+    done = subprocess.run([sys.executable, "-c", ENDS_AT_ONCE], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n") == ["at its end", "loaded", ""]

@@ -98,7 +98,8 @@ class Redactor:
         """Have the detectors loaded in a thread, if they can be: the first text that needs them would hold the loop."""
         load = getattr(self._detect, "warm", None)
         if load is not None:
-            threading.Thread(target=load, name="remit-warm", daemon=True).start()
+            # Python waits for it at its end: a thread that RE2 works in must not be cut off, or the process aborts.
+            threading.Thread(target=load, name="remit-warm").start()
 
     def sealing(self, scope: str) -> Sealing | None:
         """Return how the tokens of a conversation's runs are made; None if nothing is redacted."""
