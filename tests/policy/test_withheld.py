@@ -211,3 +211,9 @@ def test_a_token_is_of_use_where_a_tool_or_an_agent_that_can_be_asked_sees_the_v
     card: AgentCard, kind: str, is_so: bool
 ) -> None:
     assert can_be_used(kind, card, AGENTS, TOOLS) is is_so
+
+
+def test_of_very_many_values_the_first_are_looked_at() -> None:
+    rows: Any = [1] * 100_000
+    assert tokens_asked_for({"email": EMAIL, "rows": rows}, HELD) == {"email": EMAIL}
+    assert tokens_asked_for([*rows, {"email": EMAIL}], HELD) == {}

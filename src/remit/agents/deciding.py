@@ -35,7 +35,7 @@ class Decisions:
         """Return what a decision is known by: words count as equal whatever their case and spaces."""
         # Of a long text, which is costly to normalise, only its like letter by letter is the same.
         said = " ".join(normalize("NFC", text).casefold().split()) if len(text) <= _LONG_TEXT else text
-        content = encode((self._cleared, user, said, sorted(codes)))
+        content = encode((self._cleared, user, sorted(codes))) + said.encode("utf-8", "surrogatepass")
         return hashlib.blake2b(content, key=self._secret, digest_size=16).digest()
 
     def get(self, key: bytes) -> Decision | None:

@@ -41,6 +41,7 @@ from remit.protocol.card import Capability, Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError
+from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
 from remit.runtime.schemas import misfits
@@ -55,8 +56,8 @@ _NO = re.compile(
 _HELP = re.compile(
     r"\W*(?:help(?: me)?|what can you do(?: for me)?|what can I ask(?: you)?(?: for)?)\W*", re.IGNORECASE
 )
-
-
+# Nobody chooses, agrees or asks for help in more, and to look for it in a megabyte would hold the event loop.
+_LONGEST_REPLY = 2_000
 # What users read where what they want was not found out as it should have been.
 _BY_WORDS_ALONE = "What you want was told by its words alone, and may not have been understood as well as usual."
 
@@ -101,7 +102,7 @@ class Orchestrator:
         asked = await _open_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
             return answer
-        if _HELP.fullmatch(said):
+        if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
             return Answer(offer(self._labels(brief)))
         decided = await self._decided(brief, said)
         answer = await self._follow(brief, decided.decision, said)
@@ -166,28 +167,32 @@ class Orchestrator:
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
         """Go on with what the user was asked, if this is the reply to it; None: they want something else."""
+        said = _said(brief)
+        reply = said[:_LONGEST_REPLY]
         if "disputes" in asked:
-            return await self._settle(brief, asked["disputes"])
+            return await self._settle(brief, reply, asked["disputes"])
         if "missing" in asked:
-            found = fields(_said(brief), self._wanted(asked["codes"], asked["missing"]), _fits)
+            expected = self._wanted(asked["codes"], asked["missing"])
+            long = len(said) > _LONGEST_REPLY
+            found = await aside.run(fields, said, expected, _fits) if long else fields(said, expected, _fits)
             if found is None:
                 return None
             intents = [self._intent(code) for code in asked["codes"]]
             return await self._carry_out(brief, intents, asked["text"], {**asked["input"], **found}, asked=True)
-        meant = chosen(_said(brief), asked["words"])
+        meant = chosen(reply, asked["words"])
         if meant is None:
-            return Answer(PHRASES.again, requires_followup=True) if _NO.fullmatch(_said(brief)) else None
-        text = f"{asked['text']}\n{_said(brief)}" if meant.more else asked["text"]
+            return Answer(PHRASES.again, requires_followup=True) if _NO.fullmatch(reply) else None
+        text = f"{asked['text']}\n{said}" if meant.more else asked["text"]
         given = _merged(asked["input"], brief.request.input)
         return await self._carry_out(brief, (self._intent(asked["options"][meant.place]),), text, given)
 
-    async def _settle(self, brief: Brief, disputes: list[dict[str, Any]]) -> Answer | None:
+    async def _settle(self, brief: Brief, reply: str, disputes: list[dict[str, Any]]) -> Answer | None:
         """Keep which values count where sources disagree: whoever is asked later in the conversation knows it."""
         told: list[str] = []
         left: list[Json] = []
         for dispute in disputes:
             sides = [Side(each["value"], tuple(each["sources"])) for each in dispute["values"]]
-            place = settled(_said(brief), sides)
+            place = settled(reply, sides)
             if place is None:
                 left.append(dispute)
                 continue

@@ -6,6 +6,7 @@ from functools import cache
 
 from remit.detectors.linear import Linear
 from remit.detectors.normal import spelled
+from remit.detectors.stepwise import find_narrow
 from remit.policy.verdict import Finding
 
 _BETWEEN = rb"[\x00-\x20\-./_]{0,3}"
@@ -55,7 +56,7 @@ _LONGEST_PAPER = 80
 
 def ibans(data: bytes) -> Iterator[Finding]:
     """Find IBANs: a country's length, and the right check digits."""
-    for found in _IBAN.finditer(data):
+    for found in find_narrow(_IBAN, data):
         country = bytes(char for char in found[0] if chr(char).isalpha()).upper()
         length = _lengths().get(country)
         if length is None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from remit.detectors import context, phones
 from remit.detectors.linear import Linear
 from remit.detectors.phones import Plan
+from remit.detectors.stepwise import find_narrow, find_without_letters
 from remit.policy.verdict import Finding
 
 # Up to three characters may stand between two digits: `) -`, ` - `, a line's end and its indent.
@@ -64,7 +65,7 @@ Group = tuple[int, int]
 
 def numbers(data: bytes, plan: Plan) -> Iterator[Finding]:
     """Find payment cards, SSN, ITIN, SIN, NHS and telephone numbers."""
-    for run in _RUN.finditer(data):
+    for run in find_without_letters(_RUN, data):
         groups = [found.span() for found in _DIGITS.finditer(data, *run.span())]
         glued = _glued_cards(data, groups)
         yield from glued
@@ -344,7 +345,7 @@ def _phones(data: bytes, line: Sequence[Group], plan: Plan, *, glued_on: bool) -
 
 def _undated(data: bytes, line: Sequence[Group]) -> Iterator[Sequence[Group]]:
     """The groups between dates."""
-    dates = [found.span() for found in _DATE.finditer(data, *_spans(line))] if len(line) > 1 else []
+    dates = [found.span() for found in find_narrow(_DATE, data, *_spans(line))] if len(line) > 1 else []
     if not dates:
         yield line
         return

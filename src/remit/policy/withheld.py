@@ -2,8 +2,10 @@
 
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, cast
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from remit.policy.redaction import Held
 from remit.protocol.card import AgentCard, Schema, ToolCard
@@ -67,6 +69,8 @@ _LONGEST_NAME = 64
 # Deeper than what people write; a schema may refer to itself.
 _DEEPEST = 12
 _MOST_HOPS = 5
+# More than forms have fields. The event loop waits for this, some 10 ms at the most.
+_MOST_VALUES = 1_000
 
 
 def kind_asked(name: str, shape: object = None) -> str | None:
@@ -110,33 +114,50 @@ def _may_be_text(part: Schema) -> bool:
 def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> dict[str, str]:
     """Return the fields that hold a token in the place of the value that they ask for, by dotted path, with the token.
 
-    Only tokens that are *held* count; a list stands for each of its items.
+    Only tokens that are *held* count; a list stands for each of its items. Of very many values the first are looked at.
     """
-    return dict(_withheld(value, held, schema, schema or {}, "", "", _DEEPEST))
+    root = schema or {}
+    found: dict[str, str] = {}
+    rest = deque([_Field(value, "", "", [schema], _DEEPEST)])
+    for _ in range(_MOST_VALUES):
+        if not rest:
+            break
+        field = rest.popleft()
+        match field.value:
+            case str() as text if (token := text.strip()) in held and field.asks(root):
+                found[field.place] = token
+            case dict() | list() if field.depth:
+                rest.extend(islice(field.within(root), _MOST_VALUES - len(rest)))
+            case _:
+                pass
+    return found
 
 
-def _withheld(
-    value: Json, held: Held, schema: Any, root: Schema, name: str, place: str, depth: int
-) -> Iterator[tuple[str, str]]:
-    if not depth:
-        return
-    parts = list(_parts(schema, root))
-    match value:
-        case str():
-            token = value.strip()
-            if token in held and any(kind_asked(name, part.get("format")) for part in (*parts, _PLAIN)):
-                yield place, token
-        case dict():
-            for each, said in cast("dict[str, Json]", value).items():
-                of = [part["properties"].get(each) for part in parts if isinstance(part.get("properties"), dict)]
-                within = f"{place}.{each}" if place else each
-                yield from _withheld(said, held, {"anyOf": of}, root, each, within, depth - 1)
-        case list():
-            of = [part.get("items") for part in parts]
-            for said in cast("list[Json]", value):
-                yield from _withheld(said, held, {"anyOf": of}, root, name, place, depth - 1)
-        case _:
+class _Field(NamedTuple):
+    value: Json
+    name: str
+    place: str
+    schemas: list[Any]
+    """What may be said of the value, each perhaps a reference or a choice."""
+    depth: int
+
+    def parts(self, root: Schema) -> list[Schema]:
+        return [part for schema in self.schemas for part in _parts(schema, root)]
+
+    def asks(self, root: Schema) -> bool:
+        return any(kind_asked(self.name, part.get("format")) for part in (*self.parts(root), _PLAIN))
+
+    def within(self, root: Schema) -> Iterator["_Field"]:
+        parts, whole = self.parts(root), self.value
+        if isinstance(whole, list):
+            items = [part["items"] for part in parts if "items" in part]
+            for each in cast("list[Json]", whole):
+                yield _Field(each, self.name, self.place, items, self.depth - 1)
             return
+        known = [part["properties"] for part in parts if isinstance(part.get("properties"), dict)]
+        for name, value in cast("dict[str, Json]", whole).items():
+            place = f"{self.place}.{name}" if self.place else name
+            yield _Field(value, name, place, [each.get(name) for each in known], self.depth - 1)
 
 
 def can_be_used(kind: str, card: AgentCard, agents: Iterable[AgentCard], tools: Mapping[str, ToolCard]) -> bool:

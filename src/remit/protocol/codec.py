@@ -179,7 +179,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     except msgspec.ValidationError as error:
         raise RemitError(malformed(_problems(_untyped.decode(raw), kind))) from error
     differs = copy != value
-    if differs or _LONG_NUMBER.search(raw) or _many_brackets(raw):
+    if differs or _has_long_number(raw) or _many_brackets(raw):
         _refuse_ambiguity(raw)
     if differs:
         _refuse_unsayable(value)
@@ -314,7 +314,13 @@ _TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?P<colon>\s*:)?|[\[\]{},]|(?<![\d.eE+-])-?\d{16,}+(?![.eE])',
     re.DOTALL,
 )
-_LONG_NUMBER = re.compile(rb"\d{16}")
+# A search for this among bytes of which each figure is a nought takes a tenth of the time of a pattern.
+_LONG_NUMBER = b"0" * 16
+_FIGURES_ALONE = bytes(b"0"[0] if byte in b"0123456789" else 0 for byte in range(256))
+
+
+def _has_long_number(raw: bytes) -> bool:
+    return _LONG_NUMBER in raw.translate(_FIGURES_ALONE)
 
 
 def _refuse_ambiguity(raw: bytes) -> None:
@@ -322,7 +328,7 @@ def _refuse_ambiguity(raw: bytes) -> None:
     if _many_brackets(raw):
         _refuse_depth(raw)
     # Nearly every envelope passes here: Python's own reader tells of each object which keys it has, and how often.
-    if not _LONG_NUMBER.search(raw) and _names_each_once(raw):
+    if not _has_long_number(raw) and _names_each_once(raw):
         return
     if problems := tuple(islice(_ambiguities(raw), MAX_PROBLEMS)):
         raise RemitError(malformed(problems))

@@ -471,8 +471,10 @@ class Carrier:
         registry = self.parts.registry
         agents = [entry.card for entry in registry.agents.values()]
         tools = {name: tool.card for name, tool in registry.tools.items()}
+        kinds = {kind_of(token) for token in found.values()}
+        useless = {kind for kind in kinds if not can_be_used(kind, frame.card, agents, tools)}
         for field, token in found.items():
-            if not can_be_used(kind_of(token), frame.card, agents, tools):
+            if kind_of(token) in useless:
                 self.warn(frame, token_given("capability", code, field, kind_of(token)))
 
     def record(self, kind: Kind, run: str, session: str, body: Body) -> None:

@@ -88,11 +88,16 @@ def whole(value: Json) -> Json:
     """Return a value in which numbers without a fraction are integers: whoever speaks protobuf has only fractions."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
+    # Most values are neither: to look at each in a call of its own would hold the event loop for tens of thousands.
     if isinstance(value, list):
-        return [whole(each) for each in cast("list[Json]", value)]
+        return [whole(each) if type(each) in _PERHAPS_FRACTIONS else each for each in cast("list[Json]", value)]
     if isinstance(value, dict):
-        return {name: whole(each) for name, each in cast("dict[str, Json]", value).items()}
+        fields = cast("dict[str, Json]", value)
+        return {name: whole(each) if type(each) in _PERHAPS_FRACTIONS else each for name, each in fields.items()}
     return value
+
+
+_PERHAPS_FRACTIONS = frozenset({float, list, dict})
 
 
 # ── what an agent says ────────────────────────────────────────────────────────────────────────────────────────────────
