@@ -18,6 +18,7 @@ from remit import (
     Delta,
     Finding,
     Hub,
+    Kind,
     Limits,
     Rate,
     Refusal,
@@ -52,7 +53,7 @@ class Watched:
 
     def __call__(self, text: str) -> Iterable[Finding]:
         self.threads.setdefault(text, set()).add(threading.get_ident())
-        if text.startswith(f"7 {MAIL}"):
+        if text.removeprefix("rows: ").startswith(f"7 {MAIL}"):
             self.at_it.set()
             assert self.go_on.wait(BOUND_S)
         return self._find(text)
@@ -378,6 +379,51 @@ async def test_what_an_agent_keeps_may_be_large(make_hub: MakeHub, capability: s
         kept = await hub.ask("keeper", user="u", input=MUCH, session="s", capability=capability)
     assert kept.result == len(MUCH)
     assert all(threading.get_ident() not in threads for text, threads in detect.threads.items() if MAIL in text)
+
+
+# ── arguments of tools ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def with_a_tool(hub: Hub) -> None:
+    @hub.tool("store", safe_to_repeat=True)
+    async def store(rows: list[str]) -> int:
+        return len(rows)
+
+    @hub.agent("keeper", tools=["store"])
+    async def keeper(brief: Brief) -> Any:
+        return await brief.use("store", rows=MUCH)
+
+    assert all((store, keeper))
+
+
+async def test_long_arguments_of_a_tool_are_redacted_in_another_thread(make_hub: MakeHub) -> None:
+    detect = Watched()
+    hub = make_hub(redaction=detect)
+    with_a_tool(hub)
+    async with hub, asyncio.timeout(BOUND_S):
+        response = await hub.ask("keeper", "keep", user="u")
+        records = await hub.store.records(run=response.run)
+    assert response.result == len(MUCH)
+    (use,) = (record for record in records if record.kind == Kind.TOOL)
+    assert "[EMAIL:" in str(use.body)
+    assert MAIL not in str(records)
+    assert all(threading.get_ident() not in detect.threads[f"rows: {text}"] for text in MUCH)
+
+
+async def test_a_tool_that_was_used_is_on_record_though_its_run_is_cancelled_meanwhile(make_hub: MakeHub) -> None:
+    detect = Watched(waits=True)
+    hub = make_hub(redaction=detect)
+    with_a_tool(hub)
+    async with hub, asyncio.timeout(BOUND_S), asyncio.TaskGroup() as group:
+        asking = group.create_task(hub.ask("keeper", "keep", user="u", request_id="kept"))
+        await detect.begun()
+        assert hub.cancel("kept", "enough")
+        detect.go_on.set()
+        response = await asking
+        records = await hub.store.records(run=response.run)
+    assert response.status == Status.CANCELLED
+    assert len([record for record in records if record.kind == Kind.TOOL]) == 1
+    assert MAIL not in str(records)
 
 
 # ── ending while something is loaded ──────────────────────────────────────────────────────────────────────────────────

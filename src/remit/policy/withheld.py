@@ -71,6 +71,8 @@ _DEEPEST = 12
 _MOST_HOPS = 5
 # More than forms have fields. The event loop waits for this, some 10 ms at the most.
 _MOST_VALUES = 1_000
+# Each becomes a warning.
+_MOST_FOUND = 20
 
 
 def kind_asked(name: str, shape: object = None) -> str | None:
@@ -114,13 +116,14 @@ def _may_be_text(part: Schema) -> bool:
 def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> dict[str, str]:
     """Return the fields that hold a token in the place of the value that they ask for, by dotted path, with the token.
 
-    Only tokens that are *held* count; a list stands for each of its items. Of very many values the first are looked at.
+    Only tokens that are *held* count; a list stands for each of its items. Of very many values the first are looked at,
+    and of very many fields the first are told.
     """
     root = schema or {}
     found: dict[str, str] = {}
     rest = deque([_Field(value, "", "", [schema], _DEEPEST)])
     for _ in range(_MOST_VALUES):
-        if not rest:
+        if not rest or len(found) == _MOST_FOUND:
             break
         field = rest.popleft()
         match field.value:

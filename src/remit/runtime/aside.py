@@ -14,6 +14,8 @@ T = TypeVar("T")
 # Each may hold an envelope of 4 MiB; whoever is behind so many is served sooner by another server.
 MOST_WAITING = 64
 BUSY_MS = 1_000
+# Read in the event loop, which takes up to a millisecond for each kilobyte that is made to be slow.
+SMALL_BODY = 16 * 1024
 
 
 class Aside:

@@ -479,9 +479,14 @@ class Carrier:
 
     def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
         """Record what is not an admitted request or its response; whatever it says is redacted first."""
-        self.parts.store.append(
-            kind, self.parts.clock.wall_ms(), run, session, self.parts.redactor.clean(body, self.sealing_of(run))
-        )
+        self._append(kind, run, session, self.parts.redactor.clean(body, self.sealing_of(run)))
+
+    def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None:
+        """Do the same with what was redacted before."""
+        self._append(kind, frame.run.id, frame.request.session or frame.path, body)
+
+    def _append(self, kind: Kind, run: str, session: str, body: Body) -> None:
+        self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
 
     def sealing_of(self, run: str) -> Sealing | None:
         """Return how a run's tokens are made: by what is known in it, if it is in flight here."""

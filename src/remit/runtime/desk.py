@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from remit.policy.aggregate import Combined
 from remit.policy.budget import record_limit
 from remit.policy.redaction import Held, kind_of, of_kinds, restore, reveal_arguments, strike
@@ -101,7 +103,7 @@ class LocalDesk:
         if problems := misfits(known.card.input_schema, given, arguments):
             why = fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {tool}", problems=problems)
             why = self._still_true(tool, arguments, why)
-            self._record_tool(tool, arguments, 0, why)
+            await self._record_use(tool, arguments, 0, why)
             raise RemitError(why)
         frame.calls += 1
         value = await self._use(known, arguments, given, shown, f"{frame.path}.{frame.calls}")
@@ -133,7 +135,7 @@ class LocalDesk:
             raise RemitError(step)
         self._note_use(name)
         if step is not None:
-            self._record_tool(name, arguments, 0, step.fault, replayed=True)
+            await self._record_use(name, arguments, 0, step.fault, replayed=True)
             if step.fault is not None:
                 raise RemitError(step.fault)
             return step.value
@@ -141,7 +143,7 @@ class LocalDesk:
             journal.note(parts.store, run, path, journal.Step(digest), keys)
         if not repeatable:
             # What cannot be undone must not be forgotten: the intent is durable before the deed.
-            self._record_tool(name, arguments, 0, None, begun=True, revealed=revealed)
+            await self._record_use(name, arguments, 0, None, begun=True, revealed=revealed)
             if run.steps is None:
                 await parts.store.flush()
             else:
@@ -149,7 +151,7 @@ class LocalDesk:
         started = parts.clock.now()
         value, why = await self._run_tool(tool, given, shown)
         duration_ms = round((parts.clock.now() - started) * 1_000)
-        self._record_tool(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
+        await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:
             journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why, tool=True), keys)
         if why is not None:
@@ -459,7 +461,10 @@ class LocalDesk:
             self._frame.tool_calls = []
         self._frame.tool_calls.append(tool)
 
-    def _record_tool(
+    def _record_tool(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> None:
+        self._record(self._tool_use(tool, arguments, duration_ms, why))
+
+    async def _record_use(
         self,
         tool: str,
         arguments: Json,
@@ -470,19 +475,34 @@ class LocalDesk:
         replayed: bool = False,
         revealed: tuple[str, ...] = (),
     ) -> None:
+        """Record the use of a tool; arguments that are long are looked through outside of the event loop."""
+        body = replace(
+            self._tool_use(tool, arguments, duration_ms, why), begun=begun, replayed=replayed, revealed=revealed
+        )
+        if is_light(arguments):
+            self._record(body)
+            return
+        redactor, sealing = self._dispatch.parts.redactor, self._frame.run.sealing
+        try:
+            clean = await aside.run(redactor.clean, body, sealing)
+        except asyncio.CancelledError:
+            self._record(body)  # it was used all the same
+            raise
+        self._dispatch.record_clean(Kind.TOOL, self._frame, clean)
+
+    def _tool_use(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> ToolUse:
         frame = self._frame
-        body = ToolUse(
+        return ToolUse(
             delegation=frame.path,
             agent=frame.card.name,
             tool=tool,
             input=arguments,
             duration_ms=duration_ms,
-            begun=begun,
-            replayed=replayed,
-            revealed=revealed,
             fault=why,
         )
-        self._dispatch.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
+
+    def _record(self, body: ToolUse) -> None:
+        self._dispatch.record(Kind.TOOL, self._frame.run.id, self._frame.request.session or self._frame.path, body)
 
 
 async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:

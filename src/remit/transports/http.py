@@ -30,6 +30,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
+from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, Line, Remote, Sending
 from remit.transports.addresses import no_hub
 from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, is_known_there, lost, outgoing, shielded
@@ -276,7 +277,7 @@ class HttpAgent(Remote):
         if reply.status == 202:  # it waits for a person there
             return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
         if reply.status == 200 or self._decoded(raw, _Envelope).version:
-            response = self._response(raw)
+            response = await self._response(raw)
             code = None if response.fault is None else response.fault.code
             if response.fault is not None and code is Code.STORE_UNAVAILABLE:
                 # Refused for it, it was not begun; else it was done, and how it ended could not be recorded yet.
@@ -308,7 +309,7 @@ class HttpAgent(Remote):
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
                     raw = await self._peer.read(reply)
                     if reply.status == 200:
-                        return self._response(raw)
+                        return await self._response(raw)
                     if reply.status == 202:
                         return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
                     if reply.status not in _BUSY:
@@ -354,9 +355,9 @@ class HttpAgent(Remote):
             case Approval() as approval:
                 await line.asked(approval)
             case Response() as response if not response.id.startswith(f"{stored.run}."):
-                return self._response(encode(response))
+                return await self._response(encode(response))
             case Refusal(request=asked, response=response) if asked.parent is None:
-                return self._response(encode(response))
+                return await self._response(encode(response))
             case _:
                 pass
         return None
@@ -401,15 +402,15 @@ class HttpAgent(Remote):
             ) as reply:
                 raw = await self._peer.read(reply)
                 if reply.status == 200:
-                    line.settle(self._response(raw))
+                    line.settle(await self._response(raw))
                 if reply.status != 404:
                     return
             await asyncio.sleep(pause_s)
             pause_s *= 2
 
-    def _response(self, raw: bytes) -> Response:
+    async def _response(self, raw: bytes) -> Response:
         try:
-            return decode_response(raw)
+            return decode_response(raw) if len(raw) <= SMALL_BODY else await aside.run(decode_response, raw)
         except RemitError as error:
             raise RemitError(self._garbage(f"an envelope that cannot be read: {error.fault.message}")) from error
 

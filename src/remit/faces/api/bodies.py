@@ -11,7 +11,7 @@ from msgspec import Struct
 from remit.protocol.codec import MAX_BYTES, encode
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, Problem, RemitError, fault
-from remit.runtime.aside import aside
+from remit.runtime.aside import SMALL_BODY, aside
 from remit.transports.credentials.headers import CONTENT_DIGEST, PROOF, digest_in
 
 T = TypeVar("T")
@@ -24,8 +24,6 @@ Headers = Mapping[str, str]
 # All bodies that are being read at once: as large as is allowed on every connection, they would be gigabytes.
 MOST_READ = 64 * 1024 * 1024
 BUSY_MS = 1_000
-# Read in the event loop, which takes up to a millisecond for each kilobyte that is made to be slow.
-SMALL_BODY = 16 * 1024
 
 JSON = b"application/json"
 _JSON_HEADER = (b"content-type", JSON)

@@ -2,7 +2,7 @@
 
 from remit.dialects import NAMES, find
 from remit.dialects.exchange import Foreign
-from remit.faces.api.bodies import SMALL_BODY, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
+from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender
@@ -12,7 +12,7 @@ from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
-from remit.runtime.aside import aside
+from remit.runtime.aside import SMALL_BODY, aside
 
 # Where each dialect says for whom is asked: what its client reads has to name that place, not ours.
 _USER_AT = {
