@@ -19,6 +19,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
+from commands import Program, start_program
 from remit import BreakerSettings, Brief, Hub
 from remit.runtime import runs
 
@@ -152,7 +153,7 @@ def free_port() -> int:
 class Side:
     """One of the two hubs: one process after another on the same store and port."""
 
-    def __init__(self, name: str, port: int, parent: asyncio.subprocess.Process) -> None:
+    def __init__(self, name: str, port: int, parent: Program) -> None:
         self.name = name
         self.address = f"http://127.0.0.1:{port}"
         self._parent = parent
@@ -229,9 +230,7 @@ async def two(folder: Path) -> AsyncGenerator[Two]:
         for name, port in ports.items():
             other = ports["back" if name == "front" else "front"]
             command = [sys.executable, __file__, str(folder), name, str(port), str(other)]
-            parent = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environ
-            )
+            parent = await start_program(command, env=environ)
             sides[name] = Side(name, port, parent)
             listening.append(asyncio.create_task(sides[name].listen()))
         for name in ("back", "front"):

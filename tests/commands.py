@@ -1,18 +1,19 @@
-"""Runs `remit` to its end, as a process that is forked from one which has imported everything."""
+"""Starts `remit` and programs of Python as processes that are forked from one which has imported everything."""
 
 import array
+import asyncio
 import json
+import locale
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from subprocess import CompletedProcess
+from subprocess import DEVNULL, PIPE, CompletedProcess
+from typing import Any
 
 import fork_server
 from fork_server import REMIT
@@ -20,6 +21,8 @@ from waiting import PATIENCE_S, wait_until
 
 # What changes how Python itself starts: whoever sets one of these gets a Python that starts.
 _AT_START = ("PYTHON", "LANG", "LC_", "LD_")
+# What is forked does as these say.
+_OBEYED = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONWARNINGS")
 # The fork server was started with it.
 _STRICT = {"PYTHONWARNINGS": "error"}
 
@@ -28,71 +31,117 @@ def run(
     arguments: Sequence[str], *, folder: Path, variables: Mapping[str, str], given: str | None = None
 ) -> CompletedProcess[str]:
     """Return what came of a command; *given* is what it reads, None: nothing."""
-    if is_forkable(variables):
-        return _SERVER.run([*arguments], folder, dict(variables), given)
-    return subprocess.run(
-        [REMIT, *arguments],
-        cwd=folder,
-        env=dict(variables),
-        input="" if given is None else given,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
+    return run_program([REMIT, *arguments], folder=folder, variables=variables, given=given)
+
+
+def run_program(
+    command: Sequence[str],
+    *,
+    folder: Path | None = None,
+    variables: Mapping[str, str] | None = None,
+    given: str | None = None,
+    timeout: float = PATIENCE_S,
+) -> CompletedProcess[str]:
+    """Return what came of a program, as `subprocess.run` does."""
+    streams: dict[str, Any] = {"stdin": DEVNULL if given is None else PIPE, "stdout": PIPE, "stderr": PIPE}
+    with popen(command, cwd=folder, env=variables, text=True, encoding="utf-8", **streams) as process:
+        try:
+            out, err = process.communicate(given, timeout=timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return CompletedProcess(process.args, process.returncode, out, err)
+
+
+def popen(
+    command: Sequence[str],
+    *,
+    cwd: Path | str | None = None,
+    env: Mapping[str, str] | None = None,
+    terminal: bool = False,
+    **options: Any,
+) -> "subprocess.Popen[Any]":
+    """Start a program as `subprocess.Popen` does, by a fork where that is the same; its stdin may be its *terminal*."""
+    variables = dict(os.environ if env is None else env)
+    if is_forkable(command, variables):
+        return Forked([*command], cwd=cwd, env=variables, terminal=terminal, **options)
+    if terminal:
+        options["preexec_fn"] = fork_server.take_terminal
+    return subprocess.Popen([*command], cwd=cwd, env=variables, **options)
+
+
+def is_forkable(command: Sequence[str], variables: Mapping[str, str]) -> bool:
+    """Tell if the fork server can be what *command* starts: what it runs, and how Python is told to start."""
+
+    def at_start(environ: Mapping[str, str]) -> dict[str, str]:
+        found = {name: value for name, value in environ.items() if name.startswith(_AT_START) and name not in _OBEYED}
+        # UTF-8 whatever the language is, which is as here if it is used here.
+        if is_utf8 and variables.get("PYTHONUTF8") == "1":
+            found = {name: value for name, value in found.items() if not name.startswith(("PYTHONUTF8", "LANG", "LC_"))}
+        return found
+
+    is_utf8 = locale.getpreferredencoding(do_setlocale=False).lower() == "utf-8"
+
+    program, *arguments = command
+    if program == sys.executable:
+        is_known = bool(arguments) and (arguments[0] == "-c" or not arguments[0].startswith("-"))
+    else:
+        is_known = program == REMIT
+    return (
+        sys.platform == "linux"
+        and is_known
+        and variables.get("PYTHONWARNINGS", "error") == "error"
+        and at_start(variables) == at_start(os.environ)
     )
 
 
-def start(
-    arguments: Sequence[str], *, folder: Path, variables: Mapping[str, str], streams: Sequence[int], terminal: bool
-) -> "Forked | None":
-    """Start a command with these files as its streams, the first of which may be its *terminal*; None: start Python."""
-    if not is_forkable(variables):
-        return None
-    return _SERVER.start([*arguments], folder, dict(variables), streams, terminal=terminal)
+class Forked(subprocess.Popen[Any]):
+    """A program that was forked: it is the child of the fork server, which tells how it ended."""
 
+    def __init__(self, command: list[str], *, terminal: bool, **options: Any) -> None:
+        assert options.keys() <= {"cwd", "env", "stdin", "stdout", "stderr", "text", "encoding", "bufsize"}
+        self._terminal = terminal
+        super().__init__(command, **options)
 
-def is_forkable(variables: Mapping[str, str]) -> bool:
-    def at_start(environ: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in environ.items() if name.startswith(_AT_START)}
+    def _execute_child(  # as `Popen` calls it, once it has made the streams
+        self,
+        args: list[str],
+        executable: None,
+        preexec_fn: None,
+        close_fds: bool,
+        pass_fds: tuple[int, ...],
+        cwd: Path | str | None,
+        env: dict[str, str],
+        startupinfo: None,
+        creationflags: int,
+        shell: bool,
+        *streams: Any,
+    ) -> None:
+        given, _, _, out, _, err, *_ = streams
+        files = [place if stream == -1 else stream for place, stream in enumerate((given, out, err))]
+        # What it does not name it would do in the folder in which this process is now.
+        request = {"command": args, "folder": str(cwd or Path.cwd()), "variables": env, "terminal": self._terminal}
+        try:
+            self._reply = _SERVER.send(request, files)
+            self.pid = self._number()
+        finally:
+            self._close_pipe_fds(*streams[:6])  # pyright: ignore
+        self._child_created = True
 
-    return sys.platform == "linux" and at_start(variables) == {**at_start(os.environ), **_STRICT}
+    def _internal_poll(self, *_: object, **__: object) -> int | None:
+        return self._end(0)
 
+    def _wait(self, timeout: float | None) -> int:
+        if (code := self._end(timeout)) is None:
+            assert timeout is not None
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return code
 
-class Forked:
-    """A command that was forked: as much of a `Popen` as tests need."""
-
-    def __init__(self, command: list[str], reply: socket.socket) -> None:
-        self.command = command
-        self.returncode: int | None = None
-        self._reply = reply
-        self._reply.settimeout(PATIENCE_S)
-        self.pid = self._number()
-
-    def poll(self) -> int | None:
-        """Return the exit code, or None if it has not ended."""
-        if self.returncode is None and select.select([self._reply], [], [], 0)[0]:
-            self._end()
+    def _end(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._reply], [], [], timeout)[0]:
+            self.returncode = self._number()
+            self._reply.close()
         return self.returncode
-
-    def wait(self, timeout: float = PATIENCE_S) -> int:
-        """Return the exit code once it has ended."""
-        if self.returncode is None:
-            if not select.select([self._reply], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired(self.command, timeout)
-            self._end()
-        assert self.returncode is not None
-        return self.returncode
-
-    def send_signal(self, number: int) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, number)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-    def _end(self) -> None:
-        self.returncode = self._number()
-        self._reply.close()
 
     def _number(self) -> int:
         content = self._reply.recv(8)
@@ -107,34 +156,12 @@ class _ForkServer:
         self._lock = threading.Lock()
         self._connection: socket.socket | None = None
 
-    def start(
-        self, arguments: list[str], folder: Path, variables: dict[str, str], streams: Sequence[int], *, terminal: bool
-    ) -> Forked:
-        request = {"arguments": arguments, "folder": str(folder), "variables": variables, "terminal": terminal}
+    def send(self, request: dict[str, Any], streams: Sequence[int]) -> socket.socket:
+        """Ask for a program, and return where its number and its end are told."""
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             socket.send_fds(self._connected(), [json.dumps(request).encode()], [*streams, theirs.fileno()])
-        return Forked([REMIT, *arguments], ours)
-
-    def run(
-        self, arguments: list[str], folder: Path, variables: dict[str, str], given: str | None
-    ) -> CompletedProcess[str]:
-        out, out_end = os.pipe()
-        err, err_end = os.pipe()
-        ends = [_input(given), out_end, err_end]
-        said = [_Reading(each) for each in (out, err)]
-        try:
-            process = self.start(arguments, folder, variables, ends, terminal=False)
-        finally:
-            for end in ends:
-                os.close(end)
-        try:
-            code = process.wait()
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-        return CompletedProcess(process.command, code, *(each.text() for each in said))
+        return ours
 
     def _connected(self) -> socket.socket:
         if self._connection is None:
@@ -167,35 +194,34 @@ def _start(name: str) -> None:
     os.posix_spawn(sys.executable, command, {**os.environ, **_STRICT}, file_actions=quiet)
 
 
-def _input(given: str | None) -> int:
-    if given is None:
-        return os.open(os.devnull, os.O_RDONLY)
-    raw = given.encode()
-    if len(raw) > 16_000:  # more than a pipe surely holds before it is read
-        with tempfile.TemporaryFile() as file:
-            file.write(raw)
-            file.seek(0)
-            return os.dup(file.fileno())
-    reading, writing = os.pipe()
-    with open(writing, "wb") as written:
-        written.write(raw)
-    return reading
+# ── in an event loop ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class _Reading:
-    """Reads a pipe to its end, beside whatever else is done."""
+class Program:
+    """A program whose lines are written and read in an event loop, as those of `asyncio.create_subprocess_exec`."""
 
-    def __init__(self, end: int) -> None:
-        self._content = b""
-        self._end = end
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+    def __init__(self, process: "subprocess.Popen[bytes]", stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader):
+        self._process = process
+        self.pid = process.pid
+        self.stdin = stdin
+        self.stdout = stdout
 
-    def _read(self) -> None:
-        with open(self._end, "rb") as pipe:
-            self._content = pipe.read()
+    def kill(self) -> None:
+        self._process.kill()
 
-    def text(self) -> str:
-        self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), "a process that the command left behind holds its output"
-        return self._content.decode().replace("\r\n", "\n").replace("\r", "\n")
+    async def wait(self) -> int:
+        """Return how it ended, once it has; nothing more can be written to it then."""
+        code = await asyncio.to_thread(self._process.wait, PATIENCE_S)
+        self.stdin.close()
+        return code
+
+
+async def start_program(command: Sequence[str], *, env: Mapping[str, str] | None = None) -> Program:
+    """Start a program with pipes for its stdin and stdout."""
+    process = await asyncio.to_thread(popen, command, env=env, stdin=PIPE, stdout=PIPE, bufsize=0)
+    loop = asyncio.get_running_loop()
+    stdout = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), process.stdout)
+    protocol = asyncio.StreamReaderProtocol(asyncio.StreamReader())
+    transport, _ = await loop.connect_write_pipe(lambda: protocol, process.stdin)
+    return Program(process, asyncio.StreamWriter(transport, protocol, None, loop), stdout)

@@ -1,14 +1,17 @@
-"""A process that has imported everything, and forks for each command that a test runs, which starts at once so.
+"""A process that has imported everything, and forks for each program that a test runs, which starts at once so.
 
-What is forked is a process of its own as any other: its folder, variables, streams, modules, signals and exit code.
-`python fork_server.py NAME` serves at a socket of that name until nobody is connected to it any more.
+A program is a `remit` command, a file of Python, or a text as after `python -c`. What is forked is a process of its own
+as any other: its folder, variables, streams, modules, signals and exit code. `python fork_server.py NAME` serves at a
+socket of that name until nobody is connected to it any more.
 """
 
 import array
 import atexit
+import builtins
 import fcntl
 import gc
 import importlib
+import importlib.machinery
 import io
 import json
 import os
@@ -21,14 +24,29 @@ import sys
 import termios
 import threading
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 REMIT = str(Path(sys.executable).with_name("remit"))
 # What nobody imports before a command needs it, or only in a process of its own.
 _LEFT_OUT = ("remit.agents.frameworks", "remit.detectors.presidio")
 _LATER = ("__main__", "process_main", "keeper", "detached")
+# What is imported besides when it is needed first, and what programs of tests import.
+_BESIDES = (
+    "anyio._backends._asyncio",
+    "encodings.ascii",
+    "encodings.utf_8_sig",
+    "hypothesis",
+    "jsonschema_rs",
+    "openai.resources",
+    "pwd",
+    "pytest",
+    "uvicorn.lifespan.on",
+    "vodozemac",
+)
 # A request is its arguments and variables, some 10 kB.
 _MOST = 1_000_000
 
@@ -36,6 +54,12 @@ _MOST = 1_000_000
 def address_of(name: str) -> str:
     """Return the socket of a server; it has no file, so that nothing is left behind."""
     return f"\0remit-tests-{name}"
+
+
+def take_terminal() -> None:
+    """Have a session of its own, whose terminal stdin is: Ctrl-C then reaches this process as from a keyboard."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # ── the server ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -47,13 +71,23 @@ def _import_all() -> None:
     for module in pkgutil.walk_packages(remit.__path__, "remit."):
         if not module.name.startswith(_LEFT_OUT) and not module.name.endswith(_LATER):
             importlib.import_module(module.name)
+    for name in _BESIDES:
+        with suppress(ImportError):  # an environment for one framework need not have all of them
+            importlib.import_module(name)
+    from remit.detectors.pipeline import pipeline
+
+    # What it makes is made of patterns alone, a fifth of a second, and is the same in every process.
+    detect: Any = pipeline()
+    detect.warm()
+    # A fork has one thread: whatever another one held or did would never be released or done there.
+    assert len(os.listdir("/proc/self/task")) == 1
     # What is there now is there for good, and need not be looked at, or copied, in each fork.
     gc.collect()
     gc.freeze()
 
 
 def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
-    """Be the command that was asked for, from its start to its exit code."""
+    """Be the program that was asked for, from its start to its exit code."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -61,25 +95,36 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         os.dup2(stream, place)
     os.closerange(3, 1_024)
     if request["terminal"]:
-        # Its own session, whose terminal this is: Ctrl-C then reaches it as from a keyboard.
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        take_terminal()
     os.chdir(request["folder"])
+    path = _own_path()
     os.environ.clear()
     os.environ.update(request["variables"])
     time.tzset()
     random.seed()
     _open_streams()
-    sys.argv[:] = [REMIT, *request["arguments"]]
-    code: Any = 1
+    _warn_as_told()
+    sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
+    code: Any = 0
+    interrupted = False
     try:
-        from remit.faces.cli import main
-
-        main()
+        program, first = _main(request["command"])
+        sys.path[:] = [first, *os.environ.get("PYTHONPATH", "").split(os.pathsep), *path]
+        if not os.environ.get("PYTHONPATH"):
+            del sys.path[1]
+        exec(program, sys.modules["__main__"].__dict__)
     except SystemExit as stop:
         code = stop.code
-    except BaseException:  # noqa: BLE001 - the task of this process ends here
-        sys.excepthook(*sys.exc_info())  # pyright: ignore[reportArgumentType]
+        if code is not None and not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException as error:  # noqa: BLE001 - the task of this process ends here
+        interrupted = isinstance(error, KeyboardInterrupt)
+        code = 1
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
     # As an interpreter does that ends.
     threading._shutdown()  # pyright: ignore
     atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
@@ -89,11 +134,52 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
             stream.flush()
         except OSError:
             code = 120  # as Python itself says it
-    os._exit(code if isinstance(code, int) else int(code is not None))
+    if interrupted:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(code or 0)
+
+
+def _own_path() -> list[str]:
+    """Return where modules are found whatever the variables say: without the program's own folder and PYTHONPATH."""
+    given = os.environ.get("PYTHONPATH")
+    return sys.path[1 + (given.count(os.pathsep) + 1 if given else 0) :]
+
+
+def _warn_as_told() -> None:
+    """Treat every warning as an error, as this process does, only if the program's variables say so."""
+    if os.environ.get("PYTHONWARNINGS") == "error":
+        return
+    sys.warnoptions.clear()
+    kept = [each for each in warnings.filters if each != ("error", None, Warning, None, 0)]
+    warnings.resetwarnings()
+    warnings.filters[:] = kept  # pyright: ignore[reportIndexIssue]
+
+
+def _main(command: list[str]) -> tuple[CodeType, str]:
+    """Make the module that is run; return its code, and where it finds modules first."""
+    name, *arguments = command
+    module = ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    if "__annotations__" in globals():  # until Python 3.13
+        module.__annotations__ = {}
+    sys.modules["__main__"] = module
+    if name == REMIT:
+        sys.argv[:] = command
+        return compile("from remit.faces.cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
+    if arguments[0] == "-c":
+        _, text, *arguments = arguments
+        sys.argv[:] = ["-c", *arguments]
+        return compile(text, "<string>", "exec"), ""
+    file = str(Path.cwd() / arguments[0])
+    sys.argv[:] = arguments
+    loader = importlib.machinery.SourceFileLoader("__main__", file)
+    module.__dict__.update(__file__=file, __loader__=loader, __cached__=None)
+    return compile(Path(file).read_bytes(), file, "exec", dont_inherit=True), str(Path(file).resolve().parent)
 
 
 def _open_streams() -> None:
-    """Have streams of its own, as Python has made those of this process."""
+    """Have streams of its own, as Python makes them."""
     sys.stdin = sys.__stdin__ = io.TextIOWrapper(
         io.BufferedReader(io.FileIO(0, closefd=False)), sys.stdin.encoding, sys.stdin.errors
     )
@@ -102,12 +188,12 @@ def _open_streams() -> None:
 
 
 def _like(stream: Any, raw: io.FileIO) -> io.TextIOWrapper:
-    unbuffered: bool = stream.write_through
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     return io.TextIOWrapper(
         raw if unbuffered else io.BufferedWriter(raw),  # pyright: ignore[reportArgumentType]
         stream.encoding,
         stream.errors,
-        line_buffering=stream.line_buffering or (raw.isatty() and not unbuffered),
+        line_buffering=not unbuffered and (raw.isatty() or raw.fileno() == 2),
         write_through=unbuffered,
     )
 
@@ -171,7 +257,7 @@ class _Server:
 
 
 def main(name: str) -> None:
-    # As the command is found: beside the interpreter, and not among the tests.
+    # Nothing is found among the tests before a program says so.
     sys.path[0] = str(Path(REMIT).parent)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import REMIT, document, environment
+from commands import popen
 from remit.faces.device import create_device, using_device
 from remit.faces.team.file import load_team
 from remit.faces.team.team import Team
@@ -146,7 +147,7 @@ class Up:
 @contextmanager
 def up(*arguments: str, folder: Path) -> Generator[Up]:
     """Start a command that prints a document once it is up."""
-    process = subprocess.Popen(
+    process = popen(
         [REMIT, *arguments],
         cwd=folder,
         stdin=subprocess.DEVNULL,

@@ -12,9 +12,10 @@ import termios
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from commands import REMIT, Forked, start
+from commands import REMIT, popen
+from fork_server import take_terminal
 from waiting import PATIENCE_S
 
 # Far more than anything takes, so that only a test that would hang ever sees it.
@@ -80,11 +81,6 @@ class Screen:
         return "\n".join("".join(line).rstrip() for line in self.lines)
 
 
-def _take_terminal() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 class Terminal:
     """A command whose stdin and stderr, and stdout unless *stdout* is a file, are a pseudo-terminal."""
 
@@ -107,22 +103,13 @@ class Terminal:
             if name not in (env or {}):
                 variables.pop(name, None)
         output = stdout.open("wb") if stdout else None
-        streams = (theirs, output.fileno() if output else theirs, theirs)
-        forked = None
+        files: dict[str, Any] = {"stdin": theirs, "stdout": output or theirs, "stderr": theirs}
         # Some libraries look at what the terminal can do when they are imported.
         if command[0] == REMIT and "TERM" not in (env or {}):
             strict = {**variables, "PYTHONWARNINGS": "error"}
-            forked = start(command[1:], folder=folder, variables=strict, streams=streams, terminal=True)
-        self.process: subprocess.Popen[bytes] | Forked = forked or subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=streams[0],
-            stdout=streams[1],
-            stderr=streams[2],
-            env=variables,
-            # Its own session, whose terminal this is: Ctrl-C then reaches it as from a keyboard.
-            preexec_fn=_take_terminal,  # noqa: PLW1509 - no thread of the tests is at work then
-        )
+            self.process: subprocess.Popen[Any] = popen(command, cwd=folder, env=strict, terminal=True, **files)
+        else:
+            self.process = subprocess.Popen(command, cwd=folder, env=variables, preexec_fn=take_terminal, **files)  # noqa: PLW1509 - no thread of the tests is at work then
         os.close(theirs)
         if output:
             output.close()

@@ -48,11 +48,12 @@ async def order(hub: Hub) -> list[str]:
 async def test_what_a_server_had_done_is_known_and_what_it_was_doing_is_not_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Not among the tests, where the hub has this file started as its server, is it found.
+    from commands import start_program
+
     monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
     async with asyncio.timeout(BOUND_S):
-        victim = await asyncio.create_subprocess_exec(
-            sys.executable, __file__, "hub", str(tmp_path), stdout=asyncio.subprocess.PIPE
-        )
+        victim = await start_program([sys.executable, __file__, "hub", str(tmp_path)])
         assert victim.stdout is not None
         assert await victim.stdout.readline() == b"first\n"
         while "second" not in charges(tmp_path):

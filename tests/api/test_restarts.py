@@ -18,6 +18,7 @@ import apsw
 import pytest
 from aiohttp import ClientError, ClientSession
 
+from commands import popen
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
 from remit.faces.api import app
 from remit.faces.api.app import Api
@@ -103,7 +104,7 @@ class Shop:
         command = [sys.executable, __file__, str(self._folder), str(self._port)]
         path = os.pathsep.join(filter(None, (str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH"))))
         environ = {**os.environ, "PYTHONPATH": path}
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+        self._process = popen(command, stdout=subprocess.PIPE, text=True, env=environ)
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == self.address
 

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 import meddling
+from commands import start_program
 from meddling import Bank, Keys, Meddle, Meddler, Message, back_hub, front_hub, served
 from remit import Code, Hub
 from remit.faces.api.refusals import DOOR
@@ -207,9 +208,7 @@ async def test_to_take_a_proof_once_costs_a_delegation_no_commit_of_its_own(
 @asynccontextmanager
 async def back_process(folder: Path) -> AsyncGenerator[str]:
     """Serve the back hub in a process of its own, and kill it at the end."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, meddling.__file__, str(folder), stdout=asyncio.subprocess.PIPE
-    )
+    process = await start_program([sys.executable, meddling.__file__, str(folder)])
     assert process.stdout is not None
     try:
         yield (await process.stdout.readline()).decode().strip()

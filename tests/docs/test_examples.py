@@ -3,14 +3,16 @@
 A `python` block is a script of its own and may await at the top level. The other blocks of a page are followed in
 order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved there, and in a
 `console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one ends that does not
-succeed. A block whose fence says `model` finds one where OpenAI's would be: it uses a tool, or asks an agent, if it
-has one, and says what came of it. A block is left out only by its fence: `python no-run <reason>`.
+succeed. README.md is followed in a shell, as a reader does; elsewhere what needs no shell has none, and is forked from
+a process that has imported everything. A block whose fence says `model` finds one where OpenAI's would be: it uses a
+tool, or asks an agent, if it has one, and says what came of it. A block is left out only by its fence: `python no-run
+<reason>`.
 """
 
 import ast
 import os
 import re
-import subprocess
+import shlex
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from typing import Any
 
 import pytest
 
+from commands import REMIT, run_program
 from openai_server import OpenAIServer, Reply, Request, call, say
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,9 +130,17 @@ def surroundings(block: Block) -> Generator[dict[str, str]]:
         yield {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "a key"}
 
 
-def run(
-    command: Sequence[str | Path], folder: Path, code: int = 0, *, besides: Mapping[str, str] | None = None
-) -> None:
+def words(command: str) -> list[str] | None:
+    """Return the arguments of what is typed in a shell; None if the shell itself has something to do there."""
+    command = EXIT.sub("", command)
+    unquoted = re.sub(r"""'[^']*'|"[^"$`\\]*\"""", "", command)
+    if re.search(r"""[^\w\s./:=,@%+-]""", unquoted):
+        return None
+    program, *arguments = shlex.split(command)
+    return [{"remit": REMIT, "python": sys.executable}[program], *arguments]
+
+
+def run(command: Sequence[str], folder: Path, code: int = 0, *, besides: Mapping[str, str] | None = None) -> None:
     """Run *command* in *folder*, as a user of this environment would, and expect it to end with *code*."""
     scripts = Path(sys.executable).parent
     environment = {
@@ -139,9 +150,7 @@ def run(
         "PYTHONUTF8": "1",
         **(besides or {}),
     }
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
-    )
+    done = run_program(command, folder=folder, variables=environment, timeout=SECONDS)
     output = done.stdout + done.stderr
     assert done.returncode == code, output
     assert not any(failure in done.stderr for failure in SILENT_FAILURES), output
@@ -153,7 +162,7 @@ def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
     script.write_text(block.script, encoding="utf-8")
     runner = ["-c", RUN_AWAITING_SCRIPT] if awaits_at_top_level(block) else []
     with surroundings(block) as besides:
-        run([sys.executable, *runner, script], tmp_path, besides=besides)
+        run([sys.executable, *runner, str(script)], tmp_path, besides=besides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -167,7 +176,8 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
             with surroundings(block) as besides:
                 for command in block.commands:
                     said = EXIT.search(command)
-                    run(["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
+                    typed = None if page.name == "README.md" else words(command)
+                    run(typed or ["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
 
 
 def test_an_example_that_is_not_run_says_why() -> None:
@@ -179,3 +189,24 @@ def test_an_example_that_is_not_run_says_why() -> None:
         if "no-run" in block.marks and block.marks[-1] == "no-run"
     ]
     assert unexplained == []
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("remit validate", ["validate"]),
+        ('remit run a-b "Is it?" --input \'{"a": [1, 2]}\'', ["run", "a-b", "Is it?", "--input", '{"a": [1, 2]}']),
+        ("remit run x --set a.b=1  # exit 4", ["run", "x", "--set", "a.b=1"]),
+        ('remit ask "$(remit keys show)"', None),
+        ("remit ask x | head -1", None),
+        ("remit chat x < /dev/null", None),
+        ("remit validate *.toml", None),
+        ("remit validate ~/x", None),
+        ("remit ask it's", None),
+        ("remit ask a\\ b", None),
+    ],
+)
+def test_a_command_is_typed_without_a_shell_only_if_the_shell_has_nothing_to_do(
+    command: str, arguments: list[str] | None
+) -> None:
+    assert words(command) == (None if arguments is None else [REMIT, *arguments])

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from commands import run_program
 from remit import Brief, Code, Hub, __version__
-from waiting import PATIENCE_S
 
 REMIT = str(Path(sys.executable).with_name("remit"))
 
 
 def remit(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [REMIT, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=PATIENCE_S
-    )
+    return run_program([REMIT, *arguments], folder=folder)
 
 
 async def record_something(folder: Path) -> Path:

@@ -7,6 +7,7 @@ from textwrap import dedent
 import pytest
 
 from command_line import REMIT, remit
+from commands import popen
 from terminals import Terminal
 from waiting import PATIENCE_S
 
@@ -107,7 +108,7 @@ def test_what_waits_for_a_person_is_said_without_a_name(team: Path) -> None:
     """K6."""
     with (team / "remit.toml").open("a", encoding="utf-8") as file:
         file.write('[[rules]]\nthen = "ask"\nto = "sky"\nsay = "May we look?"\n')
-    asking = subprocess.Popen(
+    asking = popen(
         [REMIT, "ask", "is it going to rain today?"],
         cwd=team,
         stderr=subprocess.PIPE,

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from commands import popen
 from crew import REMIT, documents, make_crew, remit
 from openai_server import Answer, OpenAIServer, Request, call, say
 from remit.faces.outputs.common import Failure
@@ -224,7 +225,7 @@ def test_a_request_that_begins_with_a_slash_is_typed_with_two(crew: Path) -> Non
 
 
 def started(crew: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return popen(
         [REMIT, "chat", *arguments],
         cwd=crew,
         stdin=subprocess.PIPE,

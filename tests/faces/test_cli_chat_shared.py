@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from command_line import REMIT, document, environment, remit
+from commands import popen
 from shared_teams import device_of, introduce, make_annas, make_bobs, relay, up
 from terminals import Terminal
 from waiting import PATIENCE_S
@@ -410,7 +411,7 @@ def test_documents_stand_above_the_footer(annas: Path) -> None:
 
 @contextmanager
 def running(annas: Path, *arguments: str) -> Generator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
+    process = popen(
         [REMIT, "chat", "mine", "bob", *arguments],
         cwd=annas,
         stdin=subprocess.DEVNULL,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import REMIT, document, environment, remit
+from commands import popen
 from remit.faces.device import create_device
 from shared_teams import NOWHERE, introduce, relay, team_in, up
 from waiting import PATIENCE_S, wait_until
@@ -123,7 +124,7 @@ def held(folder: Path) -> Generator[int]:
         "asyncio.run(main())\\n"
     ).replace("\\n", "\n")
     pipe = subprocess.PIPE
-    process = subprocess.Popen([sys.executable, "-c", code], cwd=folder, stdin=pipe, stdout=pipe, env=environment())
+    process = popen([sys.executable, "-c", code], cwd=folder, stdin=pipe, stdout=pipe, env=environment())
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
@@ -136,7 +137,7 @@ def test_who_interrupts_a_run_has_it_stopped_on_the_other_device(tmp_path: Path)
     with relay(tmp_path) as gateway:
         anna, carl = two(tmp_path, gateway.said["address"])
         with up("share", "oracle", "--json", folder=carl):
-            asking = subprocess.Popen(
+            asking = popen(
                 [REMIT, "run", "carls-oracle", "Which one?"],
                 cwd=anna,
                 stdin=subprocess.DEVNULL,
@@ -155,7 +156,7 @@ def test_what_is_withdrawn_while_the_other_device_is_away_is_not_taken_up_there(
     with relay(tmp_path) as gateway:
         anna, carl = two(tmp_path, gateway.said["address"])
         with up("share", "oracle", "--json", folder=carl) as first:
-            asking = subprocess.Popen(
+            asking = popen(
                 [REMIT, "run", "carls-oracle", "Which one?"],
                 cwd=anna,
                 stdin=subprocess.DEVNULL,
@@ -238,7 +239,7 @@ def test_who_passes_a_task_on_may_be_killed_and_come_back(tmp_path: Path) -> Non
         introduce(bob, carl)
         with up("share", "oracle", "--json", folder=carl):
             with up("share", "expert", "--json", folder=bob) as first:
-                asking = subprocess.Popen(
+                asking = popen(
                     [REMIT, "run", "bobs-expert", "Which one?", "--json"],
                     cwd=anna,
                     stdin=subprocess.DEVNULL,

@@ -14,6 +14,7 @@ import pytest
 from mcp import MCPError, StdioServerParameters
 
 from command_line import REMIT, environment, remit
+from commands import popen
 from hosts import ERAS, Progress, Whimsical, data, host_of, text
 from waiting import PATIENCE_S, eventually
 
@@ -166,7 +167,7 @@ GREETING = {
 @contextmanager
 def running(team: Path) -> Generator["subprocess.Popen[str]"]:
     """Start it without the SDK's client, and greet."""
-    with subprocess.Popen(
+    with popen(
         [REMIT, "mcp"],
         cwd=team,
         env=environment(),

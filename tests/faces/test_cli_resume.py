@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from commands import popen
 from crew import REMIT, remit
 from remit.faces.outputs.runs import Replay, Resumed, RunAnswer, RunDetails
 from waiting import PATIENCE_S, wait_until
@@ -83,7 +84,7 @@ def start(crew: Path, step: str, *order: str) -> subprocess.Popen[bytes]:
     """Start a run in a process of its own that stays at a step."""
     (crew / "hang").write_text(step, encoding="utf-8")
     quiet = subprocess.DEVNULL
-    process = subprocess.Popen([REMIT, "run", *order], cwd=crew, stdin=quiet, stdout=quiet, stderr=quiet)
+    process = popen([REMIT, "run", *order], cwd=crew, stdin=quiet, stdout=quiet, stderr=quiet)
     wait_until(lambda: step in marks(crew))
     return process
 
@@ -168,7 +169,7 @@ def test_what_another_process_is_at_work_on_is_left_to_it_or_waited_for(crew: Pa
         left = remit(crew, "runs", "resume", "--json")
         assert msgspec.json.decode(left.stdout, type=Resumed) == Resumed(elsewhere=(run,))
         assert f"→ remit runs watch {run[:16]}" in left.stderr
-        with subprocess.Popen(
+        with popen(
             [REMIT, "runs", "resume", run], cwd=crew, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as waiting:
             assert waiting.stderr is not None
@@ -186,11 +187,11 @@ def test_what_another_process_is_at_work_on_is_left_to_it_or_waited_for(crew: Pa
 
 
 def test_a_run_that_waits_for_a_person_says_which_question_and_goes_on_once_it_is_answered(crew: Path) -> None:
-    process = subprocess.Popen([REMIT, "run", "asking", "go"], cwd=crew, stderr=subprocess.DEVNULL)
+    process = popen([REMIT, "run", "asking", "go"], cwd=crew, stderr=subprocess.DEVNULL)
     wait_until(lambda: "May the plain one" in remit(crew, "pending", "list").stdout)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    with subprocess.Popen(
+    with popen(
         [REMIT, "runs", "resume", "last"], cwd=crew, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as waiting:
         assert waiting.stderr is not None
@@ -207,7 +208,7 @@ def test_a_run_that_waits_for_a_person_says_which_question_and_goes_on_once_it_i
 def test_control_c_leaves_a_run_that_can_go_on_later(crew: Path) -> None:
     run = killed_at(crew, "b", *TRIP)
     (crew / "hang").write_text("b", encoding="utf-8")
-    process = subprocess.Popen(
+    process = popen(
         [REMIT, "runs", "resume", run], cwd=crew, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )
     wait_until(lambda: marks(crew).count("b") == 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from commands import popen
 from crew import REMIT, documents, make_crew, remit
 from remit import Brief, Hub
 from remit.faces.outputs.common import Failure
@@ -165,9 +166,7 @@ def test_a_command_that_cannot_be_meant_is_explained(crew: Path, arguments: list
 
 
 def started(crew: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [REMIT, "run", *arguments], cwd=crew, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return popen([REMIT, "run", *arguments], cwd=crew, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from commands import popen
 from crew import REMIT, make_crew, remit
 from remit.faces.outputs.runs import Cancellation, Detached, RunDetails
 from terminals import Terminal
@@ -112,7 +113,7 @@ def test_one_that_waits_for_a_person_returns_and_says_so(crew: Path) -> None:
 
 def test_a_killed_parent_does_no_harm(crew: Path) -> None:
     """The parent is stopped as soon as the run's process has its order, and killed before it could hear of the run."""
-    parent = subprocess.Popen([REMIT, "run", "worker", "x", "--detach"], cwd=crew, stdout=subprocess.PIPE)
+    parent = popen([REMIT, "run", "worker", "x", "--detach"], cwd=crew, stdout=subprocess.PIPE)
     wait_until((crew / ".remit" / "hub.db").exists)
     parent.send_signal(signal.SIGSTOP)
     wait_until(lambda: remit(crew, "runs", "list", "--state", "running", "--jsonl").stdout != "")
@@ -143,7 +144,7 @@ def test_it_is_watched_and_cancelled_from_other_terminals(crew: Path) -> None:
 
 def test_watching_ends_with_the_run_as_the_run_did(crew: Path) -> None:
     started = detach(crew, "worker")
-    with subprocess.Popen(
+    with popen(
         [REMIT, "runs", "watch", started.run, "--jsonl"], cwd=crew, stdout=subprocess.PIPE, text=True
     ) as watching:
         assert watching.stdout is not None

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from command_line import document, remit
+from commands import REMIT, popen
 from remit.transports.listening import listening
 from waiting import PATIENCE_S
 
@@ -83,8 +84,8 @@ class Up:
 
 
 def started(*options: str, **environ: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "remit.faces.cli", "serve", "--json", "--port", "0", *options],
+    return popen(
+        [REMIT, "serve", "--json", "--port", "0", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -194,8 +195,8 @@ def test_a_server_for_other_machines_is_not_started_for_a_team_that_names_nobody
 @pytest.mark.parametrize(("host", "is_said"), [("127.0.0.1", False), ("0.0.0.0", True)])
 def test_a_server_that_others_reach_says_if_nothing_is_encrypted(team: Path, host: str, is_said: bool) -> None:
     (team / "remit.toml").write_text(TEAM + CLIENTS)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "remit.faces.cli", "serve", "--port", "0", "--host", host],
+    process = popen(
+        [REMIT, "serve", "--port", "0", "--host", host],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "WEB_TOKEN": TOKEN},

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from commands import run_program
 from remit import (
     ALLOW,
     Ask,
@@ -60,8 +61,9 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def decide_elsewhere(path: Path, name: str, decision: str) -> None:
     """Answer as `remit pending` does: in a process of its own, through the store."""
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", _DECIDE, str(path), name, decision)
-    assert await process.wait() == 0
+    command = [sys.executable, "-c", _DECIDE, str(path), name, decision]
+    done = await asyncio.to_thread(run_program, command)
+    assert done.returncode == 0, done.stderr
 
 
 def asks(question: str, *, of: str = "b", editable: Any = frozenset[str]()) -> Guard:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Response, Usage
 from remit.runtime import combine as combining
@@ -149,7 +150,7 @@ class Race:
 
 
 def life(folder: Path, agent: str, point: str, number: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return popen(
         [sys.executable, __file__, str(folder), agent, point, number],
         stdout=subprocess.PIPE,
         text=True,

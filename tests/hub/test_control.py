@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from commands import run_program
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
 from remit.runtime import runs
 from remit.runtime.ports import Accepted, Control, Decision, Known, Once, Question, Repeated
@@ -36,8 +37,8 @@ asyncio.run(main(*sys.argv[1:]))
 async def elsewhere(folder: Path, run: str, action: str = "cancel", by: str = "ann", reason: str = "a mistake") -> None:
     """Say something to the hubs as `remit runs cancel` does: in a process of its own, through the store."""
     command = [sys.executable, "-c", _CONTROL, str(folder / "hub.db"), run, action, by, reason]
-    process = await asyncio.create_subprocess_exec(*command)
-    assert await process.wait() == 0
+    done = await asyncio.to_thread(run_program, command)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture(autouse=True)

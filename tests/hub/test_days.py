@@ -6,12 +6,12 @@ Run as a program, this file is a hub in a process of its own, on the date that i
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, InboxApprover, Limits, Response, Rule, Status, Step, Workflow, guard_of
 from remit.runtime import runs
@@ -129,7 +129,7 @@ async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Pat
 def killed_while_waiting(folder: Path, days: float) -> None:
     """Let a hub of that date take the run as far as it comes, and kill it with -9 there."""
     ready = folder / "waits"
-    process = subprocess.Popen([sys.executable, __file__, str(folder), str(days)], env=with_tests_on_path())
+    process = popen([sys.executable, __file__, str(folder), str(days)], env=with_tests_on_path())
     wait_until(ready.exists, alive=lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -18,6 +18,7 @@ from typing import Any
 import apsw
 import pytest
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
 from remit.runtime import runs
@@ -430,7 +431,7 @@ class Child:
 
     def __init__(self, folder: Path, agent: str, point: str = "", *, diverges: bool = False) -> None:
         command = [sys.executable, __file__, str(folder), agent, point, "diverges" if diverges else ""]
-        self.process = subprocess.Popen(
+        self.process = popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_tests_on_path()
         )
 

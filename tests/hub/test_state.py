@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, Limits, RemitError, Response
 from remit.runtime import runs
@@ -325,7 +326,7 @@ async def test_a_run_that_is_taken_up_again_has_no_conflict_with_itself(make_hub
 
 def start(folder: Path, name: str, times: int) -> "subprocess.Popen[str]":
     command = [sys.executable, __file__, str(folder), name, str(times)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=with_tests_on_path())
+    return popen(command, stdout=subprocess.PIPE, text=True, env=with_tests_on_path())
 
 
 async def test_processes_that_share_a_store_lose_nothing_of_each_other(tmp_path: Path) -> None:

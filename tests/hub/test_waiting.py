@@ -17,6 +17,7 @@ from typing import Any, Literal
 import apsw
 import pytest
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Limits, Request, Response, Status, Verdict
 from remit.protocol.records import Approval
@@ -578,7 +579,7 @@ class Child:
 
     def __init__(self, folder: Path, agent: str) -> None:
         command = [sys.executable, __file__, str(folder), agent]
-        self.process = subprocess.Popen(
+        self.process = popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=with_tests_on_path()
         )
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from commands import popen
 from programs import with_tests_on_path
 from remit import (
     Answer,
@@ -411,7 +411,7 @@ async def live(folder: Path) -> None:
 def kill_at(folder: Path, step: str) -> None:
     """Start a life in a process of its own, and kill it with -9 while a step is under way."""
     (folder / "hang").write_text(step)
-    process = subprocess.Popen([sys.executable, __file__, str(folder)], env=with_tests_on_path())
+    process = popen([sys.executable, __file__, str(folder)], env=with_tests_on_path())
     marks = folder / "done.txt"
     wait_until(lambda: marks.exists() and step in marks.read_text().split(), alive=lambda: process.poll() is None)
     os.kill(process.pid, signal.SIGKILL)

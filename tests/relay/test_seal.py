@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from commands import popen
 from remit.protocol.errors import Code, RemitError
 from remit.relay import receiving, sending
 from remit.relay.identity import make_prekey
@@ -446,7 +447,7 @@ class Victims:
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("device_victim.py"))]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def order(
         self,

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from commands import popen
 from remit.runtime.audit import GENESIS, AuditVerdict, Finding, Row, Tampering, link, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, Key, decode_checkpoints, encode_checkpoint, open_key, read_key, sign
@@ -298,7 +299,7 @@ print(*(open_key(Path(path)).seed.hex() for path in sys.argv[1:]))
 def test_processes_that_make_the_key_at_once_end_with_the_same(tmp_path: Path) -> None:
     paths = [tmp_path / f"{number}.key" for number in range(50)]
     command = [sys.executable, "-c", _MAKE_KEYS, *map(str, paths)]
-    makers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    makers = [popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     for maker in makers:
         assert maker.stdin
         maker.stdin.write("go\n")

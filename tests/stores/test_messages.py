@@ -1,7 +1,6 @@
 """The index of messages finds what the plain filter would, whatever was said, and is made from the record alone."""
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from commands import run_program
 from remit.policy.context import message_of, said, select
 from remit.protocol.envelope import ContextFilter, Message, Request, View
 from remit.protocol.records import Body, Kind, Record
@@ -392,7 +392,7 @@ async def test_an_indexer_that_is_killed_takes_nothing_with_it(tmp_path: Path, c
     path = tmp_path / "hub.db"
     async with opened(path) as store:
         converse(store, "one", 300)
-    done = subprocess.run([sys.executable, "-c", VICTIM, str(path), str(commit)], check=False, timeout=PATIENCE_S)
+    done = run_program([sys.executable, "-c", VICTIM, str(path), str(commit)])
     assert done.returncode == -9
     assert indexed(path).messages == min(100 * (commit - 1), 600)
     async with opened(path) as store:

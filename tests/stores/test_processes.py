@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from commands import popen
 from remit.protocol.records import Kind
 from remit.runtime.ports import Decision, Expired, Sealed
 from remit.stores.connection import connect_reader
@@ -88,7 +89,7 @@ async def two(path: Path) -> AsyncGenerator[tuple[SqliteStore, SqliteStore]]:
 def start(script: str, path: Path, count: int) -> list[subprocess.Popen[str]]:
     """Start processes, and let them all go on once each has imported what it needs."""
     started = [
-        subprocess.Popen(
+        popen(
             [sys.executable, "-c", script, str(path), f"run-{number}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,6 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 
 from collector import Collector, Got, told
 from command_line import environment
+from commands import REMIT, popen
 from remit.stores.telemetry import names
 from waiting import PATIENCE_S
 
@@ -87,8 +88,8 @@ async def boss(brief):
 @contextmanager
 def serving(folder: Path, **variables: str) -> Generator[tuple[subprocess.Popen[str], str]]:
     """Serve the team in a folder, and yield the process with its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "remit.faces.cli", "serve", "--json", "--port", "0"],
+    process = popen(
+        [REMIT, "serve", "--json", "--port", "0"],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
