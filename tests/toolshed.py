@@ -2,74 +2,25 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 from typing import Any
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp_types import CallToolResult, ImageContent, TextContent
 
+import shed_tools
+
 shed = MCPServer("toolshed")
-
-
-@shed.tool()
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-@shed.tool()
-def shout(text: str) -> str:
-    """Say it louder."""
-    return text.upper()
-
-
-@shed.tool()
-def call_back(phone: str) -> str:
-    """Call someone back."""
-    return f"nobody answers at {phone}"
-
-
-@shed.tool()
-def count() -> dict[str, int]:
-    """Count the processes that were started for this server so far, by the lines of a file."""
-    with open(os.environ["SHED_STARTS"], encoding="ascii") as file:
-        return {"starts": len(file.readlines())}
-
-
-@shed.tool()
-def environment() -> dict[str, str]:
-    """Return everything that it finds in its environment."""
-    return dict(os.environ)
-
-
-@shed.tool()
-def fail(why: str) -> str:
-    """Fail."""
-    raise ValueError(why)
+for plain in shed_tools.PLAIN:
+    shed.add_tool(plain)
 
 
 @shed.tool()
 async def wait(file: str) -> str:
     """Touch a file, then wait for ever."""
-    with open(file, "w", encoding="ascii") as touched:
-        touched.write(str(os.getpid()))
+    shed_tools.note_pid(file)
     await asyncio.Event().wait()
     return "never"
-
-
-@shed.tool()
-def huge(size: int) -> str:
-    """Return a text of that size."""
-    return "x" * size
-
-
-@shed.tool()
-def complain(size: int) -> str:
-    """Write so much to stderr."""
-    sys.stderr.write("y" * size + "\n")
-    sys.stderr.flush()
-    return "said"
 
 
 @shed.tool()
@@ -77,15 +28,6 @@ def picture() -> CallToolResult:
     """Return something that is no text."""
     image = ImageContent(type="image", data="AAAA", mime_type="image/png")
     return CallToolResult(content=[TextContent(type="text", text="see"), image])
-
-
-@shed.tool()
-def spawn(file: str) -> str:
-    """Start a process that would outlive this one, and note its number."""
-    child = subprocess.Popen(["sleep", "1000"])
-    with open(file, "w", encoding="ascii") as noted:
-        noted.write(str(child.pid))
-    return "started"
 
 
 @shed.tool()
@@ -107,9 +49,7 @@ async def grow(ctx: Context[Any, Any]) -> str:
 
 
 if __name__ == "__main__":
-    if starts := os.environ.get("SHED_STARTS"):
-        with open(starts, "a", encoding="ascii") as file:
-            file.write("started\n")
+    shed_tools.note_start(os.environ.get("SHED_STARTS"))
     if sys.argv[1:2] == ["http"]:
         shed.run("streamable-http", port=int(sys.argv[2]))
     else:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import shed_tools
 from remit import Brief, Hub, RemitError
 from remit.agents.mcp import server as module
 from remit.agents.mcp.lines import Lines, Long
@@ -28,7 +29,8 @@ from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parents[1]
-SHED, LIAR = str(TESTS / "toolshed.py"), str(TESTS / "liar.py")
+# The same tools twice: on the SDK, and on nothing, which starts in a fiftieth of the time.
+SHED, QUICK_SHED, LIAR = (str(TESTS / name) for name in ("toolshed.py", "quick_shed.py", "liar.py"))
 
 
 @pytest.fixture
@@ -36,8 +38,8 @@ def hub() -> Hub:
     return Hub(store=MemoryStore())
 
 
-def add_shed(hub: Hub, *allow: str, **options: Any) -> None:
-    hub.mcp("shed", sys.executable, [SHED], allow=allow, **options)
+def add_shed(hub: Hub, *allow: str, program: str = QUICK_SHED, **options: Any) -> None:
+    hub.mcp("shed", sys.executable, [program], allow=allow, **options)
 
 
 def worker(hub: Hub, *tools: str) -> None:
@@ -88,7 +90,7 @@ async def gone(pid: int) -> None:
 
 
 async def test_agents_use_the_tools_of_a_server(hub: Hub) -> None:
-    add_shed(hub, "add", "shout", "picture")
+    add_shed(hub, "add", "shout", "picture", program=SHED)
     worker(hub, "shed.add", "shed.shout", "shed.picture")
     async with hub:
         found = await used(
@@ -116,6 +118,34 @@ async def test_a_model_is_offered_what_is_let_in_with_its_schema_and_whose_words
         response = await hub.ask("model", "x", user="u")
     assert response.result == "42"
     assert seen == [("shed_add", "[MCP server shed] Add two numbers.", ["a", "b"])]
+
+
+async def test_the_server_without_the_sdk_is_met_as_the_one_with_it(tmp_path: Path) -> None:
+    tools = [each.__name__ for each in shed_tools.PLAIN]
+    uses: list[tuple[str, dict[str, Any]]] = [
+        ("add", {"a": 1, "b": 2}),
+        ("shout", {"text": "hello"}),
+        ("call_back", {"phone": "1"}),
+        ("count", {}),
+        ("fail", {"why": "x"}),
+        ("huge", {"size": 3}),
+        ("complain", {"size": 3}),
+    ]
+    met: list[Any] = []
+    for program in (SHED, QUICK_SHED):
+        hub = Hub(store=MemoryStore())
+        starts = tmp_path / Path(program).name
+        add_shed(hub, *tools, "wait", program=program, env={"SHED_STARTS": str(starts)})
+        names = [f"shed.{tool}" for tool in (*tools, "wait")]
+        worker(hub, *names)
+        async with hub:
+            found = await used(hub, *((f"shed.{tool}", arguments) for tool, arguments in uses))
+            cards = [hub._parts.registry.tools[name].card for name in names]  # pyright: ignore[reportPrivateUsage]
+            schemas: list[Any] = [each.input_schema for each in cards]
+        takes = [{name: each["type"] for name, each in schema["properties"].items()} for schema in schemas]
+        required = [schema.get("required", []) for schema in schemas]
+        met.append((found, [each.description for each in cards], takes, required))
+    assert met[0] == met[1]
 
 
 async def test_a_tool_that_is_not_let_in_or_not_in_the_remit_cannot_be_used(hub: Hub) -> None:
@@ -203,7 +233,7 @@ async def test_an_answer_too_long_to_be_read_fails_that_call_and_no_other(hub: H
 async def test_tools_that_change_are_taken_over_and_new_ones_stay_out(
     hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add_shed(hub, "grow", "shout")
+    add_shed(hub, "grow", "shout", program=SHED)
     worker(hub, "shed.grow", "shed.shout")
     seen: list[dict[str, ToolCard]] = []
 
@@ -428,7 +458,12 @@ async def test_a_server_that_does_not_greet_is_given_up(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("how", ["flooding", "spamming", "closing"])
-async def test_a_server_that_only_makes_noise_is_ended_and_started_again(how: str) -> None:
+async def test_a_server_that_only_makes_noise_is_ended_and_started_again(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from remit.agents.mcp import pipes
+
+    monkeypatch.setattr(pipes, "MAX_SKIPPED", 2 * pipes.MAX_LINE)  # a flood of 256 MB takes seconds
     async with lying(how) as watched:
         code, message = await watched.fault()
         assert code == Code.OUTCOME_UNKNOWN, message

@@ -478,7 +478,7 @@ async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     heard: list[Any] = []
-    hub.mcp("shed", sys.executable, [str(TESTS / "toolshed.py")], allow=["shout", "fail"], sees=sees)
+    hub.mcp("shed", sys.executable, [str(TESTS / "quick_shed.py")], allow=["shout", "fail"], sees=sees)
     using(hub, "shed.shout", heard)
 
     @hub.agent("fails", tools=["shed.fail"])
@@ -499,7 +499,7 @@ async def test_a_tool_of_an_mcp_server_may_see_as_the_team_says(
 
 
 async def test_of_an_mcp_server_only_the_tools_that_are_named_see(hub: Hub) -> None:
-    hub.mcp("shed", sys.executable, [str(TESTS / "toolshed.py")], allow=["shout", "fail"], sees={"fail": ["EMAIL"]})
+    hub.mcp("shed", sys.executable, [str(TESTS / "quick_shed.py")], allow=["shout", "fail"], sees={"fail": ["EMAIL"]})
     using(hub, "shed.shout", [])
     async with asyncio.timeout(PATIENCE), hub:
         response = await hub.ask("clerk", user="u-1", input={"text": EMAIL})
@@ -578,7 +578,7 @@ async def test_a_tool_that_refuses_a_token_by_its_schema_is_named_as_well(hub: H
 
 
 async def test_of_an_mcp_tool_the_warning_names_the_servers_key(hub: Hub) -> None:
-    hub.mcp("crm", sys.executable, [str(TESTS / "toolshed.py")], allow=["call_back"])
+    hub.mcp("crm", sys.executable, [str(TESTS / "quick_shed.py")], allow=["call_back"])
     using(hub, "crm.call_back", [])
     async with asyncio.timeout(PATIENCE), hub:
         response = await hub.ask("clerk", user="u-1", input={"phone": PHONE})

@@ -149,6 +149,8 @@ class Pipes:
                     message = _message(line)
                     if message is None:
                         garbage += 1
+                        if garbage > MAX_GARBAGE:
+                            return
                         continue
                     garbage = 0
                     if isinstance(message, types.JSONRPCNotification) and message.method not in _HEARD:
@@ -157,7 +159,7 @@ class Pipes:
                         await into.send(SessionMessage(message))
                     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                         return
-                if skipped > MAX_SKIPPED or garbage > MAX_GARBAGE:
+                if skipped > MAX_SKIPPED:
                     return
 
     async def _write(
