@@ -1,4 +1,4 @@
-"""A local agent that speaks ACP: one made with the SDK, and those that do not keep to the protocol."""
+"""A local agent that speaks ACP: one with the SDK and one without, and those that do not keep to the protocol."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from local_agents import TESTS, down, drafted, failed, gone, is_alive, noted, re
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge import acp as module
-from remit.relay.bridge import acp_turn
+from remit.relay.bridge import acp_turn, acp_wire
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.permissions import Choice, Permission, deny
 from remit.relay.bridge.ports import Draft, Failed
@@ -42,10 +42,12 @@ async def make(tmp_path: Path) -> AsyncGenerator[Make, None]:
     """Return what makes agents that are closed in the end; they note things in `notes`."""
     made: list[AcpAgent] = []
 
-    def make(how: str | None = None, *flags: str, **options: Any) -> AcpAgent:
+    def make(how: str | None = None, *flags: str, sdk: bool = False, **options: Any) -> AcpAgent:
         notes = str(tmp_path / "notes")
         rogue = (str(TESTS / "acp_rogue.py"), how or "", notes)
-        args = (str(TESTS / "acp_agent.py"), notes, *flags) if how is None else rogue
+        # The same agent twice: on the SDK, where each kind of message is met, and on nothing, which starts at once.
+        agent = TESTS / ("acp_agent.py" if sdk else "acp_quick.py")
+        args = (str(agent), notes, *flags) if how is None else rogue
         program = Program(command=sys.executable, args=args, env=PATH, folder=str(tmp_path))
         made.append(AcpAgent("p-1", program, **options))
         return made[-1]
@@ -76,7 +78,7 @@ async def test_the_pieces_of_its_message_are_the_draft(make: Make) -> None:
 async def test_it_is_greeted_with_version_one_and_offered_neither_files_nor_terminals(
     make: Make, tmp_path: Path
 ) -> None:
-    agent = make()
+    agent = make(sdk=True)
     assert drafted(await agent.prompt(steps(("read", "/etc/passwd")))) == "Method not found"
     assert (tmp_path / "notes").read_text().splitlines() == [
         "greeted 1 False False False",
@@ -93,7 +95,7 @@ async def test_each_session_of_the_overlay_is_one_of_the_agents_and_every_prompt
 
 async def test_what_it_says_of_its_work_is_not_sent(make: Make) -> None:
     """Only what comes after the last tool call is the message: the rest may tell of the user's own files."""
-    agent = make()
+    agent = make(sdk=True)
     asked = steps(("say", "Let me look into /home/me."), ("tool", "a"), ("say", "And there."), ("tool", "b"))
     outcome = said(await agent.prompt(steps(*json.loads(asked.objective), ("say", "Is it safe?"))))
     assert (outcome.text, outcome.tool_rounds) == ("Is it safe?", 2)
@@ -106,7 +108,7 @@ async def test_its_last_line_says_that_all_is_done(make: Make) -> None:
 
 
 async def test_what_it_spent_is_found_where_agents_put_it_or_not_known(make: Make) -> None:
-    agent = make()
+    agent = make(sdk=True)
     for number, (step, tokens) in enumerate(
         [
             (("usage", {"total_tokens": 42, "input_tokens": 30, "output_tokens": 12}), 42),
@@ -180,7 +182,7 @@ async def test_what_it_asks_leave_for_is_put_to_the_user_in_words_that_are_safe_
         asked.append(question)
         return "id-allow_once"
 
-    outcome = said(await make(ask_user=ask_user).prompt(steps(("ask", ALL))))
+    outcome = said(await make(sdk=True, ask_user=ask_user).prompt(steps(("ask", ALL))))
     assert (outcome.text, outcome.tool_rounds) == ("id-allow_once", 1)
     assert asked == [
         Permission(
@@ -340,7 +342,7 @@ async def test_it_may_read_the_files_of_its_folder_where_the_profile_says_so(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a.txt").write_text("All is well.")
-    agent = make(reads_files=True)
+    agent = make(sdk=True, reads_files=True)
     asked = ("read", str(tmp_path / "a.txt"))
     assert drafted(await agent.prompt(steps(asked))) == "All is well."
     assert (tmp_path / "notes").read_text().splitlines()[0] == "greeted 1 True False False"
@@ -380,7 +382,7 @@ async def test_one_that_does_not_stop_when_it_is_told_to_is_ended(
 
 
 async def test_a_prompt_that_is_cancelled_cancels_the_turn_and_keeps_the_agent(make: Make, tmp_path: Path) -> None:
-    agent = make()
+    agent = make(sdk=True)
     prompt = asyncio.ensure_future(agent.prompt(steps(("wait", ""))))
     await noted(tmp_path / "notes", 3)
     prompt.cancel()
@@ -396,7 +398,7 @@ async def test_the_next_process_takes_a_session_up_again_unless_the_last_was_los
 ) -> None:
     """S4."""
     clock = TurnedClock()
-    agent = make(None, "--resumes", clock=clock)
+    agent = make(None, "--resumes", sdk=True, clock=clock)
     for name in ("s-1", "s-2"):
         assert drafted(await agent.prompt(steps(("say", "Hello"), session_id=name))) == "Hello"
     assert "exit code 3" in failed(await agent.prompt(steps(("die", ""), session_id="s-1")), hard=True)
@@ -547,9 +549,13 @@ async def test_the_cause_of_an_error_is_shown_wherever_it_stands(
 
 
 @pytest.mark.parametrize("how", ["flood", "endless line"])
-async def test_one_that_floods_its_output_is_ended(make: Make, how: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_floods_its_output_is_ended(
+    make: Make, how: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp_wire, "MAX_BYTES", 8_000_000)
+    monkeypatch.setattr(acp_wire, "MAX_LINES", 3_000)
     reason = failed(await make(how).prompt(request()), hard=True)
-    assert reason == "the local agent wrote more in one turn than 64000000 bytes or 100000 lines"
+    assert reason == "the local agent wrote more in one turn than 8000000 bytes or 3000 lines"
     assert "floods its output" in caplog.text
 
 

@@ -12,10 +12,11 @@ from acp import schema
 from pydantic import ValidationError
 
 from remit.agents.mcp.settings import Program
+from remit.relay.bridge import acp_wire
 from remit.relay.bridge.acp_client import Client
 from remit.relay.bridge.acp_meta import is_broken, tokens_in
 from remit.relay.bridge.acp_turn import Turn
-from remit.relay.bridge.acp_wire import MAX_BYTES, MAX_LINES, PERMISSION, READ, Updated, Wire
+from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire
 from remit.relay.bridge.bounds import held, shown
 from remit.relay.bridge.files import Files
 from remit.relay.bridge.permissions import AskUser
@@ -215,7 +216,8 @@ class AcpLink(Link):
 
     async def _lost(self, child: Child) -> str:
         if self._wire is not None and self._wire.flooded:
-            return f"the local agent wrote more in one turn than {MAX_BYTES} bytes or {MAX_LINES} lines"
+            most = f"{acp_wire.MAX_BYTES} bytes or {acp_wire.MAX_LINES} lines"
+            return f"the local agent wrote more in one turn than {most}"
         return f"the local agent's process ended without an answer: {await child.how_it_ended()}"
 
     async def _session(self, connection: Connection, ours: str) -> str:
