@@ -12,82 +12,77 @@ from typing import Any
 import shed_tools
 
 VERSION = "2026-07-28"
+NEVER = object()
+"""What a tool returns that never answers."""
 _TYPES = {int: "integer", str: "string"}
-_TOOLS: dict[str, Callable[..., Any]] = {each.__name__: each for each in shed_tools.PLAIN}
+
+Tools = dict[str, Callable[..., Any]]
 
 
-def say(**message: Any) -> None:
+def wait(file: str) -> object:
+    """Touch a file, then wait for ever."""
+    shed_tools.note_pid(file)
+    return NEVER
+
+
+def serve(*tools: Callable[..., Any]) -> None:
+    """Answer until stdin ends; a tool takes numbers and texts, and is described by its docstring."""
+    known = {each.__name__: each for each in tools}
+    for line in sys.stdin:
+        message: dict[str, Any] = json.loads(line)
+        if "id" in message and "method" in message:
+            _answer(known, message["id"], message["method"], message.get("params", {}))
+
+
+def _say(**message: Any) -> None:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     sys.stdout.flush()
 
 
-def wait(file: str) -> None:
-    """Touch a file, then wait for ever."""
-    shed_tools.note_pid(file)
-
-
-def listed(tool: Callable[..., Any]) -> dict[str, Any]:
-    parameters = {name: {"type": _TYPES[kind]} for name, kind in tool.__annotations__.items() if name != "return"}
-    schema = {"type": "object", "properties": parameters, "required": list(parameters)}
-    return {"name": tool.__name__, "description": tool.__doc__, "inputSchema": schema}
-
-
-def called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    try:
-        found: Any = _TOOLS[name](**arguments)
-    except Exception:  # noqa: BLE001 - told to whoever called, as the SDK does
-        text = f"Error executing tool {name}"
-        return {"content": [{"type": "text", "text": text}], "isError": True}
-    text = found if isinstance(found, str) else json.dumps(found)
-    data: Any = found if isinstance(found, dict) else {"result": found}
-    return {"content": [{"type": "text", "text": text}], "structuredContent": data, "isError": False}
-
-
-def result_of(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the answer to a request; None: there is none, now or ever."""
+def _answer(tools: Tools, number: Any, method: str, params: dict[str, Any]) -> None:
     match method:
         case "server/discover":
-            capabilities = {"tools": {"listChanged": True}}
-            return {
+            result = {
                 "supportedVersions": [VERSION],
-                "capabilities": capabilities,
+                "capabilities": {"tools": {"listChanged": True}},
                 "cacheScope": "private",
                 "ttlMs": 0,
                 "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "quick shed", "version": ""}},
             }
         case "tools/list":
-            return {"tools": [listed(each) for each in (*_TOOLS.values(), wait)], "cacheScope": "private", "ttlMs": 0}
-        case "tools/call" if params["name"] == "wait":
-            return wait(**params["arguments"])
+            result = {"tools": [_listed(each) for each in tools.values()], "cacheScope": "private", "ttlMs": 0}
         case "tools/call":
-            return called(params["name"], params["arguments"])
+            result = _called(tools, params["name"], params["arguments"])
+        case "subscriptions/listen":
+            about = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
+            acknowledged = {**about, "notifications": params["notifications"]}
+            _say(method="notifications/subscriptions/acknowledged", params=acknowledged)
+            return
         case _:
-            raise LookupError(method)
+            _say(id=number, error={"code": -32601, "message": "Method not found"})
+            return
+    if result is not None:
+        _say(id=number, result={"resultType": "complete", **result})
 
 
-def answer(message: dict[str, Any]) -> None:
-    number, method, params = message["id"], message["method"], message.get("params", {})
-    if method == "subscriptions/listen":
-        about = {"_meta": {"io.modelcontextprotocol/subscriptionId": number}}
-        acknowledged = {**about, "notifications": params["notifications"]}
-        say(method="notifications/subscriptions/acknowledged", params=acknowledged)
-        return
+def _listed(tool: Callable[..., Any]) -> dict[str, Any]:
+    parameters = {name: {"type": _TYPES[kind]} for name, kind in tool.__annotations__.items() if name != "return"}
+    schema = {"type": "object", "properties": parameters, "required": list(parameters)}
+    return {"name": tool.__name__, "description": tool.__doc__, "inputSchema": schema}
+
+
+def _called(tools: Tools, name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
     try:
-        result = result_of(method, params)
-    except LookupError:
-        say(id=number, error={"code": -32601, "message": "Method not found"})
-    else:
-        if result is not None:
-            say(id=number, result={"resultType": "complete", **result})
-
-
-def main() -> None:
-    shed_tools.note_start(os.environ.get("SHED_STARTS"))
-    for line in sys.stdin:
-        message = json.loads(line)
-        if "id" in message and "method" in message:
-            answer(message)
+        found: Any = tools[name](**arguments)
+    except Exception:  # noqa: BLE001 - told to whoever called, as the SDK does
+        return {"content": [{"type": "text", "text": f"Error executing tool {name}"}], "isError": True}
+    if found is NEVER:
+        return None
+    text = found if isinstance(found, str) else json.dumps(found)
+    data: Any = {"result": found} if isinstance(found, str | int) else found
+    return {"content": [{"type": "text", "text": text}], "structuredContent": data, "isError": False}
 
 
 if __name__ == "__main__":
-    main()
+    shed_tools.note_start(os.environ.get("SHED_STARTS"))
+    serve(*shed_tools.PLAIN, wait)

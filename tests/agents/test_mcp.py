@@ -1,6 +1,7 @@
 """MCP servers as tools: what agents get from them, and what servers that die or lie can do."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 
 import shed_tools
 from remit import Brief, Hub, RemitError
+from remit.agents.mcp import pipes
 from remit.agents.mcp import server as module
 from remit.agents.mcp.lines import Lines, Long
 from remit.agents.mcp.server import McpServer
@@ -461,13 +463,21 @@ async def test_a_server_that_does_not_greet_is_given_up(monkeypatch: pytest.Monk
 async def test_a_server_that_only_makes_noise_is_ended_and_started_again(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from remit.agents.mcp import pipes
-
     monkeypatch.setattr(pipes, "MAX_SKIPPED", 2 * pipes.MAX_LINE)  # a flood of 256 MB takes seconds
     async with lying(how) as watched:
         code, message = await watched.fault()
         assert code == Code.OUTCOME_UNKNOWN, message
         assert (await watched.fault())[0] == Code.OUTCOME_UNKNOWN, "the second start is at once"
+
+
+async def test_nothing_more_is_read_of_a_server_that_is_given_up() -> None:
+    noise = "while True: print('nothing', flush=True)"
+    reading = pipes.Pipes(Program(command=sys.executable, args=("-c", noise)))
+    async with reading as (heard, told), heard, told:
+        await eventually(reading._tasks[0].done)  # pyright: ignore[reportPrivateUsage]
+        gc.collect()
+        (said, _) = reading._transports  # pyright: ignore[reportPrivateUsage]
+        await eventually(lambda: not cast("asyncio.ReadTransport", said).is_reading())
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_for_longer_and_longer() -> None:

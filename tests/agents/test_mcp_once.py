@@ -1,6 +1,6 @@
 """A tool of an MCP server that is not safe to repeat is used once, also if the hub is killed with -9 meanwhile.
 
-Run as a program, this file is that server, or a hub that uses it.
+Run as a program, this file is a hub that uses the server `bank_server.py`.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ import pytest
 from remit import Brief, Code, Hub, RemitError
 from remit.runtime import runs
 
+BANK = str(Path(__file__).resolve().parents[1] / "bank_server.py")
 BOUND_S = 60
 LEASE_MS = 300
 pytestmark = pytest.mark.timeout(2 * BOUND_S)
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(2 * BOUND_S)
 def a_hub(folder: Path, *, survivor: bool) -> Hub:
     """Return a hub with an agent that has two charges made, and says what it was told of each."""
     hub = Hub(store=folder / "hub.db", durability="process")
-    hub.mcp("bank", sys.executable, [__file__, "server", str(folder)], allow=["charge"], time_ms=BOUND_S * 1_000)
+    hub.mcp("bank", sys.executable, [BANK, str(folder)], allow=["charge"], time_ms=BOUND_S * 1_000)
 
     async def use(brief: Brief, what: str) -> str:
         try:
@@ -69,29 +70,8 @@ def charges(folder: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
-# ── the programs ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def serve(folder: Path) -> None:
-    from mcp.server.mcpserver import MCPServer
-
-    bank = MCPServer("bank")
-
-    @bank.tool()
-    async def charge(what: str) -> str:
-        """Charge, for good; the second time it takes for ever to say so."""
-        with (folder / "charges").open("a") as file:
-            file.write(f"{what}\n")
-        await (asyncio.Event().wait() if what == "second" else asyncio.sleep(0))
-        return f"paid for {what}"
-
-    assert charge
-    bank.run()
-
+# ── the program ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if __name__ == "__main__":
     runs.LEASE_MS = LEASE_MS
-    if sys.argv[1] == "server":
-        serve(Path(sys.argv[2]))
-    else:
-        asyncio.run(order(a_hub(Path(sys.argv[2]), survivor=False)))
+    asyncio.run(order(a_hub(Path(sys.argv[2]), survivor=False)))

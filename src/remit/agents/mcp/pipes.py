@@ -55,6 +55,8 @@ class Pipes:
         self._tasks: list[asyncio.Task[None]] = []
         self._transports: list[asyncio.BaseTransport] = []
         """From its stdout and its stderr."""
+        self._said: asyncio.StreamReader | None = None
+        """Its stdout. Held until the end: once a reader is gone, asyncio reads on as fast as it can, for nobody."""
         self._writer: asyncio.StreamWriter | None = None
         self._closing = False
         self.how_it_ended: str | None = None
@@ -76,7 +78,8 @@ class Pipes:
         self, popen: "subprocess.Popen[bytes]"
     ) -> tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]:
         loop = asyncio.get_running_loop()
-        said, complained = asyncio.StreamReader(), asyncio.StreamReader()
+        self._said = said = asyncio.StreamReader()
+        complained = asyncio.StreamReader()
         for reader, pipe in ((said, popen.stdout), (complained, popen.stderr)):
             transport, _ = await loop.connect_read_pipe(partial(asyncio.StreamReaderProtocol, reader), pipe)
             self._transports.append(transport)
