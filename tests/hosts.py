@@ -1,16 +1,21 @@
 """MCP hosts for tests: the SDK's own client, with a person who answers, or without one."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, StdioServerParameters
 from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server.stdio import stdio_server
 
+from commands import REMIT, start
 from waiting import PATIENCE_S
 
 ERAS = ("legacy", "2026-07-28")
@@ -84,6 +89,45 @@ async def host_of(
     """Connect a host to a process that it starts."""
     async with Client(program, mode=era, elicitation_callback=person) as client:
         yield client
+
+
+@asynccontextmanager
+async def host_of_forked(
+    arguments: list[str], *, folder: Path, variables: Mapping[str, str], era: str, person: Person | None = None
+) -> AsyncGenerator[Client]:
+    """Connect a host to a command that is forked, which spares it a second of imports; end it as a host does."""
+    read_by_it, written = os.pipe()
+    read, written_by_it = os.pipe()
+    streams = (read_by_it, written_by_it, 2)
+    process = start(arguments, folder=folder, variables=variables, streams=streams, terminal=False)
+    os.close(read_by_it)
+    os.close(written_by_it)
+
+    @asynccontextmanager
+    async def transport() -> AsyncGenerator[Any]:
+        async with (
+            await anyio.open_file(read, encoding="utf-8") as said,
+            await anyio.open_file(written, "w", encoding="utf-8") as told,
+            stdio_server(said, told) as (heard, answers),
+        ):
+            try:
+                yield heard, answers
+            finally:
+                await told.aclose()
+
+    if process is None:
+        os.close(read)
+        os.close(written)
+        program = StdioServerParameters(command=REMIT, args=arguments, cwd=folder, env=dict(variables))
+        async with host_of(program, era, person=person) as client:
+            yield client
+        return
+    try:
+        async with Client(transport(), mode=era, elicitation_callback=person) as client:
+            yield client
+        assert await asyncio.to_thread(process.wait) == 0
+    finally:
+        process.kill()
 
 
 def text(result: types.CallToolResult) -> str:

@@ -6,16 +6,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError, StdioServerParameters
+from mcp import Client, MCPError, StdioServerParameters
 
 from command_line import REMIT, environment, remit
 from commands import popen
-from hosts import ERAS, Progress, Whimsical, data, host_of, text
+from hosts import ERAS, Person, Progress, Whimsical, data, host_of, host_of_forked, text
 from waiting import PATIENCE_S, eventually
 
 TEAM = """
@@ -82,6 +82,12 @@ def program(team: Path, *arguments: str) -> StdioServerParameters:
     return StdioServerParameters(command=REMIT, args=["mcp", *arguments], cwd=team, env=environment())
 
 
+def host_in(
+    team: Path, *arguments: str, era: str = "legacy", person: Person | None = None
+) -> AbstractAsyncContextManager[Client]:
+    return host_of_forked(["mcp", *arguments], folder=team, variables=environment(), era=era, person=person)
+
+
 async def there(file: Path) -> None:
     await eventually(file.exists)
 
@@ -103,7 +109,7 @@ async def test_a_host_asks_agents_and_stdout_is_protocol_only(team: Path, era: s
 @era
 async def test_a_person_at_the_host_agrees_declines_or_leaves_it_open(team: Path, era: str) -> None:
     person = Whimsical("accept", "decline", "cancel")
-    async with host_of(program(team, "--user", "anna"), era, person=person) as host:
+    async with host_in(team, "--user", "anna", era=era, person=person) as host:
         yes, no, open_ = [
             await host.call_tool("delegate_task", {"agent": "pay", "task": task}) for task in ("rent", "fine", "ransom")
         ]
@@ -116,7 +122,7 @@ async def test_a_person_at_the_host_agrees_declines_or_leaves_it_open(team: Path
 
 
 async def test_where_the_host_cannot_ask_another_terminal_answers(team: Path) -> None:
-    async with host_of(program(team)) as host:
+    async with host_in(team) as host:
         waits = await host.call_tool("delegate_task", {"agent": "pay", "task": "rent"})
         assert data(waits)["state"] == "waiting"
         command = data(waits)["question"]["answer_with"].split("   ")[0].split()
@@ -128,7 +134,7 @@ async def test_where_the_host_cannot_ask_another_terminal_answers(team: Path) ->
 
 @era
 async def test_a_cancelled_call_stops_the_agent_and_a_call_that_timed_out_does_not(team: Path, era: str) -> None:
-    async with host_of(program(team), era) as host:
+    async with host_in(team, era=era) as host:
         with pytest.raises(MCPError, match="timed out"):
             await host.call_tool("delegate_task", {"agent": "slow", "task": "x"}, read_timeout_seconds=1)
         await there(team / "begun")
@@ -148,7 +154,7 @@ async def test_a_cancelled_call_stops_the_agent_and_a_call_that_timed_out_does_n
 
 async def test_agents_that_cannot_be_asked_from_outside_are_not_there(team: Path) -> None:
     (team / "remit.toml").write_text(TEAM + '[serve]\nagents = ["echo"]\n')
-    async with host_of(program(team)) as host:
+    async with host_in(team) as host:
         assert text(await host.call_tool("list_agents")) == "- echo: Says it again."
         hidden = await host.call_tool("delegate_task", {"agent": "pay", "task": "x"})
     assert data(hidden)["fault"]["code"] == "AGENT_NOT_FOUND"
@@ -249,7 +255,7 @@ def test_other_commands_do_not_load_the_sdk(team: Path) -> None:
 
 # ── the tools of a server ─────────────────────────────────────────────────────────────────────────────────────────────
 
-SHED = Path(__file__).resolve().parents[1] / "toolshed.py"
+SHED = Path(__file__).resolve().parents[1] / "quick_shed.py"
 
 
 def with_server(team: Path, more: str = "") -> None:

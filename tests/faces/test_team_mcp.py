@@ -20,7 +20,7 @@ from remit.runtime.schemas import misfits
 from remit.transports.credentials.incoming import Held
 from remit.transports.credentials.spending import Spending
 
-SHED = Path(__file__).resolve().parents[1] / "toolshed.py"
+SHED = Path(__file__).resolve().parents[1] / "quick_shed.py"
 PYTHON = json.dumps(sys.executable)
 
 
