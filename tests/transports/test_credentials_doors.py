@@ -632,14 +632,19 @@ def signed_with_the_public_key() -> str:
         "=.=.=",
         signed_with_the_public_key(),
         a_token(ECKey.generate_key("P-256", {"kid": "one"})),
-        a_token(RSAKey.generate_key(2048, {"kid": "one"}), {"alg": "RS256"}),
         a_token(header={"jwk": SIGNING.as_dict(private=False), "kid": "two"}),
         a_token()[:-2],
     ],
     ids=lambda token: token[:30],
 )
 async def test_a_token_that_the_provider_did_not_sign_as_agreed_does_not_count(token: str) -> None:
-    """No signature, a public key taken for a secret, another key, another algorithm, a key that came with the token."""
+    """No signature, a public key taken for a secret, another key, a key that came with the token."""
+    assert code_of(await Provider().issuer().user_of(token, NOW_S)) is Code.UNAUTHENTICATED
+
+
+async def test_a_token_that_was_signed_by_another_algorithm_does_not_count() -> None:
+    # Such a key takes long to find, so it is made where it is needed and not wherever this module is read.
+    token = a_token(RSAKey.generate_key(2048, {"kid": "one"}), {"alg": "RS256"})
     assert code_of(await Provider().issuer().user_of(token, NOW_S)) is Code.UNAUTHENTICATED
 
 

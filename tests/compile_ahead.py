@@ -1,0 +1,56 @@
+"""Compile the code and the tests once, before several processes read them.
+
+Where Python is told to write no bytecode, each process would compile anew all that it imports. Test modules are
+compiled as pytest does it, which rewrites their assertions: that takes longer than the rest of collecting them.
+"""
+
+import ast
+import compileall
+import importlib.util
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from _pytest.assertion.rewrite import (
+    PYC_TAIL,
+    _read_pyc,  # pyright: ignore[reportPrivateUsage]
+    _write_pyc_fp,  # pyright: ignore[reportPrivateUsage]
+    get_cache_dir,
+    rewrite_asserts,
+)
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("src", "tests", "docs", "bench")
+
+
+def compile_ahead(path: Path) -> None:
+    """Leave behind the bytecode of *path* as Python or pytest will look for it."""
+    if path.name != "conftest.py" and not path.match("test_*.py"):
+        compileall.compile_file(path, quiet=2)
+        return
+    cached = get_cache_dir(path) / f"{path.stem}{PYC_TAIL}"
+    if _read_pyc(path, cached) is not None:
+        return
+    source = path.read_bytes()
+    try:
+        tree = ast.parse(source, filename=str(path))
+        rewrite_asserts(tree, source, str(path))
+        code = compile(tree, str(path), "exec", dont_inherit=True)
+    except SyntaxError:
+        return  # the test run names the place
+    cached.parent.mkdir(exist_ok=True)
+    with cached.open("wb") as file:
+        _write_pyc_fp(file, importlib.util.source_hash(source), code)
+
+
+def modules() -> list[Path]:
+    found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py") if "node_modules" not in path.parts)
+    # The largest first, so that no process is left alone with one of them at the end.
+    return sorted(found, key=lambda path: path.stat().st_size, reverse=True)
+
+
+if __name__ == "__main__":
+    sys.setrecursionlimit(10_000)
+    with ProcessPoolExecutor() as pool:
+        for _ in pool.map(compile_ahead, modules(), chunksize=8):
+            pass
