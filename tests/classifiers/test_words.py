@@ -5,10 +5,11 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from intent import TEAM, calibration_error
+from properties import share
 from remit.classifiers import learn
 from remit.classifiers.learn import Examples, Sureness, gather
 from remit.classifiers.words import Words
@@ -130,7 +131,7 @@ def test_learning_gives_the_same_each_time(team: Words) -> None:
     assert Words(TEAM).scores(text) == team.scores(text)
 
 
-@settings(max_examples=50)
+@share(1 / 2)
 @given(st.text())
 def test_any_text_can_be_asked_about(team: Words, text: str) -> None:
     assert all(0 < each.confidence <= 1 for each in team.scores(text))

@@ -15,8 +15,6 @@ from fuzz.targets import DOORS, TARGETS
 pytestmark = pytest.mark.hypothesis
 
 FOUND = Path(__file__).with_name("found")
-# Of each target in every run of the tests; `make fuzz` goes on until its time is up.
-EXAMPLES = 60
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 
 
@@ -42,7 +40,7 @@ def test_any_bytes_give_a_value_or_a_documented_error(name: str, pytestconfig: p
     end = time.monotonic() + (seconds or 0) / len(TARGETS)
     last = b""
 
-    @settings(max_examples=EXAMPLES if seconds is None else 500, suppress_health_check=SLOW, database=None)
+    @settings(suppress_health_check=SLOW, database=None)
     @given(TARGETS[name].inputs)
     def law(raw: bytes) -> None:
         nonlocal last

@@ -6,10 +6,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from properties import share
 from remit import Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
 from remit.testing.memory import MemoryStore
 
@@ -281,7 +282,7 @@ def teams(draw: st.DrawFn) -> dict[str, dict[str, Any]]:
     }
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@share(1 / 2, suppress_health_check=[HealthCheck.too_slow])
 @given(
     team=teams(),
     default=st.sampled_from(["own", "caller"]),

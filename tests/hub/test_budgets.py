@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from properties import share
 from remit import (
     Answer,
     Brief,
@@ -543,7 +544,7 @@ def check_grants(records: Sequence[Record]) -> None:
 
 
 @given(tree=TREES, tokens=st.integers(1, 2_000))
-@settings(max_examples=150)
+@share(1.5)
 def test_no_delegation_is_granted_what_its_parent_does_not_have_left(tree: Plan, tokens: int) -> None:
     """X7: whatever a tree of agents does, in turn or at once, grants are cut from what is left."""
 
@@ -556,7 +557,6 @@ def test_no_delegation_is_granted_what_its_parent_does_not_have_left(tree: Plan,
 
 
 @given(trees=st.lists(TREES, min_size=2, max_size=4), tokens=st.integers(1, 2_000))
-@settings(max_examples=80)
 def test_runs_that_interleave_never_spend_each_others_tokens(trees: list[Plan], tokens: int) -> None:
     """X7: many trees at once in one loop, each within its own budget."""
 
@@ -569,7 +569,6 @@ def test_runs_that_interleave_never_spend_each_others_tokens(trees: list[Plan], 
 
 
 @given(tree=TREES, tokens=st.integers(1, 2_000))
-@settings(max_examples=80)
 def test_at_the_end_of_a_run_nothing_is_reserved_any_more(tree: Plan, tokens: int) -> None:
     """Reserved = settled + released, for every delegation there was."""
 
@@ -583,7 +582,6 @@ def test_at_the_end_of_a_run_nothing_is_reserved_any_more(tree: Plan, tokens: in
 
 
 @given(tree=TREES, tokens=st.integers(1, 2_000))
-@settings(max_examples=80)
 def test_the_root_is_charged_exactly_what_all_below_it_spent(tree: Plan, tokens: int) -> None:
     async def scenario() -> None:
         team = Team()

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from properties import share
 from remit import Brief, Delta, Hub, Kind, Response
 from remit.detectors.pipeline import pipeline
 from remit.policy.redaction import settled, strike
@@ -159,7 +160,7 @@ _WORDS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@share(2)
 @given(st.lists(_WORDS, max_size=12), st.lists(st.integers(1, 60), min_size=1, max_size=30))
 def test_however_a_text_is_cut_the_pieces_say_no_more_than_the_whole(words: list[str], cuts: list[int]) -> None:
     sealing = Sealing(b"k" * 32, pipeline())

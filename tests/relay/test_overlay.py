@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.frames import Mode, Turn
@@ -1105,5 +1105,5 @@ class OverlayMachine(RuleBasedStateMachine):
 def test_whatever_happens_in_whatever_order_a_run_keeps_its_promises() -> None:
     """S6, S7, S8, S9: one turn in flight, nothing sent unasked, nothing sent while paused, the ends are final."""
     run_state_machine_as_test(  # pyright: ignore[reportUnknownMemberType]
-        OverlayMachine, settings=settings(deadline=None, stateful_step_count=50, max_examples=120)
+        OverlayMachine, settings=share(1.2, stateful_step_count=50)
     )

@@ -12,10 +12,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from commands import popen
+from properties import share
 from remit.protocol.errors import Code, RemitError
 from remit.relay import receiving, sending
 from remit.relay.identity import make_prekey
@@ -423,7 +424,7 @@ deeds = st.one_of(
 )
 
 
-@settings(max_examples=25)
+@share(1 / 2)
 @given(script=st.lists(deeds, min_size=10, max_size=60))
 def test_each_message_arrives_once_and_in_order_whatever_the_network_does(
     template: Path, script: list[tuple[Any, ...]]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 import apsw
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -210,7 +210,6 @@ def happen(indexer: Indexer, event: Asked | Answered | Inside | Sought) -> None:
             assert indexer.seen(session, numbers) == {each.seq for each in messages}.intersection(numbers)
 
 
-@settings(deadline=None)
 @given(st.lists(events, min_size=5, max_size=40), st.booleans())
 def test_the_index_finds_what_the_plain_filter_finds(
     story: list[Asked | Answered | Inside | Sought], small: bool

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from properties import share
 from remit.policy.budget import estimate
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.ports import Workspace
@@ -191,7 +192,7 @@ def test_files_share_the_room_and_what_one_leaves_another_may_use(root: Path) ->
     assert 300 < estimate(shown) <= 400
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(-1, 300), st.sampled_from([None, ["notes.txt", "src/a.py", "long"]]))
 def test_never_more_is_told_than_there_is_room_for(root: Path, room: int, files: list[str] | None) -> None:
     """O2: fitted to the token budget."""
@@ -267,7 +268,7 @@ def test_plain_names_in_any_language_are_fine(root: Path, path: str) -> None:
     assert "fine" in told(root, [path], contents=True)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
+@share(3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.sampled_from(["..", ".", "", "src", "deep", "secret.txt", "outside", "out", "in", "up", "~", "notes.txt"])

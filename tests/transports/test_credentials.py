@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from biscuit_auth import Biscuit, BlockBuilder, KeyPair, PrivateKey, PublicKey
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from chains import NOW_MS, Way, a_hop, a_remit, content_of, rooted, said, signed_on
+from properties import share
 from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Remit
@@ -510,7 +511,7 @@ def test_a_credential_that_was_cut_off_is_refused_wherever_that_was(way: Way) ->
 
 
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@share(3)
 def test_a_changed_credential_is_refused_or_says_the_same(data: st.DataObject) -> None:
     content = bytearray(base64.urlsafe_b64decode(TOKEN))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -521,13 +522,13 @@ def test_a_changed_credential_is_refused_or_says_the_same(data: st.DataObject) -
 
 
 @given(st.binary(max_size=2_000))
-@settings(max_examples=300, deadline=None)
+@share(3)
 def test_bytes_of_anybody_raise_nothing(content: bytes) -> None:
     assert isinstance(WAY.verify(base64.urlsafe_b64encode(content).decode(), 1), Fault)
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, deadline=None)
+@share(2)
 def test_a_trusted_hub_that_signs_nonsense_raises_nothing(content: bytes) -> None:
     assert isinstance(WAY.verify(rooted(WAY.pairs[0], 0, content or b"\x00").to_base64(), 1), Fault)
 
@@ -596,7 +597,6 @@ def chains(draw: st.DrawFn) -> list[Hop]:
 
 
 @given(chains())
-@settings(max_examples=60, deadline=None)
 def test_no_chain_of_blocks_grants_more_than_any_of_them(hops: list[Hop]) -> None:
     grant = grant_of(WAY.verify(said(WAY, *hops), len(hops)))
     assert grant.user == EVIL
@@ -612,7 +612,7 @@ def test_no_chain_of_blocks_grants_more_than_any_of_them(hops: list[Hop]) -> Non
 
 
 @given(st.lists(st.tuples(NAMES, NAMES, st.integers(0, 10_000), st.integers(0, 9)), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
+@share(1 / 2)
 def test_what_honest_hubs_pass_on_is_the_remit_that_they_pass_on(
     wishes: list[tuple[frozenset[str] | None, frozenset[str] | None, int, int]],
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from biscuit_auth import BlockBuilder, KeyPair, PrivateKey
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -290,7 +290,6 @@ def test_a_request_that_is_wider_is_narrowed_by_all_before_it(run: Run) -> None:
 @example(b"")
 @example(b"\x12\x00\x22\x22\x0a\x20" + bytes(32))
 @example(b"\x08" + b"\xff" * 12)
-@settings(deadline=None)
 def test_bytes_of_anyone_are_taken_apart_or_are_nothing(given: bytes) -> None:
     token = urlsafe_b64encode(given).decode()
     parts = apart(token)
@@ -301,7 +300,6 @@ def test_bytes_of_anyone_are_taken_apart_or_are_nothing(given: bytes) -> None:
 
 
 @given(st.integers(0, MAX_HOPS), st.binary(max_size=400), st.binary(max_size=20))
-@settings(deadline=None)
 def test_what_a_block_says_is_said_in_one_way(number: int, content: bytes, noise: bytes) -> None:
     payload = payload_of(number, content)
     assert content_in(payload, number) == content

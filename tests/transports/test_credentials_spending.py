@@ -3,10 +3,11 @@
 import asyncio
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from chains import NOW_MS, Way, a_hop, said
+from properties import share
 from remit.protocol.errors import Code, Fault
 from remit.testing.memory import MemoryStore
 from remit.transports.credentials import spending as module
@@ -185,7 +186,7 @@ WAY = Way()
 
 
 @given(st.lists(st.tuples(st.integers(0, 900), st.integers(0, 1_500) | st.none()), max_size=6), st.booleans())
-@settings(max_examples=15, deadline=None)
+@share(1 / 2)
 def test_together_they_never_get_more_than_was_granted(asks: list[tuple[int, int | None]], stored: bool) -> None:
     async def spend() -> None:
         spending = await in_store() if stored else counted()
