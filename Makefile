@@ -18,7 +18,7 @@ demo: $(VENV)/.ready ## Watch a team of agents at work, in about ten seconds
 demo-relay: $(VENV)/.ready ## Watch two agents of two people work together, over a gateway that can read nothing
 	@$(BIN)/python examples/relay/demo.py
 
-# All branches of protocol and policy are covered by these alone, which is watched.
+# All branches of protocol and policy are covered by the plain ones of these alone, which is watched.
 WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
 # Most tests wait for processes, servers and disks: more of them at once than there are cores take less time.
 WORKERS ?= 4

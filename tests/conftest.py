@@ -80,6 +80,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[_END] = time.monotonic() + seconds
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Let the coverage run watch only plain tests of ordinary size.
+
+    Watching doubles what the others cost, and a branch that only drawn examples reach is reached by luck.
+    """
+    watching = sys.gettrace()
+    # A debugger may watch, too, and goes on.
+    by_coverage = type(watching).__module__.partition(".")[0] == "coverage"
+    if not by_coverage or not any(map(item.get_closest_marker, ("hypothesis", "unwatched"))):
+        return (yield)
+    sys.settrace(None)
+    try:
+        return (yield)
+    finally:
+        sys.settrace(watching)
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.monotonic() > item.config.stash.get(_END, float("inf")):
         pytest.skip("the time for drawing examples is up")

@@ -211,6 +211,7 @@ class BreakerMachine(RuleBasedStateMachine):
         assert wait_ms(self.known, self.now, DEFAULTS) == 1_000 * self.model.wait_s(self.now)
 
 
+@pytest.mark.unwatched
 def test_the_breaker_opens_waits_and_probes_as_its_model_does() -> None:
     """C8, K11: stop routing at the threshold, degrade gracefully, probe for recovery."""
     run_state_machine_as_test(BreakerMachine, settings=settings(stateful_step_count=30))  # pyright: ignore[reportUnknownMemberType]

@@ -128,6 +128,11 @@ def test_no_filter_lets_anything_pass_that_happened_inside_an_agent(
     assert {message.role for message in passed} <= {"user", "assistant"}
 
 
+def test_a_record_of_what_happened_inside_an_agent_says_nothing() -> None:
+    inside = a_record(Progress(delegation="r-1", agent="tag", text="inside"), Kind.PROGRESS)
+    assert said([inside], original=lambda _: None, count=len).messages == []
+
+
 def test_what_a_callee_was_shown_stands_once_before_the_request_that_showed_it() -> None:
     elsewhere = {seq: a_record(a_response(result=f"shown {seq}"), Kind.RESULT, seq=seq) for seq in (1, 2)}
     elsewhere[3] = a_record(Progress(delegation="r-1", agent="tag", text="inside"), Kind.PROGRESS, seq=3)

@@ -157,6 +157,7 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize(
     "sign", ["aA", "a_", "Alice ", "1", "1 ", "1,", "A. ", "a'", "'s ", '"', "-", ": ", "two ", "May "]
 )

@@ -671,6 +671,7 @@ def test_as_deep_as_an_envelope_may_be_is_no_trouble() -> None:
     assert restore(clean, found) == deep(64)
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize(
     "make",
     [

@@ -328,6 +328,7 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize(
     "sign", ["by the end of ", "must", "not ", "we have ", "i will ", "please ", "no ", "? ", "a) ", "use "]
 )

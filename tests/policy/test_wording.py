@@ -168,6 +168,7 @@ def seconds(work: Callable[[], object]) -> float:
     return best
 
 
+@pytest.mark.unwatched
 @pytest.mark.parametrize("sign", HOSTILE)
 def test_text_that_is_made_to_be_slow_costs_in_proportion_to_its_length(sign: str) -> None:
     def read(length: int) -> None:

@@ -133,14 +133,17 @@ def _times(text: str) -> list[tuple[int, ...]]:
     return [(hour % 12 + (12 if half == "p" else 0), minute, second), (hour, minute, second)]
 
 
+_GROUPING, _POINT = re.compile("[ \u00a0\u202f'’]"), re.compile("[.,]")
+
+
 def _value(found: re.Match[str]) -> str:
     """Return a number so that equal ones are spelled alike; one that can be read in two ways stays as it is."""
     if found["spelled"]:
         return SPELLED[found["spelled"].casefold()]
-    plain = re.sub("[ \u00a0\u202f'’]", "", found["digits"])
+    plain = _GROUPING.sub("", found["digits"])
     if "/" in plain:
         return plain
-    groups = re.split("[.,]", plain)
+    groups = _POINT.split(plain)
     thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])
     if "." in plain and "," in plain:
         # Whichever comes last begins the fraction.
@@ -283,7 +286,9 @@ class _Grounds:
             self._times.update(times)
             self._numbers.update((str(number), "") for time in times for number in time)
         else:
-            self._numbers |= {(_value(found), ""), (_value(found), _unit(found))}
+            value = _value(found)
+            self._numbers.add((value, ""))
+            self._numbers.add((value, _unit(found)))
 
     def has_figure(self, found: re.Match[str]) -> bool:
         if found["date"]:
