@@ -18,7 +18,6 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from remit.agents import own_network
 from remit.agents.channel import (
     LENGTH,
     NOT_SAYABLE,
@@ -56,7 +55,6 @@ from remit.agents.channel import (
     unraw,
 )
 from remit.agents.function import agent_from
-from remit.agents.sandbox import Rules, enforce
 from remit.agents.threads import Threads
 from remit.policy.aggregate import Combined
 from remit.protocol.card import Schema, ToolCard
@@ -435,15 +433,19 @@ def main() -> None:
     end = socket.socket(fileno=int(descriptor))
     end.set_inheritable(False)
     if sandbox:
-        _confine(end, msgspec.json.decode(sys.stdin.buffer.read(), type=Rules))
+        _confine(end)
     asyncio.run(_open(end, entrance))
 
 
-def _confine(end: socket.socket, rules: Rules) -> None:
+def _confine(end: socket.socket) -> None:
     """Enter the sandbox, before this process has a second thread and before any code of the agent's is loaded.
 
     Where hosts are named, the hub is first told of the one way out: a byte, with the socket at which it is to listen.
     """
+    from remit.agents import own_network  # most agents have no sandbox
+    from remit.agents.sandbox import Rules, enforce
+
+    rules = msgspec.json.decode(sys.stdin.buffer.read(), type=Rules)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

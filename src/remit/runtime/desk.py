@@ -3,8 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
@@ -44,6 +43,7 @@ from remit.runtime.redactor import NOTHING
 from remit.runtime.respond import isolated, presentable, verified
 from remit.runtime.schemas import misfits
 from remit.runtime.sessions import NOTE_LENGTH
+from remit.runtime.thread_waits import stepping_aside
 
 T = TypeVar("T")
 
@@ -51,11 +51,6 @@ log = logging.getLogger("remit")
 
 MAX_PROGRESS_TEXT = 2_000
 MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
-
-stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
-    "stepping_aside", default=nullcontext
-)
-"""What a thread does while it waits: whoever owns the thread may let another one work in its place."""
 
 
 class LocalDesk:

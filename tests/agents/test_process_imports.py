@@ -1,0 +1,21 @@
+"""What the process of an isolated agent loads before it loads the agent: every start of one pays for it."""
+
+import json
+import subprocess
+import sys
+
+NOT_NEEDED = (
+    "remit.runtime.desk",
+    "remit.runtime.dispatch",
+    "remit.runtime.ledger",
+    "remit.agents.sandbox",
+    "remit.agents.own_network",
+    "remit.stores",
+    "remit.faces",
+)
+
+
+def test_an_agents_process_does_not_load_what_only_a_hub_or_a_sandbox_needs() -> None:
+    script = "import json, sys, remit.agents.process_main; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert [name for name in json.loads(done.stdout) if name.startswith(NOT_NEEDED)] == []
