@@ -1,10 +1,10 @@
 """MCP hosts for tests: the SDK's own client, with a person who answers, or without one."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any, Literal
 
 import anyio
@@ -15,7 +15,7 @@ from mcp.client.session import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.stdio import stdio_server
 
-from commands import REMIT, start
+from commands import REMIT, popen
 from waiting import PATIENCE_S
 
 ERAS = ("legacy", "2026-07-28")
@@ -96,38 +96,25 @@ async def host_of_forked(
     arguments: list[str], *, folder: Path, variables: Mapping[str, str], era: str, person: Person | None = None
 ) -> AsyncGenerator[Client]:
     """Connect a host to a command that is forked, which spares it a second of imports; end it as a host does."""
-    read_by_it, written = os.pipe()
-    read, written_by_it = os.pipe()
-    streams = (read_by_it, written_by_it, 2)
-    process = start(arguments, folder=folder, variables=variables, streams=streams, terminal=False)
-    os.close(read_by_it)
-    os.close(written_by_it)
+    streams: dict[str, Any] = {"stdin": PIPE, "stdout": PIPE, "text": True, "encoding": "utf-8"}
+    with popen([REMIT, *arguments], cwd=folder, env=variables, **streams) as process:
 
-    @asynccontextmanager
-    async def transport() -> AsyncGenerator[Any]:
-        async with (
-            await anyio.open_file(read, encoding="utf-8") as said,
-            await anyio.open_file(written, "w", encoding="utf-8") as told,
-            stdio_server(said, told) as (heard, answers),
-        ):
-            try:
-                yield heard, answers
-            finally:
-                await told.aclose()
+        @asynccontextmanager
+        async def transport() -> AsyncGenerator[Any]:
+            assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+            said, told = anyio.wrap_file(process.stdout), anyio.wrap_file(process.stdin)
+            async with stdio_server(said, told) as (heard, answers):
+                try:
+                    yield heard, answers
+                finally:
+                    await told.aclose()
 
-    if process is None:
-        os.close(read)
-        os.close(written)
-        program = StdioServerParameters(command=REMIT, args=arguments, cwd=folder, env=dict(variables))
-        async with host_of(program, era, person=person) as client:
-            yield client
-        return
-    try:
-        async with Client(transport(), mode=era, elicitation_callback=person) as client:
-            yield client
-        assert await asyncio.to_thread(process.wait) == 0
-    finally:
-        process.kill()
+        try:
+            async with Client(transport(), mode=era, elicitation_callback=person) as client:
+                yield client
+            assert await asyncio.to_thread(process.wait, PATIENCE_S) == 0
+        finally:
+            process.kill()
 
 
 def text(result: types.CallToolResult) -> str:
