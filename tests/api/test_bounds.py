@@ -198,7 +198,7 @@ async def test_a_reader_that_falls_behind_loses_nothing(hub: Hub, monkeypatch: p
     assert said == [f"step {step}" for step in range(50)]
 
 
-async def test_thousands_of_requests_leave_nothing_behind(hub: Hub) -> None:
+async def test_hundreds_of_requests_leave_nothing_behind(hub: Hub) -> None:
     agents(hub).set()
     api: Any = None
 
@@ -227,13 +227,13 @@ async def test_thousands_of_requests_leave_nothing_behind(hub: Hub) -> None:
             tracemalloc.start()
             try:
                 start, _ = tracemalloc.get_traced_memory()
-                await many(session, 100)
+                await many(session, 50)
                 await let_go(hub, api)
                 end, _ = tracemalloc.get_traced_memory()
             finally:
                 tracemalloc.stop()
-    # Nine hundred requests; what each leaves behind would be some kilobytes.
-    assert end - start < 400_000, f"{end - start} bytes are left"
+    # 450 requests; what each leaves behind would be some kilobytes. Caches and tables that grow once take 170 kB.
+    assert end - start < 270_000, f"{end - start} bytes are left"
 
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

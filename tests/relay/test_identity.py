@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from remit.protocol.errors import Code, RemitError
+from remit.relay import keyfile
 from remit.relay.device import Device
 from remit.relay.identity import (
     Bundle,
@@ -252,7 +253,9 @@ def test_a_state_file_without_its_key_reads_nothing(tmp_path: Path):
     assert [each for each in known if each in stolen] == []
 
 
-def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path):
+def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    # Six keys are derived here; tests/faces/test_team_relay.py derives some at the real cost, a third of a second each.
+    monkeypatch.setattr(keyfile, "_COST", 2**10)
     path = tmp_path / "device.key"
     keys = open_keys(path, "correct horse")
     locked = keys.lock(b"value", "place")
