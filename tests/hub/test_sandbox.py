@@ -112,7 +112,10 @@ def test_what_python_needs_is_found_from_another_folder(tmp_path: Path, monkeypa
     }
 
 
-async def test_the_hub_does_not_import_the_code_of_an_isolated_agent(folder: Path) -> None:
+async def test_the_hub_does_not_import_the_code_of_an_isolated_agent(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "probes", raising=False)  # another test may have loaded a module of that name
     code = '\n\ndef careful(brief):\n    """Says where it was loaded."""\n    return [LOADED_IN, os.getpid()]\n'
     with (folder / "probes.py").open("a", encoding="utf-8") as file:
         file.write(f"{code}\nLOADED_IN = os.getpid()\n")
