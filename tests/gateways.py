@@ -15,7 +15,6 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from commands import start_program
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving, serve_gateway
@@ -191,9 +190,10 @@ class GatewayProcess:
         self.networks: list[Proxy] = []
 
     async def __aenter__(self) -> "GatewayProcess":
+        pipe = asyncio.subprocess.PIPE
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         command = (sys.executable, __file__, str(self._folder))
-        self._parent = await start_program(command, env=environment)
+        self._parent = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment)
         return self
 
     async def __aexit__(self, *_: object) -> None:

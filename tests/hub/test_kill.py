@@ -17,8 +17,6 @@ from typing import Any, Literal, NamedTuple
 
 import pytest
 
-from commands import popen
-from programs import with_tests_on_path
 from remit import Brief, Hub, Response
 from remit.runtime import runs
 from remit.stores.audit import verify_file
@@ -42,12 +40,11 @@ class Nursery:
     """Starts one hub after another on one file, and hears what each acknowledges."""
 
     def __init__(self, folder: Path, durability: str) -> None:
-        self._process = popen(
+        self._process = subprocess.Popen(
             [sys.executable, __file__, str(folder), durability],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=with_tests_on_path(),
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from commands import popen
 from devices import introduce, sealer
 from pairs import Pair, together
 from recorded import recorded, steps
@@ -346,7 +345,7 @@ def victim(home: Path, side: str) -> Generator[Callable[[int], int]]:
     command = [sys.executable, str(Path(__file__).with_name("audit_victim.py"))]
     path = (str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH"))
     env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, path))}
-    with popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdin is not None
         assert process.stdout is not None
 

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commands import popen
 from properties import share
 from remit.protocol.errors import Code, RemitError
 from remit.relay import receiving, sending
@@ -448,7 +447,7 @@ class Victims:
 
     def __init__(self) -> None:
         command = [sys.executable, str(Path(__file__).with_name("device_victim.py"))]
-        self._process = popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def order(
         self,

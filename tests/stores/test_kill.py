@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from commands import popen
 from remit.protocol.envelope import Request
 from remit.runtime.ports import Known
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
@@ -40,7 +39,9 @@ class Victims:
         self._durability = durability
         self._chance = chance
         self._again: list[str] = []
-        self._nursery = popen([sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._nursery = subprocess.Popen(
+            [sys.executable, str(VICTIM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
         self.executions: Counter[str] = Counter()
         self.answers: dict[str, int] = {}
         self.asking: defaultdict[str, set[str]] = defaultdict(set)
