@@ -153,6 +153,8 @@ def test_without_an_editor_a_draft_is_changed_in_the_line_below(annas: Path) -> 
 
 def test_semi_auto_asks_when_a_rule_does_and_says_which(annas: Path) -> None:
     """S6."""
+    with opened(annas, "--objective", "hello") as terminal:
+        assert terminal.wait() == 0  # another rule asks before a device hears of a profile for the first time
     with opened(annas, "--objective", "the link", "--mode", "semi_auto") as terminal:
         screen = draft_waits(terminal, 1, "semi_auto")
         assert "  links: It links to example.com.\n" in screen
