@@ -82,8 +82,8 @@ test-all-pythons: ## Run the tests on every supported Python found here
 test-chaos: $(VENV)/.ready ## Kill two hubs 50 times while clients have 740 charges made; each is made once
 	@REMIT_CHAOS_ACTIONS=740 REMIT_CHAOS_KILLS=50 $(BIN)/pytest -q -s tests/api/test_chaos.py
 
-test-kills: $(VENV)/.ready ## Kill two processes on one store 250 times in each mode of durability; nothing is lost
-	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py
+test-kills: $(VENV)/.ready ## Kill processes some thousand times: hubs and stores in each mode, gateways, devices; nothing is lost
+	@REMIT_KILLS=250 $(BIN)/pytest -q -s tests/hub/test_kill_two.py tests/stores/test_kill.py tests/relay/test_gateway_kills.py tests/relay/test_post_chaos.py
 
 test-frameworks: .venv-frameworks/.ready .venv-crewai/.ready ## Run the tests with agents of other frameworks
 	@.venv-frameworks/bin/pytest -q tests/frameworks
