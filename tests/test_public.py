@@ -62,6 +62,26 @@ def test_importing_remit_loads_neither_the_event_loop_nor_the_codec() -> None:
     assert {"asyncio", "msgspec", "apsw", "logging", "remit.runtime"} & set(loaded) == set()
 
 
+def test_typed_agents_load_neither_pydantic_nor_attrs() -> None:
+    code = """
+import sys
+from dataclasses import dataclass
+from remit import Brief, Capability, Hub
+
+@dataclass
+class Order:
+    count: int
+
+async def clerk(brief: Brief, order: Order) -> Order:
+    return order
+
+Hub(store="never-opened.db").add("clerk", clerk, capabilities=[Capability(code="ONE", input_schema=Order), "TWO"])
+print(*sys.modules)
+"""
+    loaded = {name.partition(".")[0] for name in run_python(code).split()}
+    assert {"pydantic", "pydantic_core", "annotated_types", "attr", "attrs"} & loaded == set()
+
+
 def test_a_star_import_brings_every_public_name_and_nothing_else() -> None:
     brought = run_python(
         "before = set(globals()); from remit import *; print(*sorted(set(globals()) - before))"

@@ -299,7 +299,7 @@ async def test_a_tool_whose_result_is_not_json_fails_and_its_user_is_told(hub: H
     def odd() -> object:
         return object()
 
-    assert str(await use(hub, "odd")).startswith("DELEGATION_FAILED")
+    assert str(await use(hub, "odd")).startswith("RESULT_VALIDATION_FAILED")
 
 
 @pytest.mark.parametrize("kind", ["args", "kwargs", "positional"])

@@ -295,7 +295,7 @@ async def test_a_tool_that_raises_is_an_error_that_the_agent_can_catch(hub: Hub)
         response = await hub.ask("a", user="u-1")
         failed = await hub.ask("careless", user="u-1")
         told = [each for each in await tool_records(hub, response.run) if not each.begun]
-    assert response.result == ["DELEGATION_FAILED", "DELEGATION_FAILED"]
+    assert response.result == ["DELEGATION_FAILED", "RESULT_VALIDATION_FAILED"]
     assert failed.fault is not None
     assert (failed.status, "OSError: disk" in failed.fault.message) == (Status.FAILED, True)
     assert [each.fault is not None for each in told] == [True, True]

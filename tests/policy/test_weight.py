@@ -45,6 +45,7 @@ RESPONSE = Response(version=VERSION, id="r", target="a", status=Status.SUCCESS)
         ({"a": [{"b": ("c", 1, 2.5, True, None)}]}, True),
         ([[[["x" * LIGHT]]]], False),
         (frozenset({"a", "b"}), True),
+        (object(), False),
         (Handoff(original_request="x"), True),
         (Handoff(original_request="x" * LIGHT), False),
     ],

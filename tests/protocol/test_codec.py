@@ -117,13 +117,13 @@ def test_tuples_and_numbered_keys_are_taken_as_json_writes_them() -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        (Answer(float("nan")), Problem("$", "NaN and infinity cannot be written as JSON")),
-        (Answer([float("inf")]), Problem("$", "NaN and infinity cannot be written as JSON")),
+        (Answer(float("nan")), Problem("$.result", "NaN and infinity cannot be written as JSON")),
+        (Answer([float("inf")]), Problem("$.result[0]", "NaN and infinity cannot be written as JSON")),
         (
             Answer(object()),
             Problem("$.result", "cannot be written as JSON: Encoding objects of type object is unsupported"),
         ),
-        (Answer([0, 2**53]), Problem("$.result[1]", "the integer is past ±(2**53 - 1)")),
+        (Answer([0, 2**53]), Problem("$.result[1]", "the integer is past ±(2**53 - 1); send it as text")),
         (Answer("x", confidence=1.5), Problem("$.confidence", "Expected `float` <= 1.0")),
         (Answer(calls=(Call(max_tokens=-1),)), Problem("$.calls[0].max_tokens", "Expected `int` >= 0")),
         (a_request(target="a\nb"), Problem("$.target", "control characters are not allowed in a name")),

@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Raw
 
 from remit.protocol.card import Schema, ToolCard
-from remit.protocol.codec import encode
+from remit.protocol.codec import encode, plain
 from remit.protocol.envelope import ContextFilter, Json, Note, Request, Strategy
-from remit.protocol.errors import Fault
+from remit.protocol.errors import Fault, RemitError
 from remit.protocol.remit import Count
 from remit.runtime.brief import Delegate as Delegated
 
@@ -196,8 +196,12 @@ read_by_hub = msgspec.json.Decoder(ToHub).decode
 
 
 def raw(value: object) -> Raw:
-    """Return a value as it stands inside a frame."""
-    return Raw(encode(value))
+    """Return a value as it stands inside a frame, or raise one of `NOT_SAYABLE` that names what is wrong."""
+    try:
+        return Raw(encode(plain(value)))
+    except RemitError as error:
+        wrong = "; ".join(f"{problem.path}: {problem.message}" for problem in error.fault.problems)
+        raise ValueError(wrong or error.fault.message) from error
 
 
 def unraw(value: Raw, kind: type[T]) -> T:

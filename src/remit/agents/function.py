@@ -1,35 +1,122 @@
 """Plain Python functions as agents and as tools."""
 
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Any, cast, get_type_hints
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing
+from typing import Any, Concatenate, cast, get_type_hints
 
-import msgspec
+from msgspec.structs import replace
 
 from remit.agents.threads import Threads
+from remit.agents.typed import is_stream, read_arguments, signature_of
 from remit.protocol.card import Sees, ToolCard
-from remit.protocol.codec import did_you_mean
+from remit.protocol.codec import did_you_mean, plain
 from remit.protocol.envelope import Answer, Call, Json
-from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.typed import Member, Unfit, object_schema
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Agent, Tool
 from remit.runtime.registry import team_invalid
 
-AgentFunction = Callable[[Brief], object]
-"""Takes a brief and returns a result, an `Answer`, or the call or calls that should be made instead; async or not."""
+AgentFunction = Callable[Concatenate[Brief, ...], object]
+"""Takes a brief, and its input as typed parameters if it declares some; async or not.
+
+It returns a result, an `Answer`, or the call or calls that should be made instead, or yields texts before that.
+"""
+
+_PLAIN = (str, int, float, bool, type(None))
 
 
 def agent_from(function: AgentFunction, threads: Threads) -> Agent:
     """Make an agent of a function; one that is not async runs in a thread, so that it cannot block the others."""
+    answer = _answering(function, threads)
+    signature = signature_of(function)
+    if signature is None:
+        return answer
+    declared = signature
+
+    async def answer_as_declared(brief: Brief) -> Answer:
+        given = declared.arguments(brief)
+        return declared.checked(await answer(brief, **given), brief.request.target)
+
+    return answer_as_declared
+
+
+def _answering(function: AgentFunction, threads: Threads) -> Callable[Concatenate[Brief, ...], Awaitable[Answer]]:
+    if is_stream(function):
+        return _streaming(function, threads)
     if is_async(function):
 
-        async def answer(brief: Brief) -> Answer:
-            return to_answer(await function(brief))  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
+        async def answer(brief: Brief, **given: Any) -> Answer:
+            return to_answer(await function(brief, **given))  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
 
         return answer
 
-    async def answer_from_thread(brief: Brief) -> Answer:
-        return to_answer(await threads.run(function, brief))
+    async def answer_from_thread(brief: Brief, **given: Any) -> Answer:
+        return to_answer(await threads.run(lambda brief: function(brief, **given), brief))
+
+    return answer_from_thread
+
+
+# ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Said:
+    """What a function yields: texts, which are told as they come, and then perhaps a result."""
+
+    def __init__(self, brief: Brief) -> None:
+        self._brief = brief
+        self._texts: list[str] = []
+        self._result: object = None
+
+    def take(self, piece: object) -> None:
+        if piece is None:
+            return
+        if self._result is not None:
+            why = (
+                f"{self._brief.request.target} yielded something after its result: "
+                "yield texts first, and one value that is not a text last"
+            )
+            raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why))
+        if isinstance(piece, str):
+            self._texts.append(piece)
+            self._brief.say(piece)
+        else:
+            self._result = piece
+
+    def answer(self) -> Answer:
+        """Return the result that was yielded, else all texts as one; an answer without a result gets the texts."""
+        told = "".join(self._texts)
+        answer = to_answer(told if self._result is None else self._result)
+        return replace(answer, result=told) if answer.result is None and not answer.calls else answer
+
+
+def _streaming(function: AgentFunction, threads: Threads) -> Callable[Concatenate[Brief, ...], Awaitable[Answer]]:
+    if not (inspect.isgeneratorfunction(function) or inspect.isgeneratorfunction(type(function).__call__)):
+
+        async def answer(brief: Brief, **given: Any) -> Answer:
+            said = _Said(brief)
+            async with aclosing(cast("AsyncGenerator[object, None]", function(brief, **given))) as pieces:
+                async for piece in pieces:
+                    said.take(piece)
+            return said.answer()
+
+        return answer
+
+    def run(brief: Brief, given: dict[str, Any]) -> Answer:
+        said = _Said(brief)
+        pieces = cast("Generator[object, None, object]", function(brief, **given))
+        try:
+            while True:
+                said.take(next(pieces))
+        except StopIteration as end:
+            said.take(end.value)
+        finally:
+            pieces.close()
+        return said.answer()
+
+    async def answer_from_thread(brief: Brief, **given: Any) -> Answer:
+        return await threads.run(lambda brief: run(brief, given), brief)
 
     return answer_from_thread
 
@@ -73,9 +160,9 @@ def tool_from(
 ) -> Tool:
     """Make a tool of a function: its parameters are the schema, but `user` comes from the remit, not from an agent."""
     name = name or function.__name__
-    arguments, wants_user = _arguments_of(function, name)
+    parameters, wants_user = _parameters_of(function, name)
     try:
-        schema = _inlined(msgspec.json.schema(arguments))
+        schema = object_schema(name, parameters)
     except TypeError as error:
         raise team_invalid(f"tool `{name}`: its parameters cannot be described as JSON: {error}") from error
     if isinstance(sees, dict) and (missing := sorted(sees.keys() - schema.get("properties", {}).keys())):
@@ -91,19 +178,15 @@ def tool_from(
 
     async def run(given: dict[str, Json], user: str) -> Json:
         try:
-            converted = msgspec.convert(given, arguments)
-        except msgspec.ValidationError as error:
-            message, _, place = str(error).partition(" - at `")
-            problem = Problem(place.rstrip("`") or "$", message)
-            raise RemitError(
-                fault(Code.INPUT_VALIDATION_FAILED, f"the arguments do not fit tool {name}", problems=(problem,))
-            ) from error
-        values = {field: getattr(converted, field) for field in arguments.__struct_fields__}
+            values = read_arguments(parameters, given)
+        except Unfit as error:
+            why = f"the arguments do not fit tool {name}"
+            raise error.error(Code.INPUT_VALIDATION_FAILED, why) from error
         if wants_user:
             values["user"] = user
         if is_async(function):
-            return await function(**values)  # pyright: ignore[reportGeneralTypeIssues, reportUnknownVariableType]
-        return await threads.run(lambda _: function(**values), None)
+            return _returned(await function(**values), name)  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
+        return _returned(await threads.run(lambda _: function(**values), None), name)
 
     return Tool(card, run)
 
@@ -113,25 +196,26 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
-def _arguments_of(function: Callable[..., object], name: str) -> tuple[type[msgspec.Struct], bool]:
+def _returned(result: object, tool: str) -> Json:
+    if isinstance(result, _PLAIN) and not isinstance(result, float):
+        return result
+    try:
+        return plain(result)
+    except RemitError as error:
+        wrong = error.fault
+        why = f"tool {tool} returned something that cannot be used: {wrong.message}"
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=wrong.problems)) from error
+
+
+def _parameters_of(function: Callable[..., object], name: str) -> tuple[dict[str, Member], bool]:
     hints = get_type_hints(function, include_extras=True)
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    found: dict[str, Member] = {}
     parameters = dict(inspect.signature(function).parameters)
     wants_user = parameters.pop("user", None) is not None
     for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise team_invalid(f"tool `{name}`: parameter `{parameter}` must be one that can be given by name")
-        kind = hints.get(parameter.name, Any)
-        fields.append(
-            (parameter.name, kind)
-            if parameter.default is parameter.empty
-            else (parameter.name, kind, parameter.default)
-        )
-    return msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True), wants_user
-
-
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of the arguments themselves, definitions of other types kept beside it."""
-    definitions: dict[str, Any] = dict(schema.get("$defs", {}))
-    name = schema["$ref"].rpartition("/")[2]
-    return definitions.pop(name) | ({"$defs": definitions} if definitions else {})
+        required = parameter.default is parameter.empty
+        default = None if required else parameter.default
+        found[parameter.name] = Member(hints.get(parameter.name, Any), required, default)
+    return found, wants_user

@@ -13,6 +13,7 @@ from remit.agents.model import ModelAgent
 from remit.agents.recognise import described, function_of
 from remit.agents.sandbox import Sandbox, demand
 from remit.agents.threads import Threads
+from remit.agents.typed import with_schemas
 from remit.detectors.pipeline import pipeline
 from remit.faces.team.values import STORE_PATH
 from remit.faces.tokens import token_counter
@@ -235,7 +236,7 @@ class Hub(hub.Hub):
             name=name,
             version=version,
             description=description or (described(agent, function) if function and description is None else ""),
-            capabilities=tuple(_capability(each, name) for each in capabilities),
+            capabilities=tuple(_capability(each, name) for each in with_schemas(capabilities, function)),
             tools=_names(tools, name, "tools"),
             may_call=_names(may_call, name, "may_call"),
             allow_sub_agent_calls=allow_sub_agent_calls,

@@ -39,6 +39,8 @@ def is_light(*values: Json) -> bool:
             rest += several
         elif isinstance(value, Struct):
             rest += [getattr(value, name) for name in value.__struct_fields__]
+        elif not isinstance(value, int | float):
+            return False  # a model or the like, which is yet to be written as JSON: nobody knows how much it holds
         if left < 0:
             return False
     return True

@@ -1,12 +1,15 @@
 """What an agent says of itself, and what its team lets it do."""
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
+from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Count, Name, Names
+from remit.protocol.typed import JsonSchema, is_type, schema_of
 
-Schema = dict[str, Any]
+Schema = JsonSchema
 
 # An agent that is asked more than this at once is a queue; and a queue longer than that answers nobody in time.
 CONCURRENCY = 256
@@ -20,14 +23,28 @@ class Rate(Struct, frozen=True, forbid_unknown_fields=True):
     seconds: Annotated[float, Meta(gt=0)]
 
 
+if TYPE_CHECKING:
+
+    class SchemaField:
+        """A field that is given a JSON Schema, or a type that has one, and holds the schema."""
+
+        def __get__(self, instance: object, owner: type[object], /) -> Schema | None: ...
+
+        def __set__(self, instance: object, value: Schema | type[object] | None, /) -> None: ...
+
+
 class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something an agent can do, by code."""
 
     code: Name
     version: str = "1.0"
     description: str = ""
-    input_schema: Schema | None = None
-    result_schema: Schema | None = None
+    if TYPE_CHECKING:
+        input_schema: SchemaField = SchemaField()
+        result_schema: SchemaField = SchemaField()
+    else:
+        input_schema: Schema | None = None
+        result_schema: Schema | None = None
     time_ms: Count | None = None
     tokens: Count | None = None
     read_only: bool = False
@@ -44,6 +61,16 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     """Kinds of personal data that it cannot do without (`IBAN`): they reach it as they are."""
     sees_fields: Names = frozenset()
     """Fields of its input, by dotted path, that reach it as they are."""
+
+    def __post_init__(self) -> None:
+        for field, written in (("input_schema", False), ("result_schema", True)):
+            given = getattr(self, field)
+            if is_type(given):
+                try:
+                    force_setattr(self, field, schema_of(given, written=written))
+                except TypeError as error:
+                    why = f"capability `{self.code}`: {field} cannot be described as JSON: {error}"
+                    raise RemitError(fault(Code.TEAM_INVALID, why)) from error
 
     def contradictions(self) -> dict[str, str]:
         """Return what is said of it that does not go together with the rest, by field."""

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.plain import UNWRITABLE, unwritable, write, written
 from remit.protocol.remit import MAX_INTEGER, NAME_RULE
 from remit.protocol.submission import Submission
 
@@ -32,7 +33,7 @@ MAX_LIKENESSES = 10
 T = TypeVar("T")
 E = TypeVar("E", Request, Response, Submission)
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder(order="deterministic", enc_hook=written)
 _untyped = msgspec.json.Decoder()
 
 
@@ -169,10 +170,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     Structs do not check what they are made with; this does, and the copy shares nothing with the original.
     """
     kind = type(value)
-    try:
-        raw = msgspec.json.encode(value)
-    except _UNWRITABLE as error:
-        raise RemitError(malformed(tuple(_unwritable_fields(value)))) from error
+    raw = _written(value)
     _refuse_size(raw, max_bytes)
     try:
         copy = _decoder(kind).decode(raw)
@@ -186,20 +184,27 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
     return copy
 
 
-_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+def plain(value: object) -> Json:
+    """Return any value as plain JSON, or raise a `RemitError` that names what cannot be written.
+
+    Models, dataclasses and the like become objects; dates, UUIDs, decimals and enums become text or their value.
+    """
+    raw = _written(value)
+    copy = _untyped.decode(raw)
+    differs = copy != value
+    if differs or _has_long_number(raw):
+        _refuse_ambiguity(raw)
+    if differs:
+        _refuse_unsayable(value)
+    return copy
 
 
-def _unwritable_fields(value: object, path: str = "$") -> Iterator[Problem]:
-    """Say of each field that cannot be written as JSON where it is."""
-    if isinstance(value, Struct):
-        for name in value.__struct_fields__:
-            yield from _unwritable_fields(getattr(value, name), f"{path}.{name}")
-        return
+def _written(value: object) -> bytes:
     try:
-        msgspec.json.encode(value)
-    except _UNWRITABLE as error:
-        # The text may hold what made the trouble: half a character, which no log could take.
-        yield Problem(path, f"cannot be written as JSON: {str(error).encode(errors='replace').decode()[:200]}")
+        return write(value)
+    except UNWRITABLE as error:
+        problems = tuple(islice(unwritable(value), MAX_PROBLEMS)) or (Problem("$", "cannot be written as JSON"),)
+        raise RemitError(malformed(problems)) from error
 
 
 @cache
@@ -210,9 +215,9 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 def _refuse_unsayable(value: object) -> None:
     """Refuse NaN and infinity, which are written as null; what else differs (tuples, keys) is a matter of form."""
     try:
-        _plain_json.dumps(msgspec.to_builtins(value), allow_nan=False)
+        _plain_json.dumps(msgspec.to_builtins(value, enc_hook=written), allow_nan=False)
     except ValueError as error:
-        raise RemitError(malformed((Problem("$", "NaN and infinity cannot be written as JSON"),))) from error
+        raise RemitError(malformed(tuple(islice(unwritable(value), MAX_PROBLEMS)))) from error
 
 
 def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
@@ -396,7 +401,7 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
                     seen[-1].add(key)
             case _:
                 if abs(int(token[0])) > MAX_INTEGER:
-                    yield Problem(path_of(place), "the integer is past ±(2**53 - 1)")
+                    yield Problem(path_of(place), "the integer is past ±(2**53 - 1); send it as text")
 
 
 def path_of(steps: Iterable[str | int]) -> str:

@@ -1,13 +1,16 @@
 """The two envelopes, request and response, and the values that they carry."""
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Names, Priority, Remit
+from remit.protocol.typed import Unfit, name_of, read_as
+
+T = TypeVar("T")
 
 VERSION = "1.0"
 
@@ -325,3 +328,16 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         if self.ok:
             return self.result
         raise RemitError(self.fault or fault(Code.DELEGATION_FAILED, f"{self.target} gave no reason"))
+
+    def result_as(self, kind: type[T]) -> T:
+        """Return the result as a value of *kind*, or raise a `RemitError`: the fault, or each field that is wrong.
+
+        *kind* may be a pydantic model, a dataclass, a TypedDict, a msgspec Struct, an attrs class, an enum, or a
+        container of these.
+        """
+        value = self.unwrap()
+        try:
+            return read_as(value, kind)
+        except Unfit as error:
+            message = f"the result of {self.target} is not a {name_of(kind)}"
+            raise error.error(Code.RESULT_VALIDATION_FAILED, message) from None

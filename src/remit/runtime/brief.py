@@ -26,6 +26,7 @@ from remit.protocol.envelope import (
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
 from remit.runtime.blend import Blender, told_as_one
+from remit.runtime.typed_input import typed_input
 
 T = TypeVar("T")
 
@@ -161,6 +162,14 @@ class Brief:
     def input(self) -> Json:
         """The full message or the capability's inputs; the objective, if nothing else was sent."""
         return self.request.objective if self.request.input is None else self.request.input
+
+    def input_as(self, kind: type[T]) -> T:
+        """Return the input as a value of *kind*, or raise a `RemitError` that names each wrong field.
+
+        *kind* may be a pydantic model, a dataclass, a TypedDict, a msgspec Struct, an attrs class, an enum, or a
+        container of these.
+        """
+        return typed_input(self.input, kind, self.request.target)
 
     @property
     def text(self) -> str:

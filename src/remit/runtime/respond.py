@@ -10,6 +10,7 @@ from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.plain import write
 from remit.runtime.ledger import Frame
 from remit.runtime.schemas import MAX_MISFITS
 
@@ -27,7 +28,7 @@ _PLAIN = (str, int, float, bool, type(None))
 
 def isolated(value: Json) -> Json:
     """Return a copy that nobody else can change: what one agent gives another is said, not shared."""
-    return value if isinstance(value, _PLAIN) else msgspec.json.decode(msgspec.json.encode(value))
+    return value if isinstance(value, _PLAIN) else msgspec.json.decode(write(value))
 
 
 def presentable(name: object) -> str:

@@ -80,12 +80,25 @@ def agent_at(run: str, folder: Path) -> object:
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        raise CodeError(
-            f"`{run}` does not take one argument, the brief: `{run.partition(':')[2]}{_taken(function)}`"
-        ) from None
+        _refuse_untyped(function, run)
     except ValueError:  # some that are not written in Python do not say
         pass
     return thing
+
+
+def _refuse_untyped(function: Callable[..., Any], run: str) -> None:
+    """Raise a `CodeError` unless all that a function takes besides the brief is typed, to be filled from the input."""
+    from remit.agents.typed import signature_of  # loads the event loop
+
+    try:
+        declared = signature_of(function)
+        inspect.signature(function).bind(None, **dict.fromkeys(declared.parameters if declared else ()))
+    except TypeError:
+        raise CodeError(
+            f"`{run}` does not take one argument, the brief: `{run.partition(':')[2]}{_taken(function)}`"
+        ) from None
+    except RemitError as error:
+        raise CodeError(f"`{run}`: {error.fault.message}") from error
 
 
 def _recognised(thing: object, run: str) -> Callable[..., Any]:

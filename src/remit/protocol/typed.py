@@ -1,0 +1,259 @@
+"""JSON as values of a declared type, and the JSON Schema of that type.
+
+A type is anything that msgspec reads (dataclasses, TypedDicts, Structs, attrs classes, enums, containers of them) or
+pydantic does. Pydantic is never imported here: whoever has a pydantic type has loaded it.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from enum import Enum, EnumType
+from functools import lru_cache
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.plain import step, write
+
+T = TypeVar("T")
+
+JsonSchema = dict[str, Any]
+
+# Enough to correct a value in one go.
+MAX_PROBLEMS = 20
+# The packages whose types and constraints only pydantic understands.
+_PYDANTIC = frozenset({"pydantic", "annotated_types"})
+
+
+class Member(NamedTuple):
+    """A field of a class, or a parameter of a function: its type, and what it is if nothing is given."""
+
+    kind: Any
+    required: bool
+    default: Any = None
+
+
+class Unfit(Exception):
+    """A value is not of the declared type: each wrong field, with what was expected there."""
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+    def error(self, code: Code, message: str) -> RemitError:
+        """Return it as the error of a request or response."""
+        return RemitError(fault(code, message, problems=self.problems))
+
+
+def read_as(value: Any, kind: type[T], path: str = "$") -> T:
+    """Return plain JSON as a value of *kind*, or raise `Unfit` with every wrong field from *path* on."""
+    if _needs_pydantic(kind):
+        try:
+            return _adapter(kind).validate_json(write(value))
+        except ValueError as error:
+            raise Unfit(_of_pydantic(error, path)) from None
+    try:
+        return msgspec.convert(value, kind, str_keys=True, dec_hook=_read_model)
+    except msgspec.ValidationError:
+        problems = tuple(each for each, _ in zip(_wrong(value, kind, path), range(MAX_PROBLEMS), strict=False))
+        raise Unfit(problems) from None
+
+
+def name_of(kind: object) -> str:
+    """Return what a type is called in a sentence: without the modules that it is from."""
+    if get_origin(kind) is Annotated:
+        return name_of(get_args(kind)[0])
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else _MODULES.sub("", str(kind))
+
+
+_MODULES = re.compile(r"(?:[\w<>]+\.)+")
+
+
+def declares_fields(kind: object) -> bool:
+    """Say whether a type is, or contains, a class of named fields or an enum: more than JSON's own types say."""
+    if _needs_pydantic(kind) or any(hasattr(kind, mark) for mark in _MARKS):
+        return True
+    return any(declares_fields(each) for each in get_args(kind))
+
+
+_MARKS = (
+    "__struct_fields__",
+    "__dataclass_fields__",
+    "__attrs_attrs__",
+    "__total__",  # TypedDict
+    "_fields",  # NamedTuple
+    "__members__",  # enums
+)
+
+
+# ── schemas ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_type(value: object) -> bool:
+    """Say whether a value is a type, as an annotation may be one: a class, `list[Order]`, `Order | None`."""
+    return isinstance(value, type) or get_origin(value) is not None
+
+
+def schema_of(kind: Any, *, written: bool = False) -> JsonSchema:
+    """Return the JSON Schema of a type, or raise a `TypeError`; *written* is how it is written, if that differs."""
+    found = _Definitions("serialization" if written else "validation")
+    if _needs_pydantic(kind):
+        return found.complete(found.of_model(kind))
+    return found.complete(_root_inlined(msgspec.json.schema(kind, schema_hook=found.of_model)))
+
+
+def object_schema(title: str, members: Mapping[str, Member]) -> JsonSchema:
+    """Return the JSON Schema of an object with these members and no others, or raise a `TypeError`."""
+    found, models = _Definitions("validation"), dict[Any, Any]()
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    for name, (kind, required, default) in members.items():
+        if _needs_pydantic(kind):
+            # msgspec knows a class that it does not understand, but nothing else of that sort.
+            stand_in = type(name, (), {})
+            models[stand_in], kind = kind, stand_in
+        shown = default if isinstance(default, _SHOWN) else msgspec.field(default_factory=lambda: None)
+        fields.append((name, kind) if required else (name, kind, shown))
+    made = msgspec.defstruct(title, fields, kw_only=True, forbid_unknown_fields=True)
+    schema = msgspec.json.schema(made, schema_hook=lambda kind: found.of_model(models.get(kind, kind)))
+    return found.complete(_root_inlined(schema))
+
+
+# Defaults that a schema can tell.
+_SHOWN = (str, int, float, bool, type(None), Enum)
+
+
+class _Definitions:
+    """The definitions of the pydantic types within one schema, which has them all at its root."""
+
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+        self._owners: dict[str, object] = {}
+        self._found: JsonSchema = {}
+
+    def of_model(self, kind: Any) -> JsonSchema:
+        if not _needs_pydantic(kind):
+            raise NotImplementedError
+        name = getattr(kind, "__name__", "Model")
+        # Two models may have one name.
+        prefix = next(each for each in _numbered(name) if self._owners.setdefault(each, kind) is kind)
+        try:
+            schema: JsonSchema = _adapter(kind).json_schema(mode=self._mode, ref_template=f"#/$defs/{prefix}.{{model}}")
+        except Exception as error:
+            raise TypeError(f"{name_of(kind)}: {str(error).partition(chr(10))[0]}") from error
+        self._found |= {f"{prefix}.{each}": content for each, content in schema.pop("$defs", {}).items()}
+        return schema
+
+    def complete(self, schema: JsonSchema) -> JsonSchema:
+        definitions = {**schema.get("$defs", {}), **self._found}
+        return {**schema, "$defs": definitions} if definitions else schema
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}{number}" for number in range(2, sys.maxsize))
+
+
+def _root_inlined(schema: JsonSchema) -> JsonSchema:
+    """Return a schema whose root is the type itself and not a reference to it, the other definitions beside it."""
+    if "$ref" not in schema:
+        return schema
+    definitions: JsonSchema = dict(schema["$defs"])
+    root = definitions.pop(schema["$ref"].rpartition("/")[2])
+    if schema["$ref"] in str(schema["$defs"]):
+        definitions = schema["$defs"]  # it refers to itself
+    return root | ({"$defs": definitions} if definitions else {})
+
+
+# ── pydantic ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _needs_pydantic(kind: object) -> bool:
+    if hasattr(kind, "__pydantic_validator__") and isinstance(kind, type):
+        return True
+    owner = kind if isinstance(kind, type) else type(kind)
+    return owner.__module__.partition(".")[0] in _PYDANTIC or any(_needs_pydantic(each) for each in get_args(kind))
+
+
+@lru_cache(maxsize=256)
+def _adapter(kind: Any) -> Any:
+    return sys.modules["pydantic"].TypeAdapter(kind)
+
+
+def _read_model(kind: type[Any], value: Any) -> Any:
+    """Read a pydantic type within one of msgspec's."""
+    if not _needs_pydantic(kind):
+        raise TypeError(f"a `{name_of(kind)}` cannot be read from JSON")
+    return _adapter(kind).validate_json(write(value))
+
+
+def _of_pydantic(error: ValueError, path: str) -> tuple[Problem, ...]:
+    found: Any = getattr(error, "errors", None)
+    if found is None:
+        return (Problem(path, str(error)),)
+    problems: list[Problem] = []
+    for each in found(include_url=False, include_context=False, include_input=False)[:MAX_PROBLEMS]:
+        place = path
+        for name in each["loc"]:
+            place = step(place, name)
+        problems.append(Problem(place, str(each["msg"]).removeprefix("Value error, ")))
+    return tuple(problems)
+
+
+# ── every wrong field ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _wrong(value: Any, kind: Any, path: str) -> Iterator[Problem]:
+    """Say of each wrong field where it is; msgspec itself stops at the first."""
+    try:
+        msgspec.convert(value, kind, str_keys=True, dec_hook=_read_model)
+    except msgspec.ValidationError as error:
+        parts = list(_wrong_parts(value, kind, path))
+        if parts:
+            yield from parts
+        elif isinstance(cause := error.__cause__, ValueError) and hasattr(cause, "errors"):
+            yield from _of_pydantic(cause, path)
+        else:
+            message, _, place = str(error).partition(" - at `")
+            if isinstance(kind, EnumType):
+                message += f"; expected one of {', '.join(repr(each.value) for each in cast('list[Enum]', list(kind)))}"
+            yield Problem(path + place.rstrip("`").removeprefix("$"), message)
+
+
+def _wrong_parts(value: Any, kind: Any, path: str) -> Iterator[Problem]:
+    for option in _options(kind):
+        if isinstance(value, dict):
+            given = cast("dict[str, Any]", value)
+            if get_origin(option) is dict:
+                for name, each in given.items():
+                    yield from _wrong(each, get_args(option)[1], step(path, name))
+                continue
+            for name, member in _members(option).items():
+                if name in given:
+                    yield from _wrong(given[name], member.kind, step(path, name))
+                elif member.required:
+                    yield Problem(step(path, name), "is required, and is not there")
+        elif isinstance(value, list) and get_origin(option) in (list, set, frozenset):
+            for index, each in enumerate(cast("list[Any]", value)):
+                yield from _wrong(each, get_args(option)[0], step(path, index))
+
+
+def _members(kind: Any) -> dict[str, Member]:
+    """Return the fields of a class as they are called in JSON; nothing if it has none."""
+    info: Any = msgspec.inspect.type_info(kind)
+    if not hasattr(info, "fields"):
+        return {}
+    hints = get_type_hints(info.cls, include_extras=True)
+    return {each.encode_name: Member(hints[each.name], each.required) for each in info.fields}
+
+
+def _options(kind: Any) -> list[Any]:
+    """Return the types that *kind* allows; several classes are told apart by msgspec alone, so they are not listed."""
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return _options(get_args(kind)[0])
+    if origin in (Union, UnionType):
+        several = [each for each in get_args(kind) if each is not type(None)]
+        return _options(several[0]) if len(several) == 1 else []
+    return [kind]
