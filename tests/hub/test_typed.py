@@ -155,8 +155,8 @@ async def test_a_text_is_taken_from_the_request_where_no_input_is_sent(
     hub: Hub, options: dict[str, Any], result: str
 ) -> None:
     @hub.agent("ear", capabilities=["HEAR"])
-    async def ear(brief: Brief, text: str = "nothing") -> str:
-        return text
+    async def ear(brief: Brief, text: str | None = None) -> str:
+        return text or "nothing"
 
     async with hub:
         assert (await hub.ask("ear", user="u-1", **options)).result == result
@@ -287,6 +287,10 @@ async def test_parameters_without_a_type_keep_their_defaults(hub: Hub) -> None:
         async def _(brief: Brief, number=number, _spare: int = 7, **more: int) -> int:  # type: ignore[no-untyped-def]  # pyright: ignore[reportMissingParameterType, reportUnknownParameterType]
             return number + _spare
 
+        @hub.agent(f"typed-{number}")
+        async def _(brief: Brief, number: int = number) -> int:
+            return number
+
     class Caller:
         async def __call__(self, brief: Brief, order: Order) -> str:
             return order.item
@@ -298,6 +302,7 @@ async def test_parameters_without_a_type_keep_their_defaults(hub: Hub) -> None:
     hub.add("partial", partial(bound, "green "))
     async with hub:
         assert [(await hub.ask(f"agent-{n}", user="u-1", input={"x": 1})).result for n in (1, 2)] == [8, 9]
+        assert [(await hub.ask(f"typed-{n}", user="u-1", input=7)).result for n in (1, 2)] == [1, 2]
         assert (await hub.ask("object", user="u-1", input=Order(item="tea"))).result == "tea"
         assert (await hub.ask("partial", user="u-1", input=Order(item="tea"))).result == "green tea"
 
