@@ -30,7 +30,7 @@ _HOMES = {
         "Answer", "Artifact", "Call", "ContextFilter", "Handoff", "Message", "Note", "Request", "Response", "Source",
         "Strategy", "Usage", "View",
     ),
-    "remit.protocol.errors": ("Code", "Fault", "Problem", "RemitError", "fault"),
+    "remit.protocol.errors": ("Code", "Fault", "Origin", "Problem", "RemitError", "SourceLine", "fault"),
     "remit.protocol.lifecycle": ("Status",),
     "remit.protocol.records": (
         "Approval", "ChainBreak", "Delegation", "Delta", "Kind", "Notice", "Progress", "Record", "Refusal",

@@ -46,8 +46,10 @@ from remit.protocol.envelope import Usage as Usage
 from remit.protocol.envelope import View as View
 from remit.protocol.errors import Code as Code
 from remit.protocol.errors import Fault as Fault
+from remit.protocol.errors import Origin as Origin
 from remit.protocol.errors import Problem as Problem
 from remit.protocol.errors import RemitError as RemitError
+from remit.protocol.errors import SourceLine as SourceLine
 from remit.protocol.errors import fault as fault
 from remit.protocol.lifecycle import Status as Status
 from remit.protocol.records import Approval as Approval

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from remit.agents.channel import (
     LENGTH,
@@ -75,6 +76,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, read_body
 from remit.runtime.brief import Brief, Work
 from remit.runtime.brief import Delegate as Delegated
+from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
 
 log = logging.getLogger("remit")
@@ -140,6 +142,7 @@ class Office:
             agent = agent_from(resolve(entrance), Threads("agent", 1))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
             why = fault(Code.DELEGATION_FAILED, f"{entrance} cannot be imported: {_told(error)}")
+            why = replace(why, origin=origin_of(error, entrance))
             self._channel.send(Failed(fault=why, trace=_trace(error)))
             return None
         self._channel.send(Ready())
@@ -151,9 +154,11 @@ class Office:
         try:
             answer = await agent(Brief(run.request, run.tools, desk, run.prompt))
         except RemitError as error:
-            desk.leave(Failed(fault=error.fault))
+            origin = error.fault.origin or origin_of(error, target)
+            desk.leave(Failed(fault=replace(error.fault, origin=origin)))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
             why = fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")
+            why = replace(why, origin=origin_of(error, target))
             desk.leave(Failed(fault=why, trace=_trace(error)))
         else:
             try:

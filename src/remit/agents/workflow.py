@@ -189,7 +189,7 @@ class Course:
 
     def _failed(self, step: Step) -> Ended:
         why = self._responses[step.name].fault
-        return Ended(state="failed", why="" if why is None else why.message)
+        return Ended(state="failed", why="" if why is None else why.outward().message)
 
     def _so_far(self) -> Answer:
         """Return what is kept if the time runs out: what was done until now."""

@@ -57,7 +57,7 @@ def section_of(title: str, response: Response) -> Section:
         title,
         missing=response.unfinished,
         warnings=response.warnings,
-        failure=None if response.ok else response.fault or Fault(code=Code.DELEGATION_FAILED, message=""),
+        failure=None if response.ok else (response.fault or Fault(code=Code.DELEGATION_FAILED, message="")).outward(),
     )
 
 

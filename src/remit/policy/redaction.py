@@ -24,7 +24,7 @@ from remit.protocol.envelope import (
     Source,
     View,
 )
-from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, SourceLine, fault
 from remit.protocol.records import Approval, Delta, Notice, Progress, Refusal, ToolUse
 from remit.protocol.remit import MAX_INTEGER
 
@@ -75,7 +75,9 @@ _SAID: dict[type[Struct], tuple[str, ...]] = {
     ),
     Artifact: ("value", "label"),
     Source: ("source_id",),
-    Fault: ("message", "suggestion", "problems", "foreign"),
+    Fault: ("message", "suggestion", "problems", "foreign", "origin"),
+    Origin: ("error", "frames"),
+    SourceLine: ("file", "function", "code"),
     Problem: ("path", "message"),
     Refusal: ("request", "response"),
     Progress: ("text", "finished", "unfinished"),

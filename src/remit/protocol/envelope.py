@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -322,6 +323,12 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     def ok(self) -> bool:
         """Whether it ended as a success or a partial one; a time-out may still carry what was finished before it."""
         return self.status in _USABLE
+
+    def outward(self) -> "Response":
+        """Return the response as others than its hub's own programs get it: see `Fault.outward`."""
+        if self.fault is None or self.fault.origin is None:
+            return self
+        return replace(self, fault=self.fault.outward())
 
     def unwrap(self) -> Json:
         """Return the result, or raise the fault as a `RemitError`."""

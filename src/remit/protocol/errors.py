@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class Blame(StrEnum):
@@ -393,6 +394,40 @@ class Problem(Struct, frozen=True, forbid_unknown_fields=True):
     message: str
 
 
+class SourceLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of a program that was being carried out when an exception was raised."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}, in {self.function}" + (f": {self.code}" if self.code else "")
+
+
+class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Where in an agent's own code an exception was raised. It is told in the agent's own hub, and nowhere else."""
+
+    agent: str
+    tool: str = ""
+    """The tool in which it was raised, if it was one."""
+    error: str = ""
+    """The exception's type and text, where the fault's message quotes it; empty if the agent chose the words."""
+    frames: tuple[SourceLine, ...] = ()
+    """The last frames of the agent's own code, the innermost last; those of libraries are left out."""
+
+    @property
+    def file(self) -> str:
+        """The file in which it was raised; empty if that is not known."""
+        return self.frames[-1].file if self.frames else ""
+
+    @property
+    def line(self) -> int:
+        """The line in that file; 0 if that is not known."""
+        return self.frames[-1].line if self.frames else 0
+
+
 class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """An error as a value: it travels in a response and is never raised between agents."""
 
@@ -404,6 +439,17 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     retry_after_ms: int | None = None
     foreign: str | None = None
     """The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`)."""
+    origin: Origin | None = None
+    """Where in the code of an agent of this hub it was raised; never sent to others."""
+
+    def outward(self) -> "Fault":
+        """Return the fault as others are told of it: without its origin, and without the text of an exception."""
+        origin = self.origin
+        if origin is None:
+            return self
+        who = f"tool {origin.tool} of {origin.agent}" if origin.tool else origin.agent
+        message = f"{who} failed; the reason is on record at its hub" if origin.error else self.message
+        return replace(self, origin=None, message=message)
 
 
 def fault(

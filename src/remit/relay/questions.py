@@ -99,7 +99,7 @@ def answered(asks: Asks, response: Response) -> Answers:
 
 def declined(asks: Asks, why: Fault) -> Declines:
     """Return why there is no answer."""
-    return Declines(to=asks.id, session=asks.session, code=why.code.value, reason=why.message[:2_000])
+    return Declines(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
 
 
 # ── to the record ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -348,7 +348,7 @@ class Carrier:
         if frame.parent is not None and frame.parent.stopping is not None:
             frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not hear of this any more
         unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}")
-        return replace(response, status=Status.FAILED, fault=unknown)
+        return replace(response, status=Status.FAILED, fault=replace(unknown, origin=why.origin))
 
     def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:
         """Return the response as it may be kept, and keep apart what was taken out of it."""

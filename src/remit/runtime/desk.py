@@ -28,7 +28,7 @@ from remit.protocol.envelope import (
     Strategy,
     Usage,
 )
-from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.protocol.trace import Place, is_sampled, span_id, trace_id
@@ -38,6 +38,7 @@ from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
+from remit.runtime.origin import origin_of
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.respond import isolated, presentable, verified
@@ -166,8 +167,11 @@ class LocalDesk:
             return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
             sealing = redactor.after(run, shown)
-            log.warning("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error, sealing))
-            return None, fault(Code.DELEGATION_FAILED, f"tool {name} raised {redactor.worded(error, sealing)}")
+            log.error("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error, sealing))
+            words = redactor.worded(error, sealing)
+            origin = origin_of(error, self._frame.card.name, tool=name, worded=lambda _: words)
+            why = fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
+            return None, replace(why, origin=redactor.clean(origin, sealing))
         return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
 
     async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
@@ -417,7 +421,10 @@ class LocalDesk:
         self._refuse_if_full()
         named = presentable(tool)
         self._note_use(named)
-        why = None if error is None else fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}")
+        why = None
+        if error is not None:
+            origin = Origin(agent=self._frame.card.name, tool=named, error=error)
+            why = replace(fault(Code.DELEGATION_FAILED, f"tool {named} failed: {error}"), origin=origin)
         self._record_tool(named, isolated(arguments), duration_ms, why)
 
     async def facts(self) -> tuple[str, ...]:

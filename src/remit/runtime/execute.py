@@ -16,6 +16,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
+from remit.runtime.origin import origin_of
 from remit.runtime.ports import Remote, Slot
 from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.schemas import misfits
@@ -55,12 +56,7 @@ class Executor:
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - logged without what it must not show
-            if not isinstance(error, RemitError) or error.__cause__ is not None:
-                words = parts.redactor.worded(error, frame.run.sealing)
-                log.warning("agent %s failed on %s: %s", name, frame.path, words)
-                if log.isEnabledFor(logging.DEBUG):
-                    log.debug("agent %s failed on %s: %s", name, frame.path, parts.redactor.traced(error))
-            return ended(frame, Status.FAILED, failure(frame, error, parts.redactor.worded(error, frame.run.sealing)))
+            return ended(frame, Status.FAILED, self._raised(frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
@@ -77,6 +73,20 @@ class Executor:
         else:
             response = answered(frame, answer)
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    def _raised(self, frame: Frame, error: BaseException) -> Fault:
+        """Return the fault for what an agent's code raised, with where it was raised; log it if it was no decision."""
+        redactor, sealing = self._dispatch.parts.redactor, frame.run.sealing
+        words = redactor.worded(error, sealing)
+        why = failure(frame, error, words)
+        if why.origin is None:
+            origin = origin_of(error, frame.card.name, worded=lambda each: redactor.worded(each, sealing))
+            why = replace(why, origin=redactor.clean(origin, sealing))
+        if not isinstance(error, RemitError) or error.__cause__ is not None:
+            log.error("agent %s failed on %s: %s%s", frame.card.name, frame.path, words, _places(why))
+            if log.isEnabledFor(logging.DEBUG):
+                log.debug("agent %s failed on %s: %s", frame.card.name, frame.path, redactor.traced(error))
+        return why
 
     async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
         """Have a request carried out elsewhere, and take from the answer what a peer may say."""
@@ -140,6 +150,10 @@ class Executor:
                 message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
                 return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message))
         return response
+
+
+def _places(why: Fault) -> str:
+    return "".join(f"\n  at {each}" for each in why.origin.frames) if why.origin is not None else ""
 
 
 async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:

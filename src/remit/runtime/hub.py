@@ -332,7 +332,8 @@ class Hub:
         (summary, *_) = await self._parts.store.runs(run=run, limit=1) or [None]
         if summary is None or summary.run != run or summary.response is None:
             return None
-        return await self._parts.redactor.for_user(run, summary.response)
+        response = await self._parts.redactor.for_user(run, summary.response)
+        return response.outward() if summary.via else response
 
     async def asked(self, run: str) -> Request | None:
         """Return what a run was asked, as its user said it; None if nothing is on record of it."""

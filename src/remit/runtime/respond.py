@@ -19,6 +19,7 @@ MAX_WORDS = 1_000
 # As much is redacted before it is cut to that length: of half a number no detector knows whose it is. No more, because
 # what an error says may be a stranger's text, and this is done in the event loop.
 MAX_READ = 4 * MAX_WORDS
+MAX_NAME = 100
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
@@ -135,7 +136,7 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
         message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
         return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
     return replace(
-        given,
+        given.outward(),
         version=VERSION,
         id=request.id,
         target=request.target,
@@ -210,4 +211,10 @@ def brief_fault(why: Fault) -> Fault:
             break
         problems.append(problem)
     message = why.message if len(why.message) <= MAX_WORDS else "the reason is too long to be told"
-    return fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms)
+    short = fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms)
+    if (origin := why.origin) is None:
+        return short
+    # Of the exception only its type: of half a number no detector knows whose it is.
+    error = origin.error.partition(":")[0][:MAX_NAME]
+    frames = tuple(each for each in origin.frames[-1:] if is_light(each))
+    return replace(short, origin=replace(origin, error=error, frames=frames))

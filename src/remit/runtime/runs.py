@@ -414,7 +414,7 @@ class Runs:
             return await self._refuse(request, why)
         self._on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
-        return await self._dispatch.parts.redactor.for_user(known.run, response)
+        return _for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, as long as this one may take."""
@@ -435,7 +435,7 @@ class Runs:
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever becomes of what was asked back
                 await self._dispatch.parts.sessions.ask_back(frame.run, response)
-        return await made_whole(response, frame.run.held)
+        return _for_asker(frame.request, await made_whole(response, frame.run.held))
 
     async def _finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
         parts = self._dispatch.parts
@@ -493,3 +493,8 @@ CLOSING = fault(Code.CANCELLED, "cancelled: the hub is closing")
 
 def _duplicate(request: Request) -> Fault:
     return fault(Code.DUPLICATE_REQUEST, f"request id {request.id} was used before with another content")
+
+
+def _for_asker(request: Request, response: Response) -> Response:
+    """Return an end as who asked for it gets it: others than this hub's own programs are not told of its code."""
+    return response if request.via is None else response.outward()

@@ -173,7 +173,8 @@ def status_of(response: Response) -> int:
 
 
 async def send_response(send: Send, response: Response) -> None:
-    """Send how a delegation ended."""
+    """Send how a delegation ended, as others are told of it."""
+    response = response.outward()
     extra = _retry_after(response.fault) if response.fault is not None else ()
     await send_bytes(send, status_of(response), encode(response), (_JSON_HEADER, *extra))
 
@@ -187,6 +188,7 @@ async def send_value(
 
 async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
     """Send why nothing came of a request, under the status of its code unless another says it better."""
+    why = why.outward()
     status = status or TABLE[why.code].status
     extra = _retry_after(why)
     if status == 401:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
-from remit.protocol.records import Kind, Record, Refusal
+from remit.protocol.records import Kind, Record, Refusal, outward
 from remit.runtime.events import Events
 from remit.runtime.hub import Hub
 
@@ -86,7 +86,7 @@ async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerato
         seen = max([seen, *(record.seq for record in fresh)])
         if fresh:
             silent_s = 0.0
-            yield [await _whole(hub, following, record) for record in fresh]
+            yield [outward(await _whole(hub, following, record)) for record in fresh]
         if end < len(ready):
             return
         if not fresh:

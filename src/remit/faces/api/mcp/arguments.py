@@ -152,7 +152,8 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 def ended(response: Response) -> Told:
-    """Return how a delegation ended."""
+    """Return how a delegation ended, as others are told of it."""
+    response = response.outward()
     why = response.fault
     data = Delegation(
         id=response.run,
@@ -240,6 +241,7 @@ def known(cards: list[PublicCard]) -> Told:
 
 def failed(why: Fault) -> Told:
     """Return why nothing came of a call."""
+    why = why.outward()
     return Told(text=worded(why), data=Failure(fault=why), is_error=True)
 
 

@@ -38,6 +38,8 @@ def worded(fault: Fault) -> str:
     """Return a fault as a few lines: the sentence, each place that is wrong, and what to do."""
     lines = [f"{fault.code}: {fault.message}"]
     lines += [f"  {problem.path}: {problem.message}" for problem in fault.problems]
+    if fault.origin is not None:
+        lines += [f"  at {frame}" for frame in fault.origin.frames]
     if fault.suggestion:
         lines.append(f"→ {fault.suggestion}")
     return several_lines("\n".join(lines))

@@ -1,0 +1,81 @@
+"""Where in an agent's own code an exception was raised."""
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import remit
+from remit.protocol.errors import Origin, RemitError, SourceLine
+from remit.runtime.respond import worded
+
+# The innermost say where it happened; the ones around them, how the program came there.
+MOST_FRAMES = 5
+_LONGEST_CODE = 120
+_LONGEST_PATH = 200
+# As much of an exception's text tells it from others.
+_TELLING = 100
+
+_HERE = str(Path(remit.__file__).parent) + os.sep
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+_STANDARD = tuple(
+    {str(Path(path).resolve()) + os.sep for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))}
+)
+
+
+def origin_of(
+    error: BaseException, agent: str, *, tool: str = "", worded: Callable[[BaseException], str] = worded
+) -> Origin:
+    """Return where an exception comes from; *worded* gives its type and text, as they may be told."""
+    quoted = _quoted(error) if isinstance(error, RemitError) else error
+    return Origin(agent=agent, tool=tool, error="" if quoted is None else worded(quoted), frames=own_frames(error))
+
+
+def _quoted(error: RemitError) -> BaseException | None:
+    """Return the exception whose text is in the message of a fault, if it is: an adapter's message often is."""
+    cause = error.__cause__
+    if cause is None:
+        return None
+    text = worded(cause).partition(": ")[2][:_TELLING]
+    return cause if text and text in error.fault.message else None
+
+
+def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
+    """Return the last frames of an exception that are not Remit's, of the standard library or of a package.
+
+    If there are none, as in a program that is itself installed as a package, those of packages count.
+    """
+    found = list(_frames(error))
+    own = [each for each in found if not any(part in each.filename for part in _PACKAGES)]
+    return tuple(_shown(each) for each in (own or found)[-MOST_FRAMES:])
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_foreign(each.filename)]
+    # Of several that were raised at once, in a task group, the first says where to look.
+    several = cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
+    inner: BaseException | None = None if several is None else several.exceptions[0]
+    if inner is None and isinstance(error, RemitError):
+        inner = error.__cause__
+    return frames if inner is None else [*frames, *_frames(inner)]
+
+
+def _is_foreign(file: str) -> bool:
+    if file.startswith(("<frozen", _HERE)):
+        return True
+    return file.startswith(_STANDARD) and not any(part in file for part in _PACKAGES)
+
+
+def _shown(frame: traceback.FrameSummary) -> SourceLine:
+    return SourceLine(_path(frame.filename), frame.lineno or 0, frame.name, (frame.line or "")[:_LONGEST_CODE])
+
+
+def _path(file: str) -> str:
+    """Return a file's path from the working folder on, if it is in there."""
+    try:
+        inside = Path(file).relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return file[-_LONGEST_PATH:]
+    return str(inside)[-_LONGEST_PATH:]
