@@ -10,14 +10,14 @@ name = "shop"
 [agents.clerk]
 run = "shop_code:clerk"
 """
-CODE = '''
+CODE = """
 def price(item):
     raise KeyError(f"{item} of ada@example.org")
 
 
 async def clerk(brief):
     return price("tea")
-'''
+"""
 
 
 def test_the_place_of_an_error_is_printed_and_kept(tmp_path: Path) -> None:

@@ -317,7 +317,11 @@ def test_what_cannot_be_filled_is_refused_when_the_agent_is_added(hub: Hub) -> N
     async def unreadable(brief: Brief, work: Callable[[], None]) -> None:
         pass
 
+    async def without_brief(order: Order) -> None:
+        pass
+
     cases: list[tuple[Any, str]] = [
+        (without_brief, "takes the brief: write `def without_brief(brief: Brief, order: Order)`"),
         (untyped, "`untyped`: parameter `order` cannot be filled: give it a type, which is then read from the input"),
         (unknown, "`unknown`: parameter `order: 'Nowhere'` cannot be filled: its annotations cannot be read"),
         (unreadable, "`unreadable`: its parameters cannot be described as JSON"),

@@ -143,10 +143,13 @@ def signature_of(function: Callable[..., object]) -> Signature | None:
     has a default other than None: in that way functions in a loop are given its variables.
     """
     try:
-        _, *rest = inspect.signature(function).parameters.values()
+        first, *rest = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some that are not written in Python do not say
         return None
     hints, unread = _hints(function)
+    if (kind := hints.get(first.name)) in (str, int, float, bool, bytes) or declares_fields(kind):
+        like = f"def {_named(function)}(brief: Brief, {first.name}: {name_of(kind)})"
+        raise team_invalid(f"`{_named(function)}`: its first parameter takes the brief: write `{like}`")
     parameters: dict[str, Member] = {}
     for each in rest:
         if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD) or each.name.startswith("_"):

@@ -313,8 +313,11 @@ class LocalDesk:
         try:
             kept = verified(frame, make(), parts.limits.max_result_bytes)
         except Exception as error:  # noqa: BLE001 - it is someone else's code
-            what = parts.redactor.worded(error, frame.run.sealing)
-            kept = fault(Code.RESULT_VALIDATION_FAILED, f"{frame.card.name} could not say what it had finished: {what}")
+            name, what = frame.card.name, parts.redactor.worded(error, frame.run.sealing)
+            log.error("agent %s could not say what it had finished on %s: %s", name, frame.path, what)
+            # It becomes a notice, which others who follow the run get as well: without the exception's text.
+            why = f"{name} could not say what it had finished ({type(error).__name__})"
+            kept = fault(Code.RESULT_VALIDATION_FAILED, why)
         if isinstance(kept, Fault):
             self._dispatch.notice(frame, kept.message, kept.code)
             kept = Answer()

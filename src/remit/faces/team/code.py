@@ -78,12 +78,23 @@ def agent_at(run: str, folder: Path) -> object:
     thing = _object_at(run, folder)
     function = thing if inspect.isroutine(thing) else _recognised(thing, run)
     try:
-        inspect.signature(function).bind(None)
-    except TypeError:
-        _refuse_untyped(function, run)
+        signature = inspect.signature(function)
+        if not _takes_brief_alone(signature):
+            _refuse_untyped(function, run)
     except ValueError:  # some that are not written in Python do not say
         pass
     return thing
+
+
+def _takes_brief_alone(signature: inspect.Signature) -> bool:
+    """Say whether a function takes a brief and nothing else, as far as that shows without loading what tells more."""
+    try:
+        signature.bind(None)
+    except TypeError:
+        return False
+    first = next(iter(signature.parameters.values()))
+    kind = first.annotation
+    return kind is first.empty or getattr(kind, "__name__", kind) in ("Brief", "Any", "object")
 
 
 def _refuse_untyped(function: Callable[..., Any], run: str) -> None:
