@@ -324,3 +324,14 @@ def first_sleep_then_answer(brief: Brief) -> int:
     if brief.input == "sleep":
         sleep(brief)
     return os.getpid()
+
+
+async def pass_a_failure_on(brief: Brief) -> object:
+    if brief.text == "hello":
+        return "hello"
+    try:
+        return (await brief.delegate("tracking", objective=brief.text)).unwrap()
+    except RemitError as error:
+        if brief.text == "as it is":
+            raise
+        raise LookupError("no parcel") from error

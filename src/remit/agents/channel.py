@@ -183,6 +183,8 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     fault: Fault
     trace: str = ""
     """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
+    cause: Fault | None = None
+    """The fault that the agent's code was given and failed because of."""
 
 
 Wish = Delegate | FanOut | Combine | Chain | Use | Confirm | State | Change | Once | Conversation | History | Facts

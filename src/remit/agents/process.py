@@ -91,7 +91,7 @@ class ProcessAgent:
         else:
             self._idle[process] = asyncio.get_running_loop().call_later(self._idle_s, self._dismiss, process)
         if isinstance(outcome, Failed):
-            raise RemitError(outcome.fault) from (InProcessError(outcome.trace) if outcome.trace else None)
+            raise RemitError(outcome.fault) from _cause(outcome)
         return outcome
 
     async def close(self) -> None:
@@ -325,3 +325,13 @@ def _call(given: Raw) -> Call:
         return unraw(given, Call)
     except msgspec.ValidationError:
         return Call(**unraw(given, dict[str, Json]))
+
+
+def _cause(failed: Failed) -> Exception | None:
+    """Return what made an agent's code fail, as far as its process said so."""
+    behind = None if failed.cause is None else RemitError(failed.cause)
+    if not failed.trace:
+        return behind
+    error = InProcessError(failed.trace)
+    error.__cause__ = behind
+    return error

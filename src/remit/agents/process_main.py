@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import count
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 import msgspec
 from msgspec import Raw, Struct
@@ -71,7 +71,7 @@ from remit.protocol.envelope import (
     Strategy,
     Usage,
 )
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, read_body
 from remit.runtime.brief import Brief, Work
@@ -85,6 +85,8 @@ log = logging.getLogger("remit")
 MAX_ERROR_TEXT = 50_000
 # The end of a trace says where it happened.
 MAX_TRACE = 20_000
+# Causes of an exception that are followed; longer chains are made by recursion.
+MOST_CAUSES = 100
 
 T = TypeVar("T")
 
@@ -155,11 +157,11 @@ class Office:
             answer = await agent(Brief(run.request, run.tools, desk, run.prompt))
         except RemitError as error:
             origin = error.fault.origin or origin_of(error, target)
-            desk.leave(Failed(fault=replace(error.fault, origin=origin)))
+            desk.leave(Failed(fault=replace(error.fault, origin=origin), cause=_cause(error)))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
             why = fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")
             why = replace(why, origin=origin_of(error, target))
-            desk.leave(Failed(fault=why, trace=_trace(error)))
+            desk.leave(Failed(fault=why, trace=_trace(error), cause=_cause(error)))
         else:
             try:
                 desk.leave(Done(answer=raw(answer)))
@@ -425,6 +427,20 @@ def resolve(entrance: str) -> Callable[[Brief], object]:
 
 def _told(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT]
+
+
+def _cause(error: BaseException) -> Fault | None:
+    """Return the fault behind an exception, so that the hub can tell whether it began in another agent."""
+    current: BaseException | None = error
+    for _ in range(MOST_CAUSES):
+        if isinstance(current, BaseExceptionGroup):
+            current = cast("BaseExceptionGroup[BaseException]", current).exceptions[0]
+        else:
+            hidden = current.__suppress_context__
+            current = current.__cause__ or (None if hidden else current.__context__)
+        if current is None or isinstance(current, RemitError):
+            return None if current is None else current.fault
+    return None
 
 
 def _trace(error: BaseException) -> str:

@@ -44,6 +44,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     failures: int = 0
     opened_at: float = float("-inf")
     openings: int = 0
+    usual_s: float | None = None
+    """How long its successes took, at their worst lately; None: it has had no success yet."""
 
 
 def is_failure(response: Response) -> bool | None:
@@ -53,16 +55,24 @@ def is_failure(response: Response) -> bool | None:
     return True if TABLE[response.fault.code].blame is Blame.PEER else None
 
 
-def after(breaker: Breaker, failed: bool | None, now: float, settings: BreakerSettings) -> Breaker:
-    """Return the breaker after one more call ended."""
+def after(
+    breaker: Breaker, failed: bool | None, now: float, settings: BreakerSettings, seconds: float | None = None
+) -> Breaker:
+    """Return the breaker after one more call ended; *seconds* is how long the callee worked on it, if that is known."""
     if failed is None:
         # A probe that says nothing leaves the question open: the next call may probe.
         return replace(breaker, phase=Phase.OPEN) if breaker.phase is Phase.PROBING else breaker
+    usual_s = breaker.usual_s
+    if not failed and seconds is not None:
+        # Up at once and down slowly, as in `policy/routing.py`: one slow answer is enough to be careful.
+        usual_s = seconds if usual_s is None else max(seconds, (usual_s + seconds) / 2)
     if breaker.phase is _PROBING:
-        return _opened(breaker, now) if failed else Breaker(opened_at=breaker.opened_at, openings=breaker.openings)
+        if failed:
+            return _opened(breaker, now)
+        return Breaker(opened_at=breaker.opened_at, openings=breaker.openings, usual_s=usual_s)
     fresh = now >= breaker.window_start + settings.window_s
     if not failed and not fresh and not breaker.openings:
-        return replace(breaker, in_a_row=0, calls=breaker.calls + 1)
+        return replace(breaker, in_a_row=0, calls=breaker.calls + 1, usual_s=usual_s)
     counted = Breaker(
         phase=breaker.phase,
         in_a_row=breaker.in_a_row + 1 if failed else 0,
@@ -71,6 +81,7 @@ def after(breaker: Breaker, failed: bool | None, now: float, settings: BreakerSe
         failures=failed if fresh else breaker.failures + failed,
         opened_at=breaker.opened_at,
         openings=0 if now >= breaker.opened_at + settings.max_open_s + settings.window_s else breaker.openings,
+        usual_s=usual_s,
     )
     # A success opens nothing, be the share of failures before it what it may.
     opens = failed and counted.phase is Phase.CLOSED and _too_many(counted, settings)
@@ -112,4 +123,4 @@ def _too_many(breaker: Breaker, settings: BreakerSettings) -> bool:
 
 
 def _opened(breaker: Breaker, now: float) -> Breaker:
-    return Breaker(phase=Phase.OPEN, opened_at=now, openings=breaker.openings + 1)
+    return Breaker(phase=Phase.OPEN, opened_at=now, openings=breaker.openings + 1, usual_s=breaker.usual_s)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from remit.policy.blame import key_of
 from remit.policy.redaction import Held, Raw, is_plain, kind_of, strike
 from remit.policy.verdict import Sealing
 from remit.policy.weight import LIGHT, is_light_response
@@ -108,6 +109,8 @@ class Carrier:
     def stop(self, frame: Frame, why: Fault) -> None:
         """Cancel a delegation and everything below it, all at once; each then has the grace time to clean up."""
         grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
+        if frame.children and why.code is Code.TIMEOUT:
+            frame.passed_on = True  # its time went to those that it waited for
         for each in frame.subtree():
             if each.stopping is not None or isinstance(each.state, Status):
                 continue
@@ -263,6 +266,8 @@ class Carrier:
                 why = f"what {frame.card.name} had until then is not kept: it is larger than {LIGHT} characters"
                 response = replace(stopped(frame, frame.stopping), warnings=(why,))
         judged = response
+        if frame.faults_below and judged.fault is not None and key_of(judged.fault) in frame.faults_below:
+            frame.passed_on = True
         if frame.doubt and response.fault is not None and not frame.run.handed_back:
             response = self._in_doubt(frame, response, response.fault)
         now = self.parts.clock.now()
@@ -278,7 +283,9 @@ class Carrier:
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
         # That it is not known what came of it blames nobody; that it did not answer blames the callee.
-        self.parts.ledger.close(frame, judged if frame.doubt else response, now)
+        self.parts.ledger.close(frame, judged if frame.doubt else response, now, self.parts.limits.delegation_time_ms)
+        if parent is not None and response.fault is not None:
+            parent.note_fault_below(response.fault)
         outcome = response
         if looked is not None and parent is not None and looked.held is parent.held:
             outcome = replace(response, **looked.restored)

@@ -382,6 +382,9 @@ class Dispatch(Routing):
         """Record a refusal and return it."""
         sealing = self.sealing_of(request.run)
         response = refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
+        caller = self.parts.ledger.frames.get(request.parent) if request.parent is not None else None
+        if caller is not None and response.fault is not None:
+            caller.note_fault_below(response.fault)
         if not self._is_recorded(request.run, why):
             return response
         if not is_light_request(request):
@@ -429,6 +432,8 @@ class Dispatch(Routing):
             return None
         if step.response.status is Status.SUCCESS:
             parent.errands = {*(parent.errands or ()), errand_of(request)}
+        if step.response.fault is not None:
+            parent.note_fault_below(step.response.fault)
         self._holds(parent, request)
         self.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
         if step.earlier:  # what it took was counted in the run that did it

@@ -5,6 +5,7 @@ import logging
 
 from msgspec.structs import replace
 
+from remit.policy.blame import is_from_below
 from remit.policy.redaction import Held, restore
 from remit.policy.weight import is_light_answer, is_light_request, is_light_response
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
@@ -56,6 +57,7 @@ class Executor:
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # noqa: BLE001 - logged without what it must not show
+            frame.passed_on = bool(frame.faults_below) and is_from_below(error, frame.faults_below or ())
             return ended(frame, Status.FAILED, self._raised(frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from remit.policy import blame, routing
 from remit.policy import breaker as breakers
 from remit.policy import rate as rates
-from remit.policy import routing
+from remit.policy.blame import FaultKey
 from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
@@ -200,6 +201,10 @@ class Frame:
     held: dict[str, str | int] | None = None
     """The raw values that its agent has sent to others, by their tokens: it gets them back."""
     tool_calls: list[str] | None = None
+    faults_below: set[FaultKey] | None = None
+    """How its own delegations failed: a fault that it passes on did not begin in it."""
+    passed_on = False
+    """Whether it failed because of one of its delegations."""
     warnings: list[str] | None = None
     """What the hub has to say to its caller, besides what its agent does."""
     partial: Answer | Callable[[], Answer] | None = None
@@ -282,6 +287,12 @@ class Frame:
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
+
+    def note_fault_below(self, why: Fault) -> None:
+        """Remember how a delegation of this one failed."""
+        if self.faults_below is None:
+            self.faults_below = set()
+        self.faults_below.add(blame.key_of(why))
 
     def subtree(self) -> "list[Frame]":
         """This frame and all that are in flight below it, parents first."""
@@ -374,15 +385,18 @@ class Ledger:
         if frame.request.capability is not None:
             self._learn(frame, frame.request.capability, None, now)
 
-    def _judge_target(self, frame: Frame, failed: bool | None, now: float) -> None:
+    def _judge_target(self, frame: Frame, failed: bool | None, now: float, seconds: float | None = None) -> None:
         name = frame.card.name
         breaker = self.breakers.get(name, _FRESH)
         # A call from before the opening says nothing about whether the callee has recovered.
         if breaker.phase is _CLOSED or frame.is_probe:
-            self.breakers[name] = breakers.after(breaker, failed, now, self.settings)
+            self.breakers[name] = breakers.after(breaker, failed, now, self.settings, seconds)
 
-    def close(self, frame: Frame, response: Response, now: float) -> None:
-        """Settle the account, give the rest back, and remember how it went."""
+    def close(self, frame: Frame, response: Response, now: float, default_ms: int) -> None:
+        """Settle the account, give the rest back, and remember how it went.
+
+        *default_ms* is the time of a delegation for which neither its caller nor its callee says one.
+        """
         parent = frame.parent
         if parent is not None:
             parent.reserved -= frame.granted + frame.aside
@@ -398,12 +412,27 @@ class Ledger:
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)
-        failed = False if response.fault is None else breakers.is_failure(response)
+        failed = False if response.fault is None else self._counts_against(frame, response, default_ms)
         if frame.lookup is not None and frame.lookup.follows:
             failed = None
-        self._judge_target(frame, failed, now)
+        self._judge_target(frame, failed, now, now - frame.taken_s - frame.waited_s)
         if frame.request.capability is not None:
-            self._learn(frame, frame.request.capability, failed, now)
+            self._learn(
+                frame, frame.request.capability, failed, now, late=frame.ran and blame.is_late(response, failed)
+            )
+
+    def _counts_against(self, frame: Frame, response: Response, default_ms: int) -> bool | None:
+        """Say whether a fault counts against the agent of a frame; None: it says nothing about it."""
+        known_s = self.breakers.get(frame.card.name, _FRESH).usual_s
+        # What it waited for in its queue it did not have; what the caller granted beyond that it could have used.
+        had_s = frame.request.remit.time_ms / 1_000 - (frame.taken_s - frame.started) if frame.ran else 0.0
+        return blame.counts_against(
+            response,
+            # A hand-on names the agents behind it, also where that happened at a peer.
+            passed_on=frame.passed_on or len(response.path) > 1,
+            had_s=had_s,
+            usual_s=blame.usual_time_s(known_s, frame.card, frame.request.capability, default_ms),
+        )
 
     def set_aside(self, frame: Frame, hedge_ms: int) -> Remit:
         """Keep half of a grant for who may be asked beside it after a while, and return the remit with the rest."""
@@ -463,11 +492,11 @@ class Ledger:
             probe=not wait_ms and breaker.phase is Phase.OPEN and offered is not None and offered.read_only,
         )
 
-    def _learn(self, frame: Frame, capability: str, failed: bool | None, now: float) -> None:
+    def _learn(self, frame: Frame, capability: str, failed: bool | None, now: float, *, late: bool = False) -> None:
         at = capability, frame.card.name
         # What a person took to decide does not count.
         seconds = now - frame.started - frame.waited_s
-        if frame.overtaken:
+        if frame.overtaken or late:
             self.tracks[at] = routing.overtaken(self.tracks[at], seconds, now)
         else:
             self.tracks[at] = routing.ended(self.tracks[at], failed, seconds, frame.used, now)

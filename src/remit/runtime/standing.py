@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Iterable
 
 from remit.policy import routing
-from remit.policy.breaker import is_failure
+from remit.policy.blame import FaultKey, counts_against, is_late, key_of
+from remit.policy.limits import Limits
 from remit.policy.routing import Track
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code
-from remit.protocol.records import Record
+from remit.protocol.records import Record, Refusal
 
 # Of each agent some fifty outcomes are remembered, and an outcome is two records: this is enough for ten agents. It
 # takes 20 ms in a thread to read it, and 4 to make sense of it.
@@ -25,33 +26,60 @@ def tracks(records: Iterable[Record], at: Callable[[int], float], running: Colle
     """
     found: Tracks = {}
     asked: dict[tuple[str, str], Request] = {}
+    below: dict[tuple[str, str], set[FaultKey]] = {}
     answered: set[tuple[str, str]] = set()
     for record in records:
         match record.body:
-            case Request(capability=str()) as request:
+            case Request() as request:
                 asked[record.run, request.id] = request
+            case Refusal(request=request, response=response):
+                _note_fault(below, record.run, request, response)
             case Response() as response if (request := asked.pop((record.run, response.id), None)) is not None:
+                _note_fault(below, record.run, request, response)
+                known_below = below.pop((record.run, request.path), ())
+                if request.capability is None:
+                    continue
                 place = record.run, _call_of(request.id)
                 if response.ok:
                     answered.add(place)
                 key = request.capability or "", request.target
                 known = routing.begun(found.get(key, Track()))
-                found[key] = _ended(known, response, at(record.at_ms), overtaken=place in answered)
+                failed = _failed(known, request, response, known_below)
+                found[key] = _ended(known, failed, response, at(record.at_ms), overtaken=place in answered)
             case _:
                 pass
     for (run, _), request in asked.items():
-        if run in running:
+        if run in running and request.capability is not None:
             key = request.capability or "", request.target
             found[key] = routing.begun(found.get(key, Track()))
     return found
 
 
-def _ended(track: Track, response: Response, now: float, *, overtaken: bool) -> Track:
-    seconds = (response.duration_ms - response.waited_ms) / 1_000
-    if response.fault is not None and response.fault.code is Code.CANCELLED and overtaken:
-        return routing.overtaken(track, seconds, now)
+def _note_fault(below: dict[tuple[str, str], set[FaultKey]], run: str, request: Request, response: Response) -> None:
+    """Remember for a caller how one of its delegations failed."""
+    if response.fault is not None and request.parent is not None:
+        below.setdefault((run, request.parent), set()).add(key_of(response.fault))
+
+
+def _failed(track: Track, request: Request, response: Response, below: Collection[FaultKey]) -> bool | None:
+    """Say whether an end counts against the callee, as far as the record tells; None: it says nothing about it."""
     # What was found for another says nothing more about who found it.
-    failed = None if response.cache in ("hit", "similar") else is_failure(response)
+    if response.cache in ("hit", "similar"):
+        return None
+    return counts_against(
+        response,
+        passed_on=len(response.path) > 1 or (response.fault is not None and key_of(response.fault) in below),
+        had_s=(request.remit.time_ms - response.queued_ms) / 1_000,
+        # Cards are not on record: of an agent without a success, the default time stands for what its card says.
+        usual_s=track.latency_s or Limits().delegation_time_ms / 1_000,
+    )
+
+
+def _ended(track: Track, failed: bool | None, response: Response, now: float, *, overtaken: bool) -> Track:
+    seconds = (response.duration_ms - response.waited_ms) / 1_000
+    is_overtaken = response.fault is not None and response.fault.code is Code.CANCELLED and overtaken
+    if is_overtaken or is_late(response, failed):
+        return routing.overtaken(track, seconds, now)
     return routing.ended(track, failed, seconds, response.usage.total, now)
 
 
