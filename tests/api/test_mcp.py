@@ -129,7 +129,7 @@ async def test_a_failure_is_an_error_with_a_code_and_what_to_do(hub: Hub, era: s
         wrong = await host.call_tool("delegate_task", {"agent": 3, "tsk": "x"})
         unknown = await host.call_tool("delegate", {})
     assert [each.is_error for each in (failed, nobody, wrong, unknown)] == [True] * 4
-    assert text(failed).startswith("DELEGATION_FAILED: broken raised ValueError: no\nRetry")
+    assert text(failed).startswith("DELEGATION_FAILED: broken failed; the reason is on record at its hub\nRetry")
     assert "Traceback" not in text(failed)
     assert data(nobody)["fault"]["code"] == "AGENT_NOT_FOUND"
     assert [each["path"] for each in data(wrong)["fault"]["problems"]] == ["$.tsk", "$.agent", "$.task"]

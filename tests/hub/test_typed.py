@@ -149,17 +149,24 @@ async def test_several_parameters_are_the_fields_of_the_input(hub: Hub) -> None:
 
 @pytest.mark.parametrize(
     ("options", "result"),
-    [({"input": "deep"}, "deep"), ({"text": "wide"}, "wide"), ({}, "nothing"), ({"capability": "HEAR"}, "nothing")],
+    [
+        ({"input": "deep"}, "deep"),
+        ({"text": "wide"}, "wide"),
+        ({"text": "wide", "capability": "HEAR"}, "wide"),
+        ({}, None),
+    ],
 )
 async def test_a_text_is_taken_from_the_request_where_no_input_is_sent(
-    hub: Hub, options: dict[str, Any], result: str
+    hub: Hub, options: dict[str, Any], result: str | None
 ) -> None:
     @hub.agent("ear", capabilities=["HEAR"])
-    async def ear(brief: Brief, text: str | None = None) -> str:
-        return text or "nothing"
+    async def ear(brief: Brief, text: str) -> str:
+        return text
 
     async with hub:
-        assert (await hub.ask("ear", user="u-1", **options)).result == result
+        response = await hub.ask("ear", user="u-1", **options)
+    assert response.result == result
+    assert response.ok or (response.fault is not None and response.fault.code is Code.DATA_MISSING_REQUIRED_INPUT)
 
 
 async def test_input_that_may_be_left_out_may_be_left_out_of_the_capability_too(hub: Hub) -> None:
@@ -288,7 +295,7 @@ async def test_parameters_without_a_type_keep_their_defaults(hub: Hub) -> None:
             return number + _spare
 
         @hub.agent(f"typed-{number}")
-        async def _(brief: Brief, number: int = number) -> int:
+        async def _(brief: Brief, number: int = number, spare: str | None = None) -> int:
             return number
 
     class Caller:

@@ -222,6 +222,7 @@ def test_plain_json_stays_as_it_is_and_shares_nothing() -> None:
     value = {"a": [1, "x", None], "n": 9_007_199_254_740_991}
     assert plain(value) == value
     assert plain(value) is not value
+    assert plain({"a": [1]}) == {"a": [1]}
 
 
 def test_what_each_python_value_is_written_as() -> None:

@@ -140,7 +140,7 @@ def signature_of(function: Callable[..., object]) -> Signature | None:
     """Return what an agent's function declares; None if it takes the brief alone and declares nothing of its result.
 
     Only parameters that are annotated are filled from the input; others keep their defaults. So do all of them if each
-    has a default other than None: in that way functions in a loop are given its variables.
+    has a default, as functions in a loop are given its variables; a model or the like with None as default is input.
     """
     try:
         first, *rest = inspect.signature(function).parameters.values()
@@ -160,7 +160,7 @@ def signature_of(function: Callable[..., object]) -> Signature | None:
         elif each.default is each.empty:
             why = unread or "give it a type, which is then read from the input"
             raise team_invalid(f"`{_named(function)}`: parameter `{each}` cannot be filled: {why}")
-    if not any(each.required or each.default is None for each in parameters.values()):
+    if not any(each.required or (each.default is None and declares_fields(each.kind)) for each in parameters.values()):
         parameters = {}  # defaults that bind what is around the function, as in a loop
     result = _result_of(hints.get("return"), is_stream(function))
     if not parameters and not declares_fields(result):
