@@ -107,7 +107,8 @@ def test_a_partial_answer_is_an_answer_with_a_warning(crew: Path) -> None:
 def test_an_agent_that_raises_gives_exit_code_one_and_one_line_of_the_log(crew: Path) -> None:
     done = run(crew, "failing", "x")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "DELEGATION_FAILED: failing raised ValueError: no idea\n→ " in done.stderr
+    assert "DELEGATION_FAILED: failing raised ValueError: no idea\n  at crew_code.py:" in done.stderr
+    assert 'in failing: raise ValueError("no idea")\n→ ' in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -103,7 +103,7 @@ class HubAgent:
             return Failed(reason=f"{self._agent} failed and gave no reason", hard=False)
         # To ask again later helps against some; a turn that ran out of time is for the user to look at.
         hard = fault.code is Code.TIMEOUT or not TABLE[fault.code].recoverable
-        return Failed(reason=shown(f"{fault.outward().message} ({fault.code})"), hard=hard)
+        return Failed(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
 
 
 def _closed() -> Failed:
