@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
+from remit.policy.session_names import here
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import USER, Request, View
 from remit.protocol.errors import Code, Fault, Problem, fault
@@ -39,6 +40,11 @@ class Sender(Struct, frozen=True, kw_only=True):
     """What it may do beside asking, and with what is not its own."""
     answers: bool = False
     """Whether what its users say to a question about their own runs counts as a person's answer."""
+
+
+def peer_name(sender: Sender) -> str | None:
+    """Return the name under which a sender's sessions are kept apart; None for a client, whose are this hub's."""
+    return sender.name if sender.is_hub else None
 
 
 class Grant(Struct, frozen=True, kw_only=True):
@@ -92,7 +98,10 @@ def receive(
     chain = _chain(remit.chain, speaks, () if above is None else above.chain)
     least = len(chain) if above is None else max(len(chain), above.depth + 1)
     remit = replace(remit, chain=chain, depth=max(remit.depth, least))
-    session = sent.session if sent.session is None or not sender.is_hub else f"{sent.session}@{sender.name}"
+    session, parent_session = (
+        here(name, sender.name) if name is not None and sender.is_hub else name
+        for name in (sent.session, sent.parent_session)
+    )
     return Request(
         version=sent.version,
         id=sent.id or run,
@@ -104,6 +113,7 @@ def receive(
         capability=sent.capability,
         run=run,
         session=session or run,
+        parent_session=parent_session,
         handoff=sent.handoff,
         context=sent.context if sent.view is None else None,
         view=None if sent.view is None else _unnumbered(sent.view),

@@ -140,7 +140,8 @@ class Consult(Carrier):
             reason="" if decision is None else decision.reason,
             edited=() if decision is None else tuple(sorted(decision.edits)),
         )
-        self.record(Kind.APPROVAL, request.run, request.parent_session or request.run, body)
+        session = request.parent_session if request.via is None else None  # what a sender names is a claim
+        self.record(Kind.APPROVAL, request.run, session or request.run, body)
 
 
 def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:

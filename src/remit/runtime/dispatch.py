@@ -393,7 +393,8 @@ class Dispatch(Routing):
             # Redacted before it is cut: of half a number no detector knows whose it is.
             request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
         # Not in the session that it asked for: that may be another user's.
-        session = request.parent_session or request.run
+        # Nor in one that a sender names as its own: that is a claim.
+        session = (request.parent_session if request.via is None else None) or request.run
         self.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
 

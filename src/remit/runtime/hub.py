@@ -56,7 +56,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.runs import Going
-from remit.runtime.sessions import Sessions
+from remit.runtime.sessions import Sessions, resumed
 from remit.runtime.upkeep import Upkeep
 from remit.runtime.watchdog import Watchdog
 
@@ -320,6 +320,7 @@ class Hub:
         """
         begun = ""
         try:
+            request = await resumed(request, self._parts.store)
             going = await self._runs.begin(request, once)
             begun = going.run
         finally:

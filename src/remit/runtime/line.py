@@ -103,7 +103,8 @@ class LocalLine:
         own = replace(
             approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
         )
-        self._dispatch.record(Kind.APPROVAL, frame.run.id, frame.request.parent_session or frame.run.id, own)
+        session = frame.request.parent_session if frame.request.via is None else None  # what a sender names is a claim
+        self._dispatch.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
         if approval.agreed is not None:
             self._open.discard(approval.id)
         elif len(self._open) < MOST_QUESTIONS:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from remit.policy.permission import received
 from remit.policy.redaction import strike
+from remit.policy.session_names import is_new
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
@@ -224,11 +225,15 @@ class Runs:
         chosen = request.session if request.session != request.run else None
         may_be_known = request.id != request.run and request.run not in self._parked
         # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
-        if may_be_known and (chosen or request.context is not None or request.retry_of is not None):
+        if may_be_known and (
+            (chosen and not is_new(request)) or request.context is not None or request.retry_of is not None
+        ):
             if (known := await parts.store.find(request, content)) is not None:
                 return await self._known(request, known)
             may_be_known = False
         owner = await parts.store.owner(chosen) if chosen else None
+        if owner is None and is_new(request):
+            chosen = None  # begun by this request, it is like one that nobody chose
         approved: frozenset[str] = frozenset()
         questions = 0
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None

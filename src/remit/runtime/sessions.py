@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest
 from remit.policy.redaction import strike
+from remit.policy.session_names import named_by_peer
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
@@ -252,6 +253,20 @@ class Sessions:
 
     async def _kept(self, frame: Frame) -> tuple[int, bytes]:
         return await self._store.get(_state_key(frame)) or (0, b"{}")
+
+
+async def resumed(request: Request, store: Store) -> Request:
+    """Return a peer's request in the session that it names, if this hub began that session for the peer.
+
+    Such a session has the id of its first run; all others that a peer names are the peer's own.
+    """
+    if (name := named_by_peer(request)) is None:
+        return request
+    for found in await store.runs(run=name, limit=1):
+        # Whose it is, the guards judge: another user's is refused.
+        if found.run == name == found.session and found.via == request.via:
+            return replace(request, session=name)
+    return request
 
 
 def _state_key(frame: Frame) -> str:

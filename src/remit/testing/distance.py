@@ -168,6 +168,37 @@ class TransportConformance:
         assert (await self.asked(helper, boss)).ok
         assert heard == [[], ["first", "I heard first"]]
 
+    async def test_a_returned_session_is_the_one_to_send(self) -> None:
+        """X16: a session that nobody named is gone on with by the id that came back, by an agent and by a user."""
+        heard: list[list[str]] = []
+
+        async def helper(brief: Brief) -> str:
+            heard.append([message.text for message in await brief.history()])
+            return f"I heard {brief.objective}"
+
+        async def boss(brief: Brief) -> str:
+            session = None
+            for said in ("first", "second", "third"):
+                reply = await brief.delegate("helper", objective=said, session=session)
+                assert reply.ok, reply
+                assert session in (None, reply.session), "it keeps its name"
+                session = reply.session
+            return "done"
+
+        near, far = self.hubs()
+        far.add("helper", helper)
+        near.add("boss", boss, may_call=["*"])
+        async with self.joined(near, far), asyncio.timeout(PATIENCE):
+            (await near.ask("boss", "Go", user=USER)).unwrap()
+            session = None
+            for said in ("first", "second", "third"):
+                reply = await near.ask("helper", said, user=USER, session=session)
+                assert reply.ok, reply
+                assert session in (None, reply.session), "it keeps its name"
+                session = reply.session
+        turns = ["first", "I heard first", "second", "I heard second"]
+        assert heard == 2 * [[], turns[:2], turns]
+
     async def test_what_the_caller_shows_of_its_conversation_reaches_the_callee_each_time(self) -> None:
         """O4: the newest messages pass."""
         if self.no_envelope:

@@ -243,12 +243,7 @@ class HttpAgent(Remote):
             step_s = min(2 * step_s, MOST_PAUSE_S)
 
     async def _attempt(self, request: Request, line: Line, *, sent: bool) -> Response:
-        said = replace(
-            outgoing(request, line),
-            target=self._name,
-            # One that is named after the delegation was not chosen, and nobody goes on with it.
-            session=None if request.session == request.id else request.session,
-        )
+        said = replace(outgoing(request, line), target=self._name)
         raw = encode(said)
         headers = {**line.passed_on, **await self._peer.headers(said, Sending("POST", PATH, raw))}
         if line.heard:

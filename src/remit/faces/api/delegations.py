@@ -33,7 +33,8 @@ from remit.faces.api.gate import Gate
 from remit.faces.api.refusals import REFUSALS, SENDER, Refusals, note
 from remit.faces.api.streams import Following, follow
 from remit.faces.api.waiting import Leaving, Waiting
-from remit.policy.reception import Permission, Sender
+from remit.policy.reception import Permission, Sender, peer_name
+from remit.policy.session_names import peer_of, told
 from remit.protocol.codec import MAX_BYTES, decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
@@ -168,11 +169,11 @@ class Delegations:
         """Answer with how a request ended, or with a handle, if it waits for a person."""
         going = await self.begin(request, once)
         if isinstance(going, Response):
-            await send_response(send, going)
+            await _send_end(send, request, going)
             return
         found = await self.end_of(going, request.id, receive, anew=anew)
         if isinstance(found, Response):
-            await send_response(send, found)
+            await _send_end(send, request, found)
         else:
             await send_value(send, found, 202, _location(found))
 
@@ -239,11 +240,11 @@ class Delegations:
     async def _hand_over(self, request: Request, once: Once | None, send: Send) -> None:
         going = await self.begin(request, once)
         if isinstance(going, Response):
-            await send_response(send, going)
+            await _send_end(send, request, going)
             return
         await going.decided.wait()  # nothing is acknowledged before it is safely recorded
         if going.task.done():
-            await send_response(send, going.task.result())
+            await _send_end(send, request, going.task.result())
             return
         handle = _handle(request.id, going.on_record, "running")
         await send_value(send, handle, 202, _location(handle))
@@ -254,21 +255,23 @@ class Delegations:
             if isinstance(going, Going):
                 await going.decided.wait()
             if isinstance(going, Response) or not going.on_record:
-                await send_response(send, going if isinstance(going, Response) else going.task.result())
+                await _send_end(send, request, going if isinstance(going, Response) else going.task.result())
                 return
             if going.on_record == request.run:
-                await self._send_stream(Following(run=request.run), events, receive, send, anew=anew)
+                following = Following(run=request.run, peer=peer_of(request))
+                await self._send_stream(following, events, receive, send, anew=anew)
                 return
         with self.hub.follow(going.on_record, backlog=SHORT_BACKLOG) as events:
-            await self._send_stream(Following(run=going.on_record), events, receive, send)
+            following = Following(run=going.on_record, peer=peer_of(request))
+            await self._send_stream(following, events, receive, send)
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
 
     async def look(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/delegations/{id}`."""
-        summary, _ = await self._found(scope)
+        summary, sender = await self._found(scope)
         if (response := await self.hub.outcome(summary.run)) is not None:
-            await send_value(send, response)
+            await send_value(send, told(response, peer_name(sender)))
             return
         asked = [each.text for each in await self.hub.pending() if each.request.run == summary.run]
         question = next(iter(asked), "") or self.waiting.question(summary.run)
@@ -277,7 +280,7 @@ class Delegations:
 
     async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`GET /v1/delegations/{id}/events`."""
-        summary, _ = await self._found(scope)
+        summary, sender = await self._found(scope)
         last = headers_of(scope).get("last-event-id", "0").strip()
         if _NUMBER.fullmatch(last) is None:
             problem = Problem("Last-Event-ID", "give the number of the last event that was received")
@@ -286,7 +289,8 @@ class Delegations:
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
         with self.hub.follow(summary.run, backlog=SHORT_BACKLOG) as events:
-            await self._send_stream(Following(run=summary.run, after=int(last)), events, receive, send)
+            following = Following(run=summary.run, after=int(last), peer=peer_name(sender))
+            await self._send_stream(following, events, receive, send)
 
     async def _send_stream(
         self, following: Following, events: Events, receive: Receive, send: Send, *, anew: bool = False
@@ -327,7 +331,7 @@ class Delegations:
         if outcome is None:
             await send_value(send, _handle(name, summary.run, "running"), 202)
         elif may_see(sender, summary, Permission.READ):
-            await send_value(send, outcome)
+            await send_value(send, told(outcome, peer_name(sender)))
         else:  # to stop a run is not to read what it had to say
             await send_value(send, outline(outcome))
 
@@ -362,6 +366,10 @@ class Delegations:
             (summary,) = await store.runs(run=runs[0], limit=1)
             return summary
         raise RemitError(fault(Code.NOT_FOUND, f"there is no delegation `{name[:100]}` that {sender.name} may see"))
+
+
+async def _send_end(send: Send, request: Request, response: Response) -> None:
+    await send_response(send, told(response, peer_of(request)))
 
 
 def going_down() -> RemitError:

@@ -5,7 +5,8 @@ from remit.dialects.exchange import Foreign
 from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.refusals import note
-from remit.policy.reception import Sender
+from remit.policy.reception import Sender, peer_name
+from remit.policy.session_names import told
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Response
@@ -44,7 +45,7 @@ class ForeignTongues:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
             sent = await read_as(lambda _: dialect.submission(asked), asked.body)
-            response = await self._ended(sent, sender, headers, receive)
+            response = told(await self._ended(sent, sender, headers, receive), peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
             response = _refused(sent, _placed(name, error.fault))

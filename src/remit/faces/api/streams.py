@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.policy.session_names import told
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward
@@ -35,6 +36,8 @@ class Following(Struct, frozen=True, kw_only=True):
     """The number of the last event that was received."""
     raw: bool = True
     """Whether the values that are the asker's own come as they are; who else looks on sees tokens."""
+    peer: str | None = None
+    """The peer that reads it, and is told its own names of sessions."""
     task: asyncio.Task[Response] | None = None
     """What carries it out here, if that is known: it has the outcome at hand."""
 
@@ -125,9 +128,9 @@ async def _heard(events: Events, wait_s: float) -> list[Record] | None:
 async def _whole(hub: Hub, following: Following, record: Record) -> Record:
     if following.raw and ends(record) and isinstance(record.body, Response):
         if following.task is not None:
-            return replace(record, body=await asyncio.shield(following.task))
+            return replace(record, body=told(await asyncio.shield(following.task), following.peer))
         outcome = await hub.outcome(following.run)
-        return record if outcome is None else replace(record, body=outcome)
+        return record if outcome is None else replace(record, body=told(outcome, following.peer))
     return record
 
 

@@ -186,20 +186,15 @@ class _Exchange:
 
     def _conversation(self) -> tuple[str, str]:
         """Return what the other side calls the conversation, and the task in it that waits for the user."""
-        session = self._session()
+        session = self._request.session
         if session is None:
             return "", ""
         context, task = self._peer.sessions.get(session, ("", ""))
         # Whoever knows the extension keeps our names; others give their own.
         return context or (session if self._extended else ""), task
 
-    def _session(self) -> str | None:
-        # One that is named after the delegation or the run was not chosen, and nobody goes on with it.
-        request = self._request
-        return None if request.session in (None, request.id, request.run) else request.session
-
     def _remember(self) -> None:
-        session, sessions = self._session(), self._peer.sessions
+        session, sessions = self._request.session, self._peer.sessions
         if session is not None and self._talk.context:
             sessions[session] = (self._talk.context, self._talk.task if self._talk.asks else "")
             sessions.move_to_end(session)

@@ -14,6 +14,7 @@ from remit.dialects.a2a.words import AGENT, ENDED, PAGE, ListTasks, Message, Sta
 from remit.faces.api.bodies import Headers, Receive
 from remit.faces.api.delegations import Delegations, may_see, visible
 from remit.policy.reception import Sender
+from remit.policy.session_names import there
 from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Refusal
@@ -34,7 +35,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
     def context(self, session: str) -> str:
         """Return what the sender calls a session: the names of a hub stand before its own."""
-        return session.removesuffix(f"@{self.sender.name}") if self.sender.is_hub else session
+        return there(session, self.sender.name) if self.sender.is_hub else session
 
 
 class Found(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from remit.dialects.a2a.words import (
 )
 from remit.faces.api.a2a.push import Push
 from remit.faces.api.a2a.standing import Asked, Found, Standing, cut, going_on_with, invalid, no_task
-from remit.faces.api.delegations import Delegations, Handle, may_see
+from remit.faces.api.delegations import Delegations, Handle
 from remit.faces.api.streams import Following, ends, heard
 from remit.policy.reception import Sender
 from remit.protocol.envelope import Request, Response
@@ -40,6 +40,7 @@ from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.events import Events
 from remit.runtime.ports import Owner
 from remit.runtime.runs import Going
+from remit.runtime.sessions import resumed
 
 # For so long nobody else may go on with a task, unless whoever was first was refused.
 CLAIM_MS = 30_000
@@ -179,7 +180,7 @@ class Tasks:
     async def _placed(self, request: Request, asked: Asked, message: AskedMessage, found: Found | None) -> Request:
         """Return a request in the conversation that it goes on with, once it is clear that it may."""
         if found is None:
-            return await self._in_context(request, asked.sender, message.context_id) if message.context_id else request
+            return await self._in_context(request, asked.sender) if message.context_id else request
         if request.remit.user != found.user:
             raise no_task(message.task_id)
         if request.id not in found.sent:
@@ -197,13 +198,10 @@ class Tasks:
         waits = found.state is State.AUTH_REQUIRED
         raise _unsupported(found, "it waits for a person to agree" if waits else "it is still at work")
 
-    async def _in_context(self, request: Request, sender: Sender, context: str) -> Request:
+    async def _in_context(self, request: Request, sender: Sender) -> Request:
         """Return a request in the conversation that its sender named; refuse one that is somebody else's."""
         if sender.is_hub:
-            # A hub's conversations have names of their own, unless this hub has given one its name.
-            for summary in await self._hub.store.runs(run=context, limit=1):
-                if summary.run == context == summary.session and may_see(sender, summary):
-                    request = replace(request, session=context)
+            request = await resumed(request, self._hub.store)
         owner = await self._hub.store.owner(request.session or request.run)
         if owner not in (None, Owner(request.remit.user, request.target)):
             raise invalid("message.contextId", "names no conversation of this user with this agent")

@@ -1,0 +1,46 @@
+"""What a peer and this hub call the same session.
+
+A peer's session ids are its own: here they end with `@` and the peer's name, so that no peer can name a session of
+another peer or of a local user. A peer may send an id with or without that ending, and is always told its own.
+"""
+
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Request, Response
+
+
+def here(session: str, peer: str) -> str:
+    """Return what this hub calls a session that *peer* names; adding the ending twice changes nothing."""
+    return f"{there(session, peer)}@{peer}"
+
+
+def there(session: str, peer: str) -> str:
+    """Return what *peer* calls a session of this hub."""
+    return session.removesuffix(f"@{peer}")
+
+
+def peer_of(request: Request) -> str | None:
+    """Return the peer that sent a request; None for a user's, a client's, and one that was made here."""
+    return request.via if request.via is not None and request.origin.endswith(f"@{request.via}") else None
+
+
+def is_new(request: Request) -> bool:
+    """Say whether a peer names a session after the request itself: nothing was said in it before."""
+    peer = peer_of(request)
+    return peer is not None and request.session == here(request.id, peer)
+
+
+def named_by_peer(request: Request) -> str | None:
+    """Return the id, as the peer says it, of the earlier session in which a request goes on; None if there is none."""
+    peer = peer_of(request)
+    if peer is None or request.session in (None, request.run) or is_new(request):
+        return None
+    name = there(request.session, peer)
+    return name if request.session != name else None
+
+
+def told(response: Response, peer: str | None) -> Response:
+    """Return a response with its session as *peer* calls it; unchanged for anyone else."""
+    if peer is None or response.session is None or not response.session.endswith(f"@{peer}"):
+        return response
+    return replace(response, session=there(response.session, peer))
