@@ -37,6 +37,7 @@ from remit.runtime.figures import Figures
 from remit.runtime.ledger import Frame, Ledger
 from remit.runtime.outflow import Outflow
 from remit.runtime.parts import Parts
+from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import (
     Agent,
     Approver,
@@ -118,6 +119,7 @@ class Hub:
         self._followers = Followers(store)
         self._listening: WeakSet[Events] = WeakSet()
         self._figures: Figures | None = None
+        self._peer_calls = PeerCalls(self._parts)
         self._open = False
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -239,6 +241,7 @@ class Hub:
         self._open = False
         try:
             await self._runs.close()
+            await self._peer_calls.close()
         finally:
             await self._shut()
 
@@ -327,6 +330,27 @@ class Hub:
             if begun != request.run:
                 self._parts.passed_on.pop(request.run, None)
         return going
+
+    async def begin_counted(self, request: Request) -> Going | Response:
+        """Start like `begin` what an agent of a peer asks for, within the fan-out and without a cycle of that agent."""
+        request = await resumed(request, self._parts.store)
+        if (why := await self._peer_calls.admit(request)) is not None:
+            self._parts.passed_on.pop(request.run, None)
+            return await self._runs.refuse(request, why)
+        try:
+            going = await self.begin(request)
+        except BaseException:
+            self._peer_calls.withdraw(request)
+            raise
+        if isinstance(going, Response):
+            self._peer_calls.withdraw(request, going)
+        elif going.run == request.run:
+            self._peer_calls.follow(request, going.task)
+        return going
+
+    async def counted(self, request: Request) -> None:
+        """Return once the end of what `begin_counted` started is counted."""
+        await self._peer_calls.settled(request)
 
     async def outcome(self, run: str) -> Response | None:
         """Return how a run ended, as its user gets it; None if it has not, or was never submitted."""

@@ -106,6 +106,13 @@ class Runs:
             return await self._refuse(request, why)
         return going or self._go(key, content, request.run, self._run(request, content))
 
+    async def refuse(self, request: Request, why: Fault) -> Response:
+        """Refuse a root request that is not begun, and put that on record."""
+        try:
+            return await self._refuse(request, why)
+        except StoreError as error:
+            return refused(request, error.fault)
+
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
         why = fault(Code.CANCELLED, f"cancelled: {reason}")

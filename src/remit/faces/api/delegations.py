@@ -207,10 +207,13 @@ class Delegations:
             raise going_down()
         return _handle(name, going.on_record or going.run, "running" if found is None else "waiting", found or "")
 
-    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
-        """Start a request, or find the same under way: it goes on, whoever waits for it."""
+    async def begin(self, request: Request, once: Once | None = None, *, counted: bool = False) -> Going | Response:
+        """Start a request, or find the same under way: it goes on, whoever waits for it.
+
+        One that is *counted* is held to the fan-out and cycle limits of the agent that asks.
+        """
         try:
-            going = await self.hub.begin(request, once)
+            going = await (self.hub.begin_counted(request) if counted else self.hub.begin(request, once))
         except BaseException:
             self._settle(request.run, 0)
             raise

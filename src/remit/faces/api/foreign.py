@@ -9,7 +9,7 @@ from remit.policy.reception import Sender, peer_name
 from remit.policy.session_names import told
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import malformed
-from remit.protocol.envelope import NOBODY, VERSION, Response
+from remit.protocol.envelope import NOBODY, VERSION, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
@@ -22,6 +22,10 @@ _USER_AT = {
     "contract": "$.context.user_id",
     "subagent": "$.remit.user",
 }
+
+
+# The documents that limit fan-out and cycles: agents elsewhere have no other guard of these than this hub.
+_COUNTED = frozenset({"employee"})
 
 
 class ForeignTongues:
@@ -45,7 +49,8 @@ class ForeignTongues:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
             sent = await read_as(lambda _: dialect.submission(asked), asked.body)
-            response = told(await self._ended(sent, sender, headers, receive), peer_name(sender))
+            response = await self._ended(sent, sender, headers, receive, counted=name in _COUNTED)
+            response = told(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
             response = _refused(sent, _placed(name, error.fault))
@@ -57,13 +62,23 @@ class ForeignTongues:
             reply = await aside.run(dialect.reply, response, asked)
         await _send_reply(reply, asked, send)
 
-    async def _ended(self, sent: Submission, sender: Sender, headers: Headers, receive: Receive) -> Response:
+    async def _ended(
+        self, sent: Submission, sender: Sender, headers: Headers, receive: Receive, *, counted: bool
+    ) -> Response:
+        request = await self._delegations.received(sent, sender, headers)
+        try:
+            return await self._end(request, receive, anew=sent.id is None, counted=counted)
+        finally:
+            if counted:
+                await self._delegations.hub.counted(request)
+
+    async def _end(self, request: Request, receive: Receive, *, anew: bool, counted: bool) -> Response:
         asked = self._delegations
-        going = await asked.begin(await asked.received(sent, sender, headers))
+        going = await asked.begin(request, counted=counted)
         if isinstance(going, Response):
             return going
         # None of the dialects knows of something that waits for a person: they wait, too.
-        end = await asked.end_of(going, going.run, receive, anew=sent.id is None, questions=False)
+        end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
         if not isinstance(end, Response):
             why = "this server goes down before it has ended; send the same again"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why))
