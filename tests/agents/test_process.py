@@ -39,7 +39,7 @@ from remit import (
 )
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
-from remit.protocol.envelope import Json
+from remit.protocol.envelope import HandOn, Json
 from remit.runtime.brief import Delegate, Work
 from samples import a_request, a_response
 from waiting import PATIENCE_S
@@ -87,7 +87,8 @@ class Desk:
         responses = await self.fan_out(calls)
         return Combined(answer=Answer(f"by {strategy}"), responses=tuple(responses), places=(0,))
 
-    async def chain(self, calls: Sequence[Call]) -> list[Response]:
+    async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
+        assert hand_on == "result"
         return [await self.delegate(call) for call in calls]
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:

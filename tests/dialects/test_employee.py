@@ -14,6 +14,7 @@ from remit.dialects import find
 from remit.dialects.employee import DIALECT as EMPLOYEE
 from remit.dialects.employee import _said as said  # pyright: ignore[reportPrivateUsage]
 from remit.dialects.exchange import Foreign
+from remit.dialects.ids import as_uuid
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.codec import malformed
@@ -188,19 +189,19 @@ def test_a_request_of_ours_is_one_of_theirs_with_its_headers() -> None:
     sent = EMPLOYEE.request(request)
     assert sent.headers == {
         "content-type": "application/json",
-        "x-agent-request-id": "r-1",
+        "x-agent-request-id": as_uuid("r-1"),
         "x-agent-origin": "prime",
         "x-agent-depth": "1",
-        "x-agent-parent-session": "s-0",
+        "x-agent-parent-session": as_uuid("s-0"),
     }
     said = body_of(sent)
     claims = said.pop("handoff_data")["intermediate_results"]["remit"]
     assert said == {
-        "request_id": "r-1",
+        "request_id": as_uuid("r-1"),
         "origin_employee": "prime",
         "target_employee": "tag",
         "user_id": "u-1",
-        "parent_session_id": "s-0",
+        "parent_session_id": as_uuid("s-0"),
         "objective": "Categorize",
         "input": "Sort these",
         "constraints": {"max_tokens": 1200, "max_depth": 2, "deadline_ms": 15000},
@@ -208,7 +209,8 @@ def test_a_request_of_ours_is_one_of_theirs_with_its_headers() -> None:
         "current_depth": 1,
         "created_at": "2025-10-09T12:00:00.250Z",
     }
-    assert claims == {"version": "1.0", "chain": ["prime@hub"], "context_tokens": 4000, "run": "run-1"}
+    own = {"id": "r-1", "parent_session": "s-0", "run": "run-1"}
+    assert claims == {"version": "1.0", "chain": ["prime@hub"], "context_tokens": 4000} | own
 
 
 SENTENCES = [
@@ -345,7 +347,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
     envelope = simple(
         objektive="x",
         user_id=3,
-        constraints={"max_tokens": -1, "max_depht": 2, "deadline_ms": 1.5},
+        constraints={"max_tokens": -1, "max_depht": 2, "deadline_ms": "15s"},
         context_hints="receipt",
         handoff_data={"facts": [1], "references": [{"owner_scope": "a\nb"}]},
         current_depth=-3,
@@ -356,7 +358,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         "$.user_id": "Expected `str`, got `int`",
         "$.constraints.max_depht": "unknown field; did you mean `max_depth`?",
         "$.constraints.max_tokens": "Expected `int` >= 0",
-        "$.constraints.deadline_ms": "Expected `int`, got `float`",
+        "$.constraints.deadline_ms": "Expected `int`, got `str`",
         "$.context_hints": "Expected `array`, got `str`",
         "$.handoff_data.facts[0]": "Expected `str`, got `int`",
         "$.handoff_data.references[0].owner_scope": "control characters are not allowed in a name",

@@ -344,7 +344,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         "$.context.originalQuerry": "unknown field; did you mean `originalQuery`?",
         "$.context.delegationChain[1]": "control characters are not allowed in a name",
         "$.context.delegationDepth": "Expected `int` >= 0",
-        "$.context.remainingTimeout": "Expected `int`, got `float`",
+        "$.context.remainingTimeout": "Expected `int` <= 9007199254740991",
         "$.context.parentSpanId": "control characters are not allowed in a name",
         "$.context.refinedBy": "Expected `str` of length >= 1",
         "$.requestId": "Expected `str`, got `int`",

@@ -257,7 +257,7 @@ def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> 
         "agent_name": "coder\u2029",
         "tasks": "x",
         "context": {"last_messages": -1, "include_contents": True, "keywords": [""], "roles": "user"},
-        "max_context_tokens": 1.5,
+        "max_context_tokens": "all",
         "allowed_tools": ["read", 3],
         "allow_nested_calls": "yes",
     }
@@ -270,7 +270,7 @@ def test_unknown_arguments_and_wrong_types_are_refused_by_name_all_at_once() -> 
         "$.context.last_messages": "Expected `int` >= 0",
         "$.context.roles": "Expected `array | null`, got `str`",
         "$.context.keywords[0]": "Expected `str` of length >= 1",
-        "$.max_context_tokens": "Expected `int | null`, got `float`",
+        "$.max_context_tokens": "Expected `int | null`, got `str`",
         "$.allowed_tools[1]": "Expected `str`, got `int`",
         "$.allow_nested_calls": "Expected `bool | null`, got `str`",
     }
@@ -306,7 +306,7 @@ def test_broken_json_is_refused() -> None:
         ({"agent_name": "mallory"}, "$.agent_name"),
         ({"tokens_used": -1}, "$.tokens_used"),
         ({"tokens_used": 10**18}, None),
-        ({"duration_seconds": 1.5}, "$.duration_seconds"),
+        ({"duration_seconds": "1.5"}, "$.duration_seconds"),
         ({"success": "true"}, "$.success"),
         ({"output": None}, "$.output"),
         ({"surprise": 1}, "$.surprise"),

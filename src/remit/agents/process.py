@@ -263,8 +263,8 @@ class Clerk:
                 return await brief.fan_out([_call(call) for call in calls])
             case Combine(calls=calls, strategy=strategy):
                 return await brief.combine([_call(call) for call in calls], strategy=strategy)
-            case Chain(calls=calls):
-                return await brief.chain([_call(call) for call in calls])
+            case Chain(calls=calls, hand_on=hand_on):
+                return await brief.chain([_call(call) for call in calls], hand_on=hand_on)
             case Use(tool=tool, arguments=arguments):
                 return await brief.use(tool, **arguments)
             case Confirm(question=question):

@@ -64,6 +64,7 @@ from remit.protocol.envelope import (
     Answer,
     Call,
     ContextFilter,
+    HandOn,
     Json,
     Message,
     Note,
@@ -226,9 +227,9 @@ class RemoteDesk:
             self._count(response)
         return combined
 
-    async def chain(self, calls: Sequence[Call]) -> list[Response]:
+    async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
         try:
-            wish = Chain(number=next(self._numbers), calls=tuple(raw(call) for call in calls))
+            wish = Chain(number=next(self._numbers), calls=tuple(raw(call) for call in calls), hand_on=hand_on)
             return [self._count(response) for response in await self._wish(wish, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls[:1]]

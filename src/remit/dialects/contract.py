@@ -7,8 +7,10 @@ from typing import Literal, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.exchange import Foreign, read, refuse_another
+from remit.dialects.ids import claimed
 from remit.dialects.outcome import (
     JSON,
     answered_by,
@@ -24,7 +26,7 @@ from remit.dialects.outcome import (
 from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import decode, encode, malformed
 from remit.protocol.confidence import Level, level_of, share_of
-from remit.protocol.envelope import VERSION, Handoff, Json, Request, Response, Text, Usage
+from remit.protocol.envelope import NOBODY, VERSION, Handoff, Json, Request, Response, Text, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Priority
@@ -130,7 +132,7 @@ class Contract:
     """The contract of the platform."""
 
     def submission(self, asked: Foreign) -> Submission:
-        words = decode(asked.body, ContractRequest)
+        words = read(asked.body, ContractRequest)
         refuse_another(asked, "target_agent", words.target_agent)
         data, claims = parted(_without(decode(asked.body, _Free).context, _CONTEXT))
         said = _meant(_Asked(words, data), asked.headers.get("traceparent"))
@@ -138,6 +140,8 @@ class Contract:
 
     def reply(self, response: Response, asked: Foreign) -> Foreign:
         response = settled(response)
+        if response.id == NOBODY:
+            response = replace(response, id=claimed(asked, "request_id") or NOBODY)
         given = _told(response)
         lost = beyond(response, _heard(given, response.target)) if _is_known_to(asked) else {}
         return told(response, _written(given.words, "metadata", given.more, lost))

@@ -3,17 +3,28 @@
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Literal, cast
+from typing import Any, Literal, cast
 
-from msgspec import Meta, Struct
+import msgspec
 from msgspec.structs import replace
 
+from remit.dialects.employee_words import (
+    Constraints,
+    DelegationRequest,
+    DelegationResponse,
+    HandoffData,
+    Reference,
+    TokenUsage,
+    UsedSource,
+)
 from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.ids import as_uuid, claimed
 from remit.dialects.outcome import JSON, answered_by, header, heard, in_time, settled, status_of, told
 from remit.dialects.sentences import fault_of, in_sentences
 from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
-from remit.protocol.codec import decode, encode, malformed, text_of
+from remit.protocol.codec import Versions, convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
+    NOBODY,
     PREVIEW_LENGTH,
     VERSION,
     Artifact,
@@ -22,94 +33,13 @@ from remit.protocol.envelope import (
     Request,
     Response,
     Source,
-    Text,
     Usage,
 )
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.remit import MAX_INTEGER, Count, Name
+from remit.protocol.numbers import whole
+from remit.protocol.remit import MAX_INTEGER
 from remit.protocol.submission import Submission
-
-# ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class Constraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a delegation may cost; a callee's depth must stay below `max_depth`."""
-
-    max_tokens: Count = 1_200
-    max_depth: Count = 2
-    deadline_ms: Count = 15_000
-
-
-class Reference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A document or record, and whose it is."""
-
-    owner_scope: Name
-    source_id: Name
-
-
-class HandoffData(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the target is told of the work so far."""
-
-    facts: tuple[str, ...] = ()
-    references: tuple[Reference, ...] = ()
-    intermediate_results: Json = None
-
-
-class DelegationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One employee asks another."""
-
-    request_id: Name
-    origin_employee: Name
-    target_employee: Name
-    user_id: Name
-    parent_session_id: Name
-    objective: Text
-    input: str
-    constraints: Constraints
-    context_hints: tuple[str, ...]
-    handoff_data: HandoffData
-    child_session_id: Name | None = None
-    current_depth: Count | None = None
-    created_at: str | None = None
-    version: str | None = None
-    """Of the protocol: version 1.0 has no such field yet, later ones will."""
-
-
-class UsedSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A source that was consulted; how relevance is counted the document leaves open."""
-
-    owner_scope: Name
-    source_id: Name
-    relevance: float | None = None
-
-
-class TokenUsage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the target spent."""
-
-    prompt: Count
-    completion: Count
-    total: Count
-
-
-class DelegationResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How a delegation ended."""
-
-    request_id: Name
-    target_employee: Name
-    summary: str
-    result: str
-    token_usage: TokenUsage
-    status: Literal["success", "partial", "failed"]
-    artifacts: tuple[Artifact, ...] = ()
-    new_facts: tuple[str, ...] = ()
-    used_sources: tuple[UsedSource, ...] = ()
-    duration_ms: Count | None = None
-    child_session_id: Name | None = None
-    confidence: Annotated[float, Meta(ge=0, le=100)] | None = None
-    requires_followup: bool = False
-    error: str | None = None
-
 
 _RESULTS = "intermediate_results"
 _CLAIMED = ("handoff_data", _RESULTS, KEY)
@@ -127,25 +57,30 @@ _REPEATED = {
 
 
 class Employee:
-    """The protocol of the employees."""
+    """The protocol of the employees, in its current version and the two before it."""
+
+    def __init__(self, versions: Versions) -> None:
+        self._versions = versions
 
     def submission(self, asked: Foreign) -> Submission:
-        words = _agreed(decode(asked.body, DelegationRequest), asked.headers)
+        words, _ = self._read(asked.body)
+        words = _agreed(words, asked.headers)
         refuse_another(asked, "target_employee", words.target_employee)
-        if words.version not in (None, VERSION):
-            message = f"version {words.version[:20]!r} is not spoken here; send {VERSION}, or none"
-            raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
         words, claims = _parted(words)
         said = _meant(words, asked.headers.get("traceparent"))
         return bounded(refined(said, claims, _CLAIMED, _said), said)
 
     def reply(self, response: Response, asked: Foreign) -> Foreign:
-        response = settled(response)
+        response = _echoed(settled(response), asked)
         words = _told(response)
-        if _is_known_to(asked) and (lost := beyond(response, _heard(words))):
+        sent, version = self._understood(asked)
+        # Only for a client that knows of claims: another would take them for an artifact of the answer.
+        if sent is not None and _parted(sent)[1] and (lost := beyond(response, _heard(words))):
             artifact = Artifact(type="json", value=lost, label=KEY)
             words = replace(words, artifacts=(*words.artifacts, artifact))
-        return told(response, encode(words))
+        if sent is not None and sent.request_id == as_uuid(response.id):
+            words = replace(words, request_id=sent.request_id)
+        return told(response, self._written(words, version))
 
     def request(self, request: Request) -> Foreign:
         meant = flat(request)
@@ -167,11 +102,38 @@ class Employee:
             if isinstance(words, Response):
                 return words
             _refuse_another(words, request)
+            words = replace(words, request_id=request.id)
             words, claims = _own_artifacts(words)
             return in_time(refined(_heard(words), claims, ("artifacts", KEY), _told), given)
 
+    # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-DIALECT = Employee()
+    def _read(self, raw: bytes) -> tuple[DelegationRequest, str]:
+        """Return a request as the current version writes it, and the version in which it came."""
+        envelope: Json = decode(raw, object)
+        version = self._versions.current
+        if isinstance(envelope, dict):
+            # The first version has no such field.
+            said = cast("dict[str, Json]", envelope).get("version") or self._versions.first
+            if isinstance(said, str):
+                version = self._versions.spoken(said)
+                envelope = self._versions.upgrade(cast("dict[str, Any]", envelope), version)
+        return convert(whole(envelope, DelegationRequest), DelegationRequest), version
+
+    def _understood(self, asked: Foreign) -> tuple[DelegationRequest | None, str]:
+        try:
+            return self._read(asked.body)
+        except RemitError:
+            return None, self._versions.current
+
+    def _written(self, words: DelegationResponse, version: str) -> bytes:
+        if version == self._versions.current:
+            return encode(words)
+        plain = self._versions.downgrade(msgspec.to_builtins(words), version)
+        return encode({name: value for name, value in plain.items() if name != "version"})
+
+
+DIALECT = Employee(Versions(VERSION))
 
 
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -242,11 +204,11 @@ def _meant(words: DelegationRequest, traceparent: str | None) -> Submission:
 def _said(meant: Submission) -> DelegationRequest:
     limits, handoff, text = Constraints(), meant.handoff or Handoff(), text_of(meant.input)
     return DelegationRequest(
-        request_id=meant.id or "",
+        request_id=as_uuid(meant.id or ""),
         origin_employee=meant.origin,
         target_employee=meant.target,
         user_id=meant.user or "",
-        parent_session_id=meant.parent_session or meant.run or meant.id or "",
+        parent_session_id=as_uuid(meant.parent_session or meant.run or meant.id or ""),
         # The document wants both a goal and a message; where we have one of them, it is both.
         objective=meant.objective or text[:PREVIEW_LENGTH],
         input=text or meant.objective,
@@ -263,7 +225,8 @@ def _said(meant: Submission) -> DelegationRequest:
             ),
             intermediate_results=_results(handoff.prior_outputs),
         ),
-        child_session_id=meant.session,
+        # One that is named after the request is new. Any other is the target's own name for it, sent as it came.
+        child_session_id=None if meant.session == meant.id else meant.session,
         current_depth=meant.depth,
         created_at=None if meant.created_ms is None else _created_at(meant.created_ms),
     )
@@ -394,19 +357,22 @@ def _claimed_in(artifact: Artifact) -> Claims:
     return parted({KEY: artifact.value})[1] if artifact.label == KEY and artifact.type == "json" else {}
 
 
-def _is_known_to(asked: Foreign) -> bool:
-    """Say whether a client knows of claims: one that does not would take them for an artifact of the answer."""
-    try:
-        return bool(_parted(decode(asked.body, DelegationRequest))[1])
-    except RemitError:
-        return False
+def _echoed(response: Response, asked: Foreign) -> Response:
+    """Return a refusal of what could not be read under the ids that it says."""
+    if response.id != NOBODY:
+        return response
+    id = claimed(asked, "request_id", "x-agent-request-id") or NOBODY
+    return replace(response, id=id, target=claimed(asked, "target_employee") or response.target)
 
 
 def _refuse_another(words: DelegationResponse, request: Request) -> None:
     problems = [
         Problem(f"$.{name}", "is not what was asked")
-        for name, asked in (("request_id", request.id), ("target_employee", request.target))
-        if getattr(words, name) != asked
+        for name, asked in (
+            ("request_id", (as_uuid(request.id), request.id)),
+            ("target_employee", (request.target,)),
+        )
+        if getattr(words, name) not in asked
     ]
     if problems:
         raise RemitError(malformed(tuple(problems)))

@@ -1,14 +1,17 @@
 """What every dialect translates: a foreign message in, ours out, and back."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from remit.protocol.codec import malformed
+from remit.protocol.codec import convert, decode, malformed
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Problem, RemitError
+from remit.protocol.numbers import whole
 from remit.protocol.submission import Submission
+
+T = TypeVar("T")
 
 
 class Foreign(Struct, frozen=True, kw_only=True):
@@ -40,6 +43,11 @@ class Dialect(Protocol):
     def response(self, given: Foreign, request: Request) -> Response:
         """Return how it ended there."""
         ...
+
+
+def read(raw: bytes, kind: type[T]) -> T:
+    """Read what a peer sends: strictly, but for numbers."""
+    return convert(whole(decode(raw, object), kind), kind)
 
 
 def refuse_another(asked: Foreign, field: str, target: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import Foreign, read
 from remit.dialects.outcome import (
     JSON,
     answered_by,
@@ -150,7 +150,7 @@ class Librarian:
         if isinstance(version, str) and version != VERSION:
             message = f"version {version[:20]!r} is not spoken here; send {VERSION}"
             raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
-        words = decode(asked.body, DelegationRequest)
+        words = read(asked.body, DelegationRequest)
         target = _addressed(asked.target)
         # Librarians have one name everywhere, so that a name alone says that one would end up asking itself.
         if target in words.context.delegation_chain:
@@ -273,7 +273,7 @@ def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
 def _is_known_to(asked: Foreign) -> bool:
     """Say whether a client knows of claims, and so will understand some."""
     try:
-        return decode(asked.body, DelegationRequest).context.remit is not None
+        return read(asked.body, DelegationRequest).context.remit is not None
     except RemitError:
         return False
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign
-from remit.protocol.codec import decode, malformed
+from remit.dialects.exchange import Foreign, read
+from remit.protocol.codec import malformed
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -84,7 +84,7 @@ def answered_by(request: Request) -> Generator[None]:
 def heard(given: Foreign, kind: type[T], request: Request) -> T | Response:
     """Return what a server says; if it does not speak the dialect, as a proxy does not, what its HTTP status says."""
     try:
-        return decode(given.body, kind)
+        return read(given.body, kind)
     except RemitError:
         if given.status < 300:
             raise

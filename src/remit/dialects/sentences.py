@@ -30,7 +30,7 @@ _THEIRS = (
         re.compile(r"^Cycle detected: (\S+) -> (\S+) with the same objective is already in progress or done"),
         r"Cycle detected: \1 → \2 with same objective already in progress",
     ),
-    (re.compile(r"^(\S+ not authorized to use tool)"), r"Employee \1"),
+    (re.compile(r"^(?:Agent )?(\S+ not authorized to use tool)s? "), r"Employee \1 "),
 )
 _DEPTHS = re.compile(r"(?<=Delegation depth limit reached )\(([0-9]{1,15})/([0-9]{1,15})\)")
 

@@ -5,12 +5,12 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.exchange import Foreign, read, refuse_another
 from remit.dialects.outcome import JSON, answered_by, header, heard, in_time, sentence, settled, status_of, told
 from remit.dialects.sentences import fault_of
 from remit.dialects.surplus import KEY, beyond, bounded, flat, refined
 from remit.protocol import envelope
-from remit.protocol.codec import decode, encode, malformed, text_of
+from remit.protocol.codec import encode, malformed, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
@@ -119,10 +119,10 @@ DIALECT = SubAgent()
 
 def _call(body: bytes) -> ToolCall:
     """Return a call of the tool, whether it names the tool or is its arguments alone."""
-    wrapped = decode(body, _Wrapped)
+    wrapped = read(body, _Wrapped)
     if wrapped.tool is None and wrapped.args is None:
-        return ToolCall(tool="sub_agent", args=decode(body, SubAgentArgs))
-    return decode(body, ToolCall)
+        return ToolCall(tool="sub_agent", args=read(body, SubAgentArgs))
+    return read(body, ToolCall)
 
 
 def _is_known_to(asked: Foreign) -> bool:

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.envelope import VERSION, Json, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.numbers import whole
 from remit.protocol.plain import UNWRITABLE, unwritable, write, written
 from remit.protocol.remit import MAX_INTEGER, NAME_RULE
 from remit.protocol.submission import Submission
@@ -240,7 +241,8 @@ def _decode_slowly(raw: bytes, kind: type[E], versions: Versions) -> E:
         # A version that is no text is a wrong field like any other.
         if isinstance(version := value.get("version"), str):
             value = versions.upgrade(value, versions.spoken(version))
-    return convert(value, kind)
+    # Answers come from whoever was asked; what is asked of this hub is read strictly.
+    return convert(whole(value, kind) if kind is Response else value, kind)
 
 
 def _parse(raw: bytes, max_bytes: int) -> Json:

@@ -48,6 +48,10 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     relevance: Share | None = None
 
 
+HandOn = Literal["result", "artifacts"]
+"""What each step of a chain is given of the one before it."""
+
+
 class Artifact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A piece of structured data that belongs to an answer."""
 

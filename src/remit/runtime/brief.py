@@ -14,6 +14,7 @@ from remit.protocol.envelope import (
     Call,
     ContextFilter,
     Handoff,
+    HandOn,
     Json,
     Message,
     Note,
@@ -83,7 +84,7 @@ class Desk(Protocol):
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]: ...
 
-    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]: ...
+    def chain(self, calls: Sequence[Call], hand_on: HandOn) -> Coroutine[Any, Any, list[Response]]: ...
 
     def use(self, tool: str, arguments: dict[str, Json]) -> Coroutine[Any, Any, Json]: ...
 
@@ -256,9 +257,12 @@ class Brief:
         titles = ["" if call.objective == about else call.objective for call in asked]
         return await told_as_one(combined, blend, about or self.original_request, titles)
 
-    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
-        """Ask one after another, each given the result before it; ends after the first that has no result."""
-        return self._desk.chain(calls)
+    def chain(self, calls: Sequence[Call], *, hand_on: HandOn = "result") -> Coroutine[Any, Any, list[Response]]:
+        """Ask one after another, each given the result before it; ends after the first that has no result.
+
+        With *hand_on* `"artifacts"` each is given the artifacts of the one before as its input, where that has some.
+        """
+        return self._desk.chain(calls, hand_on)
 
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
         """Use a tool, or raise a `RemitError` if card or remit do not name it, its arguments are wrong, or it fails."""

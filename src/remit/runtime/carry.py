@@ -399,6 +399,7 @@ class Carrier:
             self.parts.store.append(_RESULT, at_ms, request.run, session, recorded)
         if response.new_facts:
             self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
+            self.parts.redactor.keep_facts(frame.run, frame.request.remit.user, response.new_facts)
             self.parts.sessions.learn(frame.run, response)
 
     def _due(self, frame: Frame, tick: int) -> None:

@@ -20,6 +20,7 @@ from remit.protocol.envelope import (
     Answer,
     Call,
     ContextFilter,
+    HandOn,
     Json,
     Message,
     Note,
@@ -70,8 +71,8 @@ class LocalDesk:
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
         return fan_out(self._dispatch, self._frame, calls)
 
-    def chain(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
-        return chain(self._dispatch, self._frame, calls)
+    def chain(self, calls: Sequence[Call], hand_on: HandOn) -> Coroutine[Any, Any, list[Response]]:
+        return chain(self._dispatch, self._frame, calls, hand_on)
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
         from remit.runtime.combine import combine  # few agents ask for it
@@ -431,9 +432,12 @@ class LocalDesk:
         self._record_tool(named, isolated(arguments), duration_ms, why)
 
     async def facts(self) -> tuple[str, ...]:
-        store = self._dispatch.parts.store
-        await store.flush()
-        return await store.facts(self._frame.request.remit.user)
+        parts, user = self._dispatch.parts, self._frame.request.remit.user
+        await parts.store.flush()
+        facts = await parts.store.facts(user)
+        # Their tokens are of other conversations: known from here on, they are restored for their user in this one.
+        await parts.redactor.recall_facts(self._frame.run, user, facts)
+        return self._revealed(facts)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         if _runs_in_a_loop():

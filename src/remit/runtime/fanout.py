@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import get_args
 
+import msgspec
 from msgspec.structs import replace
 
 from remit.policy.budget import split_tokens
-from remit.protocol.envelope import Call, Handoff, Response
+from remit.protocol.envelope import Call, Handoff, HandOn, Json, Response
+from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
 
@@ -82,26 +85,40 @@ async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
         raise
 
 
-async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
-    """Ask one after another, each given the result before it; the first without a result is the last."""
+async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
+    """Ask one after another, each given what the one before it found; the first without a result is the last."""
+    if hand_on not in get_args(HandOn):
+        problem = Problem("hand_on", f"expected one of: {', '.join(get_args(HandOn))}")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the chain is not valid: hand_on", problems=(problem,)))
     responses: list[Response] = []
     for call in calls:
         if responses:
-            call = _following(call, responses)
+            call = _following(call, responses, hand_on)
         responses.append(await dispatch.delegate(parent, call))
         if not responses[-1].ok:
             break
     return responses
 
 
-def _following(call: Call, before: Sequence[Response]) -> Call:
+def _following(call: Call, before: Sequence[Response], hand_on: HandOn) -> Call:
     handoff = call.handoff or Handoff()
+    found = before[-1].result
+    outputs: dict[str, Json] = {response.target: response.result for response in before}
+    if hand_on == "artifacts":
+        found = _artifacts(before[-1]) or found
+        for response in before:
+            if response.artifacts:
+                outputs[response.target] = {"result": response.result, "artifacts": _artifacts(response)}
     return replace(
         call,
-        input=before[-1].result if call.input is None else call.input,
+        input=found if call.input is None else call.input,
         handoff=replace(
             handoff,
             prior_agents=(*handoff.prior_agents, *(response.target for response in before)),
-            prior_outputs={**handoff.prior_outputs, **{response.target: response.result for response in before}},
+            prior_outputs={**handoff.prior_outputs, **outputs},
         ),
     )
+
+
+def _artifacts(response: Response) -> list[Json]:
+    return [msgspec.to_builtins(each) for each in response.artifacts]

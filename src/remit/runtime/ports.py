@@ -600,6 +600,9 @@ class Controls(Protocol):
         ...
 
 
+FACTS = "facts "
+"""How the scopes begin under which values in facts about users are kept: as long as the facts, whatever run ends."""
+
 # More is a history, and not what somebody should bear in mind.
 MOST_NOTES = 24
 # A run may wait for days in hubs that come and go; but one that brings down each of them is to end some day.

@@ -17,7 +17,7 @@ from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import aside
 from remit.runtime.keys import Keys
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import Sealed, Vault
+from remit.runtime.ports import FACTS, Sealed, Vault
 from remit.runtime.respond import MAX_READ, MAX_WORDS, worded
 
 log = logging.getLogger("remit")
@@ -200,6 +200,29 @@ class Redactor:
             if values := {token: raw for token, raw, is_users in found if is_users is of_user}:
                 taken = await _maybe_aside(len(values), self.take, run.scope, values, values, of_user=of_user)
                 self.keep_taken(run, values, taken, of_user=of_user)
+
+    def keep_facts(self, run: Run, user: str, facts: Iterable[str]) -> None:
+        """Keep what the tokens in facts about a user stand for as long as the facts: other conversations read them."""
+        texts = tuple(facts)
+        values = {token: raw for token, raw in run.held.items() if any(token in text for text in texts)}
+        if values:
+            self._vault.seal(scope := self._facts_of(user), self.take(scope, values, {}, of_user=True).sealed)
+
+    async def recall_facts(self, run: Run, user: str, facts: Iterable[str]) -> None:
+        """Let a run know what the tokens in facts about its user stand for: the user gets them back."""
+        texts = tuple(facts)
+        scope = self._facts_of(user)
+        found = await self._unsealed(scope, scope) if texts else []
+        values = {
+            token: raw for token, raw, _ in found if token not in run.known and any(token in text for text in texts)
+        }
+        if values:
+            taken = await _maybe_aside(len(values), self.take, run.scope, values, values, of_user=True)
+            self.keep_taken(run, values, taken, of_user=True)
+
+    def _facts_of(self, user: str) -> str:
+        # Nobody can name a session like it: what its digest is made with is secret.
+        return f"{FACTS}{self.keys.digest(user.encode(errors='surrogatepass')).hex()}"
 
     async def for_user(self, run: str, response: Response) -> Response:
         """Return the response of a run, as it was read from the store, as the user who asked for it gets it."""

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from remit.runtime.ports import Sealed
+from remit.runtime.ports import FACTS, Sealed
 from remit.runtime.signing import Key
 from remit.stores.connection import Connection
 
@@ -39,11 +39,13 @@ def forget(connection: Connection, before_ms: int) -> None:
     """Delete old values of scopes that nothing is known of: neither a session, nor a run whose outcome is still kept.
 
     Such a run was never submitted, or its values came after its outcome was forgotten: what was there before then went
-    with it, by a trigger. What belongs to a session stays as long as that can be gone on with.
+    with it, by a trigger. What belongs to a session stays as long as that can be gone on with. What belongs to facts
+    about a user stays as long as they do.
     """
     connection.execute(
         "DELETE FROM sealed WHERE at_ms <= ? AND NOT EXISTS"
         " (SELECT 1 FROM request WHERE request.run = sealed.scope AND state < 2)"
-        " AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = sealed.scope)",
-        (before_ms,),
+        " AND NOT EXISTS (SELECT 1 FROM session WHERE session.id = sealed.scope)"
+        " AND substr(sealed.scope, 1, ?) <> ?",
+        (before_ms, len(FACTS), FACTS),
     )

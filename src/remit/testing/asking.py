@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import MOST_EPOCHS, Accepted, Control, Decision, Expired, Known, Sealed, Store
+from remit.runtime.ports import FACTS, MOST_EPOCHS, Accepted, Control, Decision, Expired, Known, Sealed, Store
 from remit.testing.samples import (
     LONG_MS,
     OVER_MS,
@@ -303,6 +303,16 @@ class AskingConformance(StoreCase):
             await store.finish("run-one", 1, a_response(a_request()), 1, keep=False)
             assert await store.unseal("run-one") == []
             assert await store.load("run-one") == {}
+
+    async def test_what_was_sealed_for_facts_about_a_user_stays_whatever_run_is_forgotten(self) -> None:
+        sealed = [Sealed("<EMAIL_1>", b"value", True)]
+        async with self.opened() as store:
+            for scope in (f"{FACTS}of somebody", "of no run"):
+                store.seal(scope, sealed)
+            await store.flush()
+            await store.sweep(max_attempts=3, keep_ms=0)
+            assert await store.unseal("of no run") == []
+            assert await store.unseal(f"{FACTS}of somebody") == sealed
 
     # ── inbox ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

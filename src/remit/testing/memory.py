@@ -19,6 +19,7 @@ from remit.protocol.records import Body, Kind, Notice, Record, outline
 from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     ANYONES,
+    FACTS,
     MOST_EPOCHS,
     MOST_NOTES,
     Accepted,
@@ -328,7 +329,8 @@ class MemoryStore:
                 self._forget(known)
         for scope, vault in list(self._vaults.items()):
             known = self._submitted.get(scope)
-            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten) and scope not in self._sessions:
+            lasts = scope in self._sessions or scope.startswith(FACTS)
+            if vault.at_ms <= now_ms - keep_ms and (known is None or known.forgotten) and not lasts:
                 del self._vaults[scope]
         for id, asked in list(self._questions.items()):
             if asked.over_ms <= now_ms - DAY_MS and self._running(asked.question.request.run) is None:

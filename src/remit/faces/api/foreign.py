@@ -1,9 +1,13 @@
 """`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
 
+from functools import partial
+from typing import NamedTuple
+
 from remit.dialects import NAMES, find
-from remit.dialects.exchange import Foreign
-from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
-from remit.faces.api.delegations import Delegations
+from remit.dialects.exchange import Dialect, Foreign
+from remit.faces.api.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
+from remit.faces.api.delegations import STREAM, Delegations
+from remit.faces.api.foreign_streams import stream
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender, peer_name
 from remit.policy.session_names import told
@@ -24,6 +28,8 @@ _USER_AT = {
 }
 
 
+# An envelope that was refused is read once more for the ids that are echoed, beside the event loop if it is large.
+_ECHOED_BYTES = 4 * SMALL_BODY
 # The documents that limit fan-out and cycles: agents elsewhere have no other guard of these than this hub.
 _COUNTED = frozenset({"employee"})
 
@@ -49,25 +55,36 @@ class ForeignTongues:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
             sent = await read_as(lambda _: dialect.submission(asked), asked.body)
-            response = await self._ended(sent, sender, headers, receive, counted=name in _COUNTED)
+            exchange = _Exchange(name, asked, sent, sender, receive, send)
+            response = await self._ended(exchange)
+            if response is None:
+                return  # it was streamed
             response = told(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
             response = _refused(sent, _placed(name, error.fault))
-            if sent is None and len(asked.body) > SMALL_BODY:
+            if sent is None and len(asked.body) > _ECHOED_BYTES:
                 asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
-        if is_light_response(response) and len(asked.body) <= SMALL_BODY:
-            reply = dialect.reply(response, asked)
-        else:
-            reply = await aside.run(dialect.reply, response, asked)
-        await _send_reply(reply, asked, send)
+        await _send_reply(await _reply(dialect, response, asked), asked, send)
 
-    async def _ended(
-        self, sent: Submission, sender: Sender, headers: Headers, receive: Receive, *, counted: bool
-    ) -> Response:
-        request = await self._delegations.received(sent, sender, headers)
+    async def _ended(self, exchange: "_Exchange") -> Response | None:
+        """Return how a request ended; None if that was sent as a stream."""
+        asked, name, anew = exchange.asked, exchange.name, exchange.sent.id is None
+        request = await self._delegations.received(exchange.sent, exchange.sender, asked.headers)
+        counted = name in _COUNTED
+        welcome = quality(asked.headers, STREAM)
+        if welcome and welcome >= quality(asked.headers, "application/json"):
+            return await stream(
+                self._delegations,
+                request,
+                exchange.receive,
+                exchange.send,
+                partial(_reply, find(name), asked=asked),
+                anew=anew,
+                counted=counted,
+            )
         try:
-            return await self._end(request, receive, anew=sent.id is None, counted=counted)
+            return await self._end(request, exchange.receive, anew=anew, counted=counted)
         finally:
             if counted:
                 await self._delegations.hub.counted(request)
@@ -85,6 +102,23 @@ class ForeignTongues:
         return end
 
 
+class _Exchange(NamedTuple):
+    """One request in a dialect that could be read, and who waits for the reply."""
+
+    name: str
+    asked: Foreign
+    sent: Submission
+    sender: Sender
+    receive: Receive
+    send: Send
+
+
+async def _reply(dialect: Dialect, response: Response, asked: Foreign) -> Foreign:
+    if is_light_response(response) and len(asked.body) <= SMALL_BODY:
+        return dialect.reply(response, asked)
+    return await aside.run(dialect.reply, response, asked)
+
+
 async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
     headers = {"content-type": "application/json", **reply.headers}
     if not asked.body:
@@ -94,8 +128,14 @@ async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
 
 
 def _placed(dialect: str, why: Fault) -> Fault:
-    """Return a fault with the user's place as the dialect has it."""
-    if [each.path for each in why.problems] != ["$.user"]:
+    """Return a fault with the user's place as the dialect has it, and a client that speaks for agents as unproven."""
+    paths = [each.path for each in why.problems]
+    if paths == ["$.origin"]:
+        # The documents want a service's own token for this, never a user's.
+        message = "this token is a client's, and agents are spoken for by a service"
+        suggestion = "Send the token of a peer: `token` in `[peers.NAME]` of the team file."
+        return fault(Code.UNAUTHENTICATED, message, suggestion=suggestion)
+    if paths != ["$.user"]:
         return why
     return malformed((Problem(_USER_AT[dialect], why.problems[0].message),))
 

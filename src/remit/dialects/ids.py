@@ -1,0 +1,48 @@
+"""Ids in the form that a document asks for, and ids out of envelopes that could not be read."""
+
+import re
+from hashlib import blake2b
+from typing import cast
+
+from msgspec import Struct
+
+from remit.dialects.exchange import Foreign
+from remit.protocol.codec import convert, decode
+from remit.protocol.envelope import Json
+from remit.protocol.errors import RemitError
+from remit.protocol.remit import Name
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
+
+
+class _Said(Struct):
+    name: Name
+
+
+def as_uuid(name: str) -> str:
+    """Return *name* if it is a UUID; else a UUID of version 4 that is always the same for the same name."""
+    if _UUID.fullmatch(name):
+        return name
+    digits = bytearray(blake2b(name.encode(errors="surrogatepass"), digest_size=16).digest())
+    # RFC 9562: version 4, variant 10.
+    digits[6], digits[8] = digits[6] & 0x0F | 0x40, digits[8] & 0x3F | 0x80
+    text = digits.hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+
+
+def claimed(asked: Foreign, field: str, header: str = "") -> str | None:
+    """Return what an envelope says in *field*, however wrong the rest of it is; else what *header* says.
+
+    It is echoed to the sender, so that it knows which of its requests was refused, and used for nothing else.
+    """
+    try:
+        envelope = decode(asked.body, object) if asked.body else None
+    except RemitError:
+        envelope = None
+    said = cast("dict[str, Json]", envelope).get(field) if isinstance(envelope, dict) else None
+    for each in (said, asked.headers.get(header)):
+        try:
+            return convert({"name": each}, _Said).name
+        except RemitError:
+            continue
+    return None
