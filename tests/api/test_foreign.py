@@ -83,7 +83,7 @@ async def test_a_dialect_that_does_not_say_for_whom_is_told_where_to_say_it(hub:
     asked: dict[str, tuple[dict[str, Any], str]] = {
         "librarian/byte-doc": (
             query | {"context": context | {"startTime": 1, "parentSpanId": ""}},
-            "context.remit.user",
+            "context.user",
         ),
         "contract": (capability | {"inputs_json": {}, "context": {}}, "context.user_id"),
         "subagent": ({"agent_name": "byte-doc", "task": "x"}, "remit.user"),

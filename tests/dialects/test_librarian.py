@@ -13,6 +13,7 @@ from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects.exchange import Foreign
 from remit.dialects.librarian import DIALECT as LIBRARIAN
 from remit.dialects.librarian import _said as said  # pyright: ignore[reportPrivateUsage]
+from remit.dialects.spans import below_span
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Call, Handoff, Request, Response, Source, Usage
@@ -64,6 +65,7 @@ def test_a_query_with_its_context_is_understood() -> None:
         parent="span-7",
         handoff=Handoff(original_request="What is known of it?"),
         created_ms=1_760_000_000_500,
+        traceparent=below_span("span-7", None),
     )
 
 
@@ -79,7 +81,7 @@ def test_what_a_context_may_say_besides_is_understood() -> None:
     assert (submission.reason, submission.refined_by) == ("Complex domain query", "librarian-a")
     assert submission.targets == {"archive", "expert-librarian"}
     assert submission.may_delegate
-    assert submission.deadline_ms == 1_000
+    assert submission.deadline_ms == 500, "it began half a second before it was sent"
 
 
 def test_nobody_is_left_to_delegate_to_if_the_context_names_none() -> None:
@@ -288,6 +290,7 @@ def test_a_request_of_ours_is_one_of_theirs() -> None:
         "chain": ["prime@hub"],
         "context_tokens": 4000,
         "max_depth": 5,
+        "traceparent": None,
         "max_tokens": 1000,
         "origin": "prime",
         "run": "run-1",
@@ -336,12 +339,10 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         delegationChain=["a", "b\x07"],
         parentSpanId="a\nb",
         refinedBy="",
-        originalQuerry="x",
     ) | {"requestId": 7, "retries": 3}
     assert refusal(lambda: LIBRARIAN.submission(to_expert(body))) == {
         "": "MALFORMED_ENVELOPE",
         "$.retries": "unknown field; known fields: context, query, requestId, timestamp, version",
-        "$.context.originalQuerry": "unknown field; did you mean `originalQuery`?",
         "$.context.delegationChain[1]": "control characters are not allowed in a name",
         "$.context.delegationDepth": "Expected `int` >= 0",
         "$.context.remainingTimeout": "Expected `int` <= 9007199254740991",

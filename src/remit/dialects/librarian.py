@@ -4,13 +4,22 @@ A request does not say whom it is for: the address does (`Foreign.target`).
 """
 
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, read
+from remit.dialects.exchange import Foreign
+from remit.dialects.librarian_words import (
+    DelegateContext,
+    DelegateRequest,
+    DelegationContext,
+    DelegationRequest,
+    ExtendedContext,
+    LibrarianError,
+    LibrarianResponse,
+)
 from remit.dialects.outcome import (
     JSON,
     answered_by,
@@ -18,11 +27,12 @@ from remit.dialects.outcome import (
     heard,
     in_time,
     known,
-    sentence,
     settled,
     status_of,
     told,
 )
+from remit.dialects.sentences import in_reasons
+from remit.dialects.spans import below_span, span_above
 from remit.dialects.surplus import KEY, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
@@ -35,12 +45,12 @@ from remit.protocol.envelope import (
     Request,
     Response,
     Source,
-    Text,
     Usage,
 )
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.remit import NAME_PATTERN, Chain, Count, Name, Names
+from remit.protocol.numbers import whole
+from remit.protocol.remit import Chain, Name
 from remit.protocol.submission import Submission
 
 T = TypeVar("T")
@@ -50,28 +60,6 @@ TIME_MS = 30_000
 
 # A query longer than an objective may be is data.
 _LONGEST_OBJECTIVE = 100_000
-
-# ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-class DelegationContext(
-    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"
-):
-    """How a query came to be asked, and what is left for it."""
-
-    original_query: Text
-    delegation_chain: Chain
-    """The librarians above the one that is asked; the last one asks."""
-    delegation_depth: Count
-    remaining_timeout: Count
-    start_time: Count
-    parent_span_id: Annotated[str, Meta(max_length=200, pattern=NAME_PATTERN)]
-    """Empty: nobody traces it."""
-    delegation_reason: str = ""
-    refined_by: Name | None = None
-    timeout: Count | None = None
-    available_delegates: Names | None = None
-    remit: dict[str, Json] | None = None
 
 
 class _Version(Struct, frozen=True):
@@ -90,51 +78,6 @@ class _Sources(Struct, frozen=True):
     known: tuple[Source, ...] = ()
 
 
-class DelegationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
-    """One librarian asks another, in another process."""
-
-    query: str
-    context: DelegationContext
-    version: str
-    request_id: Name
-    timestamp: Count
-
-
-class DelegateContext(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Why someone else should answer."""
-
-    reason: str = ""
-    remit: dict[str, Json] | None = None
-
-
-class DelegateRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Who should answer instead; without a query, the same one."""
-
-    to: Name
-    query: str = ""
-    context: DelegateContext = DelegateContext()
-
-
-class LibrarianError(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why there is no answer."""
-
-    code: Name
-    message: str
-    recoverable: bool | None = None
-    suggestion: str | None = None
-
-
-class LibrarianResponse(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """An answer, an error, or who should answer instead."""
-
-    answer: str | None = None
-    sources: tuple[Json, ...] = ()
-    confidence: Annotated[float, Meta(ge=0, le=1)] | None = None
-    metadata: dict[str, Json] = {}
-    error: LibrarianError | None = None
-    delegate: DelegateRequest | tuple[DelegateRequest, ...] | None = None
-
-
 _PATH = "delegationPath"
 _SOURCES = "sources"
 
@@ -150,7 +93,7 @@ class Librarian:
         if isinstance(version, str) and version != VERSION:
             message = f"version {version[:20]!r} is not spoken here; send {VERSION}"
             raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
-        words = read(asked.body, DelegationRequest)
+        words = _request_in(asked.body)
         target = _addressed(asked.target)
         # Librarians have one name everywhere, so that a name alone says that one would end up asking itself.
         if target in words.context.delegation_chain:
@@ -172,7 +115,7 @@ class Librarian:
         headers = {**JSON, **header("traceparent", request.traceparent or "")}
         lost = beyond(meant, _meant(words, request.target, headers.get("traceparent")))
         words = replace(words, context=replace(words.context, remit=lost or None))
-        return Foreign(headers=headers, body=encode(words), target=request.target)
+        return Foreign(headers=headers, body=_written(words), target=request.target)
 
     def response(self, given: Foreign, request: Request) -> Response:
         """Return how it ended there; who is named to answer instead is in `calls`, and nobody has asked them yet."""
@@ -213,9 +156,38 @@ def _addressed(target: str) -> str:
     return convert({"target": target}, _Address).target
 
 
+_CONTEXT = frozenset(DelegationContext.__struct_encode_fields__)
+
+
+def _request_in(raw: bytes) -> DelegationRequest:
+    """Return a request whose context may hold more than the document names."""
+    envelope: Json = decode(raw, object)
+    if isinstance(envelope, dict) and isinstance(context := cast("dict[str, Json]", envelope).get("context"), dict):
+        context = cast("dict[str, Json]", context)
+        own = {name: value for name, value in context.items() if name in _CONTEXT}
+        more = {name: value for name, value in context.items() if name not in _CONTEXT}
+        envelope = cast("dict[str, Json]", envelope) | {"context": {**own, "more": more}}
+    return convert(whole(envelope, DelegationRequest), DelegationRequest)
+
+
+def _written(words: DelegationRequest) -> bytes:
+    plain: dict[str, Any] = msgspec.to_builtins(words)
+    plain["context"] |= plain["context"].pop("more", {})
+    return encode(plain)
+
+
+def _left_ms(words: DelegationRequest) -> int:
+    """Return the time that is left: what remains, and no more than the whole time without what has passed of it."""
+    context = words.context
+    if context.timeout is None:
+        return context.remaining_timeout
+    # Both are read from the sender's clock, so that it does not matter how ours is set.
+    passed_ms = max(0, words.timestamp - context.start_time) if context.start_time else 0
+    return min(context.remaining_timeout, max(0, context.timeout - passed_ms))
+
+
 def _meant(words: DelegationRequest, target: str, traceparent: str | None) -> Submission:
     context = words.context
-    left = [each for each in (context.remaining_timeout, context.timeout) if each is not None]
     original = "" if context.original_query == words.query else context.original_query
     is_objective = len(words.query) <= _LONGEST_OBJECTIVE
     *above, origin = context.delegation_chain or (USER,)
@@ -227,35 +199,46 @@ def _meant(words: DelegationRequest, target: str, traceparent: str | None) -> Su
         # Who asks stands at the end of a chain once; where the name before it is the same, both are part of the way.
         chain=above if _chain(above, origin) == context.delegation_chain else context.delegation_chain,
         depth=context.delegation_depth,
-        deadline_ms=min(left),
+        user=_named(context.more.get("user")),
+        parent_session=_named(context.more.get("sessionId")),
+        deadline_ms=_left_ms(words),
         targets=context.available_delegates or None,
         may_delegate=context.available_delegates != frozenset(),
         objective=words.query if is_objective else "",
         input=None if is_objective else words.query,
         parent=context.parent_span_id or None,
-        handoff=Handoff(original_request=original) if original else None,
+        handoff=Handoff(original_request=original, data=context.more) if original or context.more else None,
         reason=context.delegation_reason,
         refined_by=context.refined_by,
         created_ms=words.timestamp,
-        traceparent=traceparent,
+        traceparent=below_span(context.parent_span_id, traceparent),
     )
+
+
+def _named(value: Json) -> str | None:
+    """Return the id that a field says: a text, or an object with an `id`; None if it says none."""
+    value = cast("dict[str, Json]", value).get("id") if isinstance(value, dict) else value
+    found = _read({"target": value}, _Address)
+    return None if found is None else found.target
 
 
 def _said(meant: Submission) -> DelegationRequest:
     query = _query(meant.objective, meant.input)
     original = meant.handoff.original_request if meant.handoff else ""
+    data = meant.handoff.data if meant.handoff else {}
     return DelegationRequest(
         query=query,
-        context=DelegationContext(
+        context=ExtendedContext(
             original_query=original or (query if len(query) <= _LONGEST_OBJECTIVE else query[:PREVIEW_LENGTH]),
             delegation_chain=_chain(meant.chain, meant.origin),
             delegation_depth=meant.depth,
             remaining_timeout=TIME_MS if meant.deadline_ms is None else meant.deadline_ms,
             start_time=meant.created_ms or 0,
-            parent_span_id=meant.parent or "",
+            parent_span_id=span_above(meant.parent or "", meant.traceparent),
             delegation_reason=meant.reason,
             refined_by=meant.refined_by,
             available_delegates=meant.targets if meant.may_delegate else frozenset(),
+            more={name: value for name, value in data.items() if name not in _CONTEXT},
         ),
         version=VERSION,
         request_id=meant.id or "",
@@ -273,7 +256,7 @@ def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
 def _is_known_to(asked: Foreign) -> bool:
     """Say whether a client knows of claims, and so will understand some."""
     try:
-        return read(asked.body, DelegationRequest).context.remit is not None
+        return _request_in(asked.body).context.remit is not None
     except RemitError:
         return False
 
@@ -292,7 +275,7 @@ def _told(response: Response) -> LibrarianResponse:
         error=None
         if why is None
         else LibrarianError(
-            code=why.code, message=sentence(why), recoverable=why.recoverable, suggestion=why.suggestion
+            code=why.code, message=in_reasons(why), recoverable=why.recoverable, suggestion=why.suggestion
         ),
     )
 

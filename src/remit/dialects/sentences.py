@@ -43,6 +43,22 @@ def in_sentences(why: Fault) -> str:
     return words
 
 
+# Where our sentences differ from those of the librarians.
+_REASONS = (
+    (re.compile(r"^Delegation depth limit reached .*", re.DOTALL), "Maximum delegation depth exceeded"),
+    (re.compile(r"^Delegation chain too long \(.*", re.DOTALL), "Delegation chain too long"),
+    (re.compile(r"^\S+ is already in the chain: "), "Delegation loop detected: "),
+)
+
+
+def in_reasons(why: Fault) -> str:
+    """Return what a librarian is told of a fault."""
+    words = sentence(why)
+    for ours, theirs in _REASONS:
+        words = ours.sub(theirs, words, count=1)
+    return words
+
+
 def fault_of(error: str) -> Fault:
     """Return the fault that a document's sentence stands for; one that nobody knows is a failure."""
     begins = error[:_READ]

@@ -119,6 +119,12 @@ class Executor:
         """The agent answered with who should do it instead: carry that out in its name."""
         if len(calls) == 1:
             return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
+        if strategy is Strategy.AI_BLEND:
+            why = (
+                f"{frame.card.name} handed on with the strategy `ai-blend`, and an answer names no model to blend with"
+            )
+            again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
+            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
         from remit.runtime.combine import combine  # few agents hand on to several
 
         combined = await combine(self._dispatch, frame, calls, strategy)

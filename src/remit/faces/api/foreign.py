@@ -22,7 +22,7 @@ from remit.runtime.aside import SMALL_BODY, aside
 # Where each dialect says for whom is asked: what its client reads has to name that place, not ours.
 _USER_AT = {
     "employee": "$.user_id",
-    "librarian": "$.context.remit.user",
+    "librarian": "$.context.user",
     "contract": "$.context.user_id",
     "subagent": "$.remit.user",
 }

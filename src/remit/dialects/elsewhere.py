@@ -1,0 +1,120 @@
+"""An agent that asks a server of another system over HTTP, in that system's dialect."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from urllib.parse import quote
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+    DummyCookieJar,
+)
+from msgspec.structs import replace
+
+from remit.dialects import NAMES, find
+from remit.dialects.exchange import Dialect, Foreign
+from remit.dialects.librarian import Librarian
+from remit.dialects.outcome import retry_after_ms
+from remit.protocol.codec import MAX_BYTES
+from remit.protocol.envelope import Answer, Json, Request, Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.brief import Brief
+from remit.transports.addresses import no_hub
+from remit.transports.ends import PAUSE_S
+from remit.transports.http import CONNECT_S, in_words
+
+RETRIES = 2
+"""How often a request is sent again unless it is said otherwise: with the first, as often as between hubs."""
+
+
+def dialect_agent(
+    dialect: str, url: str, *, token: str | None = None, retries: int = RETRIES
+) -> Callable[[Brief], Awaitable[Answer]]:
+    """Return an agent that sends what it is asked to *url* in a dialect, and answers what comes back.
+
+    A request is sent again, at most *retries* times and under the same id, only where nothing can have begun: if no
+    connection could be made, and on status 503 with `Retry-After`. Else what was lost is `OUTCOME_UNKNOWN`.
+    """
+    why = no_hub(url)
+    if dialect not in NAMES:
+        why = f"there is no dialect {dialect!r}; there are {', '.join(NAMES)}"
+    if retries < 0:
+        why = f"retries: expected 0 or more, got {retries}"
+    if why is not None:
+        raise RemitError(fault(Code.TEAM_INVALID, why))
+    return _DialectAgent(find(dialect), url.rstrip("/"), token, retries)
+
+
+class _DialectAgent:
+    def __init__(self, dialect: Dialect, url: str, token: str | None, retries: int) -> None:
+        self._dialect = dialect
+        self._url = url
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._retries = retries
+
+    async def __call__(self, brief: Brief) -> Answer:
+        request = brief.request
+        session = request.session or request.id
+        theirs = (await brief.state()).get(session)
+        # What the other side calls the session; one that it has not named yet is new there.
+        asked = replace(request, session=theirs if isinstance(theirs, str) else request.id)
+        asked = replace(asked, traceparent=brief.traceparent)
+        given = await self._exchanged(brief, asked)
+        if isinstance(self._dialect, Librarian) and (calls := self._dialect.calls(given, request)):
+            return Answer(calls=calls)
+        response = self._dialect.response(given, request)
+        if response.session not in (None, theirs):
+            await brief.change(**{session: response.session})
+        return _answer(response)
+
+    async def _exchanged(self, brief: Brief, request: Request) -> Foreign:
+        """Return what the server says, asked again as long as that is safe, allowed, and of use."""
+        waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
+        async with ClientSession(timeout=waits, cookie_jar=DummyCookieJar(), headers=self._headers) as session:
+            for attempt in range(self._retries + 1):
+                given = await self._attempt(session, brief, request)
+                wait_ms = given.retry_after_ms if isinstance(given, Fault) else _after_ms(given)
+                pause_s = max(wait_ms or 0, PAUSE_S * 2**attempt * random.uniform(500, 1_500)) / 1_000
+                over = attempt == self._retries or pause_s * 1_000 >= brief.time_left_ms() / 2
+                if isinstance(given, Foreign) and (wait_ms is None or over):
+                    return given
+                if isinstance(given, Fault) and over:
+                    raise RemitError(given)
+                await asyncio.sleep(pause_s)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self, session: ClientSession, brief: Brief, request: Request) -> Foreign | Fault:
+        """Return what the server says; a fault if it was not reached."""
+        left = replace(request, remit=replace(request.remit, time_ms=brief.time_left_ms()))
+        asked = self._dialect.request(left)
+        url = self._url if not isinstance(self._dialect, Librarian) else f"{self._url}/{quote(asked.target, safe='')}"
+        try:
+            async with session.post(url, data=asked.body, headers=dict(asked.headers), allow_redirects=False) as reply:
+                body = await reply.content.read(MAX_BYTES + 1)
+                while len(body) <= MAX_BYTES and (more := await reply.content.read(MAX_BYTES + 1 - len(body))):
+                    body += more
+                headers = {name.lower(): value for name, value in reply.headers.items()}
+                return Foreign(headers=headers, body=body, status=reply.status)
+        except (ClientConnectorError, ConnectionTimeoutError) as error:
+            return fault(Code.DELEGATION_UNAVAILABLE, f"{self._url} cannot be reached: {in_words(error)}")
+        except (ClientError, OSError, TimeoutError) as error:
+            why = f"the connection to {self._url} was lost ({type(error).__name__})"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why)) from error
+
+
+def _after_ms(given: Foreign) -> int | None:
+    """Return how long to wait before the same is sent again; None if it is not to be."""
+    return retry_after_ms(given) if given.status == 503 else None
+
+
+def _answer(response: Response) -> Answer:
+    if not response.ok:
+        raise RemitError(response.fault or fault(Code.DELEGATION_FAILED, f"{response.target} gave no reason"))
+    given: dict[str, Json] = {
+        name: getattr(response, name) for name in Answer.__struct_fields__ if name not in ("calls", "strategy")
+    }
+    return Answer(**given)  # pyright: ignore[reportArgumentType]
