@@ -11,6 +11,7 @@ from remit.policy.budget import (
     RESERVE_MS,
     deadline,
     estimate,
+    fair_share,
     grant_time_ms,
     grant_tokens,
     settle,
@@ -144,3 +145,17 @@ def test_a_text_of_every_kind_is_estimated_near_what_tokenizers_count() -> None:
 
 def test_a_text_that_cannot_be_encoded_can_still_be_estimated() -> None:
     assert estimate("a\ud800b") == estimate("a?b")
+
+
+@given(
+    left=st.integers(0, 10**6),
+    default=st.integers(0, 10**5),
+    slots=st.integers(-2, 20),
+    spare=st.integers(0, 10**5),
+)
+def test_a_fair_share_is_never_more_than_is_left_nor_less_than_an_affordable_default(
+    left: int, default: int, slots: int, spare: int
+) -> None:
+    given_share = fair_share(left, default, slots=slots, spare=max(default, spare))
+    assert 0 <= given_share <= left
+    assert given_share >= default or default > left

@@ -61,7 +61,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
         input=given.input,
         context=given.context or ContextFilter(),
         context_tokens=given.max_context_tokens,
-        max_tokens=_grant(brief, given.agent_name),
+        spare_tokens=_spared(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,
         deadline_ms=TIME_MS,
@@ -69,13 +69,13 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
     return result_of(response)
 
 
-def _grant(brief: Brief, agent: str) -> int | None:
-    """Return what a callee gets whose team does not say: half of what is left.
+def _spared(brief: Brief) -> int:
+    """Return the most that any of those who can be asked gets by its card: what is to be kept for each other call.
 
-    A model is sent all that it was shown again with every call of a tool: what others get by default is soon used up.
+    A callee whose card does not say gets a fair share of what is left: a model is sent all that it was shown again with
+    every call of a tool, and what others get by default is soon used up.
     """
-    said = any(each.tokens is not None for each in brief.delegates if each.name == agent)
-    return None if said else brief.tokens_left() // 2
+    return max((each.tokens or 0 for each in brief.delegates), default=0)
 
 
 def result_of(response: Response) -> SubAgentResult:

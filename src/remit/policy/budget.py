@@ -30,6 +30,21 @@ def split_tokens(left: int, among: int) -> int:
     return max(0, left) // among
 
 
+def fair_share(left: int, default: int, *, slots: int, spare: int) -> int:
+    """Return the tokens of a call that may have a share of what its caller has left, whoever else is called at once.
+
+    *slots* is how many calls the caller may still start, this one included: what is left is split equally among those
+    and the caller itself, since nobody knows how many will come. A share is never less than the call's *default*, nor
+    so large that *spare* tokens, the largest default of the others, could not be granted to each of them. So as long as
+    the caller can pay for all at their defaults, each gets at least its own, in any order. A caller that cannot pay for
+    this one keeps half for itself.
+    """
+    if left < default:
+        return split_tokens(left, 2)
+    others = max(0, slots - 1)
+    return max(default, min(split_tokens(left, others + 2), left - others * spare))
+
+
 def settle(granted: int, used: int) -> tuple[int, int, int]:
     """Return what of a grant is settled, what is released, and what was spent beyond it."""
     settled = min(granted, used)

@@ -179,6 +179,9 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     capability: Name | None = None
     session: Name | None = None
     max_tokens: Count | None = None
+    spare_tokens: Count | None = None
+    """Where nobody says how many tokens it gets: it gets a fair share of what its caller has left, and at least so many
+    are spared for each other call that its caller may make at once. None: it gets the default."""
     deadline_ms: Count | None = None
     max_depth: Count | None = None
     context_tokens: Count | None = None

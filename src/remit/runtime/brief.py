@@ -48,6 +48,7 @@ class CallOptions(TypedDict, total=False):
     capability: str | None
     session: str | None
     max_tokens: int | None
+    spare_tokens: int | None
     deadline_ms: int | None
     max_depth: int | None
     context_tokens: int | None

@@ -23,7 +23,7 @@ from remit.runtime.admission import GUARDS
 from remit.runtime.aside import aside
 from remit.runtime.cache import Lookup, lookup
 from remit.runtime.carry import give_slot, regain_slot
-from remit.runtime.draft import draft, errand_of
+from remit.runtime.draft import draft, errand_of, granted
 from remit.runtime.ledger import Errand, Frame, Route, Run
 from remit.runtime.ports import Owner, Remote
 from remit.runtime.redactor import Taken
@@ -126,6 +126,8 @@ class Dispatch(Routing):
                     return self.refuse(request, self._still_true(run, path, entry, call, _too_late_to_ask(parent)))
                 if shown is not None:
                     request = await parts.sessions.shown_aside(request, shown)
+                    if granted(parent, call, card, parts.limits) < request.remit.tokens:
+                        continue  # others were granted some while this was counted
                 errand = errand_of(request)
                 ledger = parts.ledger
                 # More than fifteen keywords cost four times as much: what is seldom there comes after.

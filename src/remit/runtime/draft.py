@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from remit.policy.budget import grant_time_ms, grant_tokens
+from remit.policy.budget import fair_share, grant_time_ms, grant_tokens
 from remit.policy.limits import Limits
 from remit.policy.permission import Powers, authority_of, powers_of
 from remit.protocol.card import AgentCard
@@ -30,7 +30,7 @@ def draft(
     *caller* is the card of the asking agent as it is now, if that is not the one with which it began.
     """
     asking = parent.request
-    time_ms, tokens = _wishes(call, card, limits)
+    time_ms = _time_wanted(call, card, limits)
     depth_below = parent.card.max_sub_agent_depth
     max_depth = call.max_depth
     if depth_below is not None:
@@ -47,7 +47,7 @@ def draft(
         remit=asking.remit.narrow(
             caller=parent.address,
             time_ms=grant_time_ms(time_ms, left_ms),
-            tokens=grant_tokens(tokens, parent.left),
+            tokens=granted(parent, call, card, limits),
             max_depth=max_depth,
             context_tokens=call.context_tokens,
             tools=tools,
@@ -101,18 +101,29 @@ def errands_of(call: Call, names: Iterable[str]) -> set[Errand]:
     return {(name, call.capability or "", content) for name in names}
 
 
-def _wishes(call: Call, card: AgentCard | None, limits: Limits) -> tuple[int, int]:
-    """Return time and tokens as asked for: by the caller, else the capability, else the callee, else the team."""
-    time_ms, tokens = call.deadline_ms, call.max_tokens
-    if (
-        card is not None
-        and call.capability is not None
-        and (capability := card.capability(call.capability)) is not None
-    ):
-        time_ms = capability.time_ms if time_ms is None else time_ms
-        tokens = capability.tokens if tokens is None else tokens
-    if time_ms is None:
-        time_ms = limits.delegation_time_ms if card is None or card.time_ms is None else card.time_ms
+def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -> int:
+    """Return the tokens that a call would be granted now: as said by caller, else capability, else callee, else team.
+
+    A call that may have a share of what is left, and of which neither capability nor callee says how many it gets, gets
+    at least the team's default.
+    """
+    tokens = call.max_tokens
+    if tokens is None and card is not None:
+        capability = card.capability(call.capability) if call.capability is not None else None
+        tokens = card.tokens if capability is None or capability.tokens is None else capability.tokens
     if tokens is None:
-        tokens = limits.delegation_tokens if card is None or card.tokens is None else card.tokens
-    return time_ms, tokens
+        tokens = limits.delegation_tokens
+        if call.spare_tokens is not None:
+            slots, spare = limits.max_fan_out - parent.in_flight(), max(tokens, call.spare_tokens)
+            tokens = fair_share(parent.left, tokens, slots=slots, spare=spare)
+    return grant_tokens(tokens, parent.left)
+
+
+def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:
+    """Return the time as asked for: by the caller, else the capability, else the callee, else the team."""
+    if call.deadline_ms is not None:
+        return call.deadline_ms
+    capability = card.capability(call.capability) if card is not None and call.capability is not None else None
+    if capability is not None and capability.time_ms is not None:
+        return capability.time_ms
+    return limits.delegation_time_ms if card is None or card.time_ms is None else card.time_ms
