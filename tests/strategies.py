@@ -115,6 +115,7 @@ context_filters = st.builds(
     workspace_files=optional(several(st.text(min_size=1, max_size=20))),
     include_contents=st.booleans(),
     max_age_seconds=optional(counts),
+    known=optional(st.sampled_from(["none", "decisions", "all"])),
 )
 
 messages = st.builds(

@@ -84,6 +84,7 @@ def test_the_call_of_the_document_is_understood() -> None:
             include_workspace=True,
             workspace_files=("src/auth/user.rs", "src/auth/types.rs"),
             max_age_seconds=600,
+            known="none",
         ),
     )
     assert SUB_AGENT.submission(asked(CALL)) == expected
@@ -98,7 +99,7 @@ def test_what_a_call_leaves_out_takes_the_defaults_of_the_document() -> None:
         context_tokens=4_000,
         may_delegate=False,
         objective="Write hello world",
-        context=ContextFilter(),
+        context=ContextFilter(known="none"),
     )
     args = {"agent_name": "coder", "task": "Write hello world"}
     assert SUB_AGENT.submission(asked(args)) == expected
@@ -116,6 +117,7 @@ def test_every_part_of_a_filter_is_understood() -> None:
         "include_workspace": True,
         "workspace_files": ["a.rs"],
         "max_age_seconds": 60,
+        "known": "decisions",
     }
     submission = SUB_AGENT.submission(asked(with_args(context=wanted, input={"cost": 12}, allow_nested_calls=True)))
     assert submission.context == ContextFilter(
@@ -126,6 +128,7 @@ def test_every_part_of_a_filter_is_understood() -> None:
         include_workspace=True,
         workspace_files=("a.rs",),
         max_age_seconds=60,
+        known="decisions",
     )
     assert (submission.input, submission.may_delegate) == ({"cost": 12}, True)
 
@@ -170,7 +173,7 @@ def test_a_request_of_ours_is_a_call_of_theirs() -> None:
     assert claims == {
         "version": "1.0",
         "chain": ["prime@hub"],
-        "context": {"include_contents": True},
+        "context": {"include_contents": True, "known": None},
         "deadline_ms": 10_000,
         "depth": 1,
         "id": "r-1",

@@ -229,7 +229,7 @@ async def test_what_one_callee_finds_out_the_next_one_knows(hub: Hub) -> None:
         known.append(brief.known)
         handoff = Handoff(decisions=("Use PostgreSQL",), constraints={"budget": "500 EUR"})
         await brief.delegate("finder", objective=f"find {brief.text}", handoff=handoff)
-        await brief.delegate("user-of-it", objective="use it")
+        await brief.delegate("user-of-it", objective="use it", context=ContextFilter(last_messages=0, known="all"))
         return "done"
 
     @hub.agent("finder")
@@ -267,7 +267,7 @@ async def test_no_agent_can_say_what_the_user_answered(hub: Hub) -> None:
         with pytest.raises(RemitError, match="by the hub alone"):
             brief.note("answer", "May I pay? → yes")  # pyright: ignore[reportArgumentType]
         brief.note("decision", "The user wants to pay")
-        await brief.delegate("b", objective="go on")
+        await brief.delegate("b", objective="go on", context=ContextFilter(last_messages=0, known="all"))
         return "x"
 
     @hub.agent("b")

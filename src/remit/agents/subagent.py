@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
@@ -59,7 +60,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
         given.agent_name,
         objective=given.task,
         input=given.input,
-        context=given.context or ContextFilter(),
+        context=_shown(given.context or ContextFilter()),
         context_tokens=given.max_context_tokens,
         spare_tokens=_spared(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
@@ -67,6 +68,11 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
         deadline_ms=TIME_MS,
     )
     return result_of(response)
+
+
+def _shown(wanted: ContextFilter) -> ContextFilter:
+    """Return a filter by which no note of the conversation passes, unless the model names those that may."""
+    return wanted if wanted.known is not None else replace(wanted, known="none")
 
 
 def _spared(brief: Brief) -> int:

@@ -60,8 +60,10 @@ def _delegation(brief: Brief, name: str) -> list[Offer]:
         for each in brief.delegates
     )
     description = (
-        "Ask another agent to do a part of the work and get its result back. It sees only the task, the input and "
-        f"the messages that you let it see.\nAgents that you can ask:\n{known}"
+        "Ask another agent to do a part of the work and get its result back. It sees its own instructions, `task`, "
+        "`input`, and the newest messages of this conversation that fit, or those that `context` chooses. It sees "
+        "nothing else of the conversation, your instructions, tools or results.\n"
+        f"Agents that you can ask:\n{known}"
     )
 
     async def ask(arguments: dict[str, Json]) -> str:
@@ -102,7 +104,7 @@ def schema_for_models(kind: type[msgspec.Struct]) -> Schema:
 
 
 # What else a schema says is checked when the tool is called, and then said; and what may be null may be left out.
-_SAID = ("type", "description", "required")
+_SAID = ("type", "enum", "description", "required")
 
 
 def _lean(schema: Schema, known: Mapping[str, Schema]) -> Schema:

@@ -18,7 +18,7 @@ from remit.policy.components import capital
 from remit.policy.conflicts import find
 from remit.policy.narrate import Section, narrate, plain, progress_phrase, section_of, unified
 from remit.policy.plan import INPUT, REQUEST, Ended, Step, Workflow, filled, ready, waits_for
-from remit.protocol.envelope import Answer, Handoff, Json, Response
+from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.brief import Brief
@@ -206,7 +206,7 @@ class Course:
             "capability": step.capability,
             "deadline_ms": step.time_ms,
             "max_tokens": self._tokens(step),
-            "context": step.context,
+            "context": _shown(step.context),
             "handoff": self._handoff(step),
             "step": name,
         }
@@ -266,6 +266,16 @@ def _is_unknown(response: Response) -> bool:
 
 
 # ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(wanted: ContextFilter | None) -> ContextFilter:
+    """Return what the callee of a step is shown: all that is known, unless the step says otherwise (K14)."""
+    if wanted is None:
+        return _NOTES_ALONE
+    return wanted if wanted.known is not None else replace(wanted, known="all")
+
+
+_NOTES_ALONE = ContextFilter(last_messages=0, known="all")
 
 
 def _title(step: Step) -> str:

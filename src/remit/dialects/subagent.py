@@ -33,6 +33,8 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     include_workspace: bool = False
     workspace_files: Annotated[tuple[envelope.FilePath, ...], Meta(max_length=100)] | None = None
     max_age_seconds: Count | None = None
+    known: envelope.Known | None = None
+    """Not the document's: which notes of the conversation pass besides the messages."""
 
 
 class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -152,6 +154,7 @@ def _meant(args: SubAgentArgs, traceparent: str | None) -> Submission:
             include_workspace=wanted.include_workspace,
             workspace_files=wanted.workspace_files,
             max_age_seconds=wanted.max_age_seconds,
+            known=wanted.known or "none",
         ),
         traceparent=traceparent,
     )
@@ -172,6 +175,7 @@ def _said(meant: Submission) -> SubAgentArgs:
             include_workspace=wanted.include_workspace,
             workspace_files=wanted.workspace_files,
             max_age_seconds=wanted.max_age_seconds,
+            known=None if wanted.known == "none" else wanted.known,
         ),
         input=meant.input,
         max_context_tokens=meant.context_tokens,

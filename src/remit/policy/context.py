@@ -1,13 +1,13 @@
 """What a callee may see of a conversation: which messages stand in it, which are asked for, and how much fits."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec.structs import replace
 
 from remit.protocol.codec import did_you_mean, text_of
-from remit.protocol.envelope import ContextFilter, Message, Request, Response, View
+from remit.protocol.envelope import ContextFilter, Known, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.records import Record
 
@@ -150,6 +150,33 @@ def select(messages: Iterable[Message], wanted: ContextFilter, *, now_ms: int, t
     """Return which of *messages*, oldest first, a filter lets pass: the newest that fit into *tokens*, oldest first."""
     passed = [message for message in messages if matches(message, wanted, now_ms)]
     return newest(reversed(passed), last=wanted.last_messages, tokens=tokens)
+
+
+# ── what is known ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_PASSED: Mapping[Known, frozenset[str]] = {
+    "none": frozenset(),
+    "decisions": frozenset({"decision", "constraint"}),
+    "all": frozenset({"fact", "decision", "constraint", "answer"}),
+}
+
+
+def notes_for(notes: Iterable[Note], callers: Sequence[ContextFilter | None]) -> tuple[Note, ...]:
+    """Return the notes of a conversation that a callee may see.
+
+    *callers* are the filters of its own request and of those above it, the user's last. Each can only narrow what the
+    one above let pass. An agent that says nothing passes none; the agent that the user talks to has all, unless the
+    user says otherwise.
+    """
+    *delegated, asked = callers
+    passed = _passed(asked, "all")
+    for each in delegated:
+        passed &= _passed(each, "none")
+    return tuple(note for note in notes if note.kind in passed)
+
+
+def _passed(wanted: ContextFilter | None, default: Known) -> frozenset[str]:
+    return _PASSED[wanted.known or default] if wanted is not None else _PASSED[default]
 
 
 # ── how much fits ─────────────────────────────────────────────────────────────────────────────────────────────────────

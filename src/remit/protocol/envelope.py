@@ -101,6 +101,10 @@ class Handoff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     references: tuple[Source, ...] = ()
 
 
+Known = Literal["none", "decisions", "all"]
+"""Which notes of a conversation are passed on: none, what was decided and must hold, or facts and answers as well."""
+
+
 class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """Which part of the caller's conversation the callee may see; an empty one asks for the newest that fit."""
 
@@ -113,6 +117,9 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     include_contents: bool = False
     """Whether the named files are shown themselves, as far as there is room, and not only that they are there."""
     max_age_seconds: Count | None = None
+    known: Known | None = None
+    """Which notes of the conversation the callee may see, never more than its caller may. None: an agent that is called
+    by another sees none; the agent that the user talks to sees all notes of its own session."""
 
 
 class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):

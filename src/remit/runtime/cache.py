@@ -63,7 +63,7 @@ def lookup(
     capability = card.capability(request.capability) if request.capability is not None else None
     if capability is None or not capability.read_only or not capability.cache_ms or request.session != request.id:
         return None
-    if request.context or clean.view or request.handoff or request.hints:
+    if clean.view or request.handoff or request.hints:
         return None
     remit = clean.remit
     said = [clean.objective, clean.input]

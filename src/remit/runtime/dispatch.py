@@ -105,7 +105,7 @@ class Dispatch(Routing):
                 if route is not None:
                     target, path = route.names[0], route.leg_path
             entry = parts.registry.agents.get(target) if target is not None else None
-            if call.context is not None or run.notes:
+            if call.context is not None:
                 shown = await self._shown(parent, call, entry, path)
             if call.retry_of is not None and run.steps is not None:
                 await self._take_over(parent, call.retry_of, path)

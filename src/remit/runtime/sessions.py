@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from remit.policy.context import check, fit, newest
+from remit.policy.context import check, fit, newest, notes_for
 from remit.policy.redaction import strike
 from remit.policy.session_names import named_by_peer
 from remit.policy.weight import is_light, is_light_request
@@ -61,7 +61,7 @@ class Sessions:
         *to* is the callee's session, where it is not a new one: what that has been shown is not shown again. *frame* is
         the caller, who pays for a summary that a model makes. Raises a `RemitError` for what may not be asked for.
         """
-        wanted, known = request.context, tuple(run.notes[-MOST_NOTES:])
+        wanted, known = request.context, _notes_for(request, frame, run)
         if wanted is None and not known:
             return None
         await self._learn_to_count()
@@ -69,6 +69,8 @@ class Sessions:
             return Shown(View(known=known), last_first=False)
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
+        if not known and wanted == ContextFilter(last_messages=0, known=wanted.known):
+            return None
         if run.sealing is not None and wanted.keywords:
             # Messages hold tokens, so tokens are looked for.
             light, sealing = is_light(wanted.keywords), run.sealing
@@ -76,7 +78,7 @@ class Sessions:
                 strike(wanted.keywords, sealing, {}) if light else await aside.run(strike, wanted.keywords, sealing, {})
             )
             wanted = replace(wanted, keywords=keywords)
-        messages = await self._said_before(request, wanted, of, tokens=room)
+        messages = [] if wanted.last_messages == 0 else await self._said_before(request, wanted, of, tokens=room)
         seen: frozenset[int] = frozenset()
         if to is not None and to != of and messages:
             seen = await self._store.seen(to, [message.seq for message in messages])
@@ -267,6 +269,12 @@ async def resumed(request: Request, store: Store) -> Request:
         if found.run == name == found.session and found.via == request.via:
             return replace(request, session=name)
     return request
+
+
+def _notes_for(request: Request, caller: Frame | None, run: Run) -> tuple[Note, ...]:
+    """Return the notes of a run's conversation that the callee of a request may see."""
+    above = [] if caller is None else [frame.request.context for frame in caller.lineage()]
+    return notes_for(run.notes, [request.context, *above])[-MOST_NOTES:] if run.notes else ()
 
 
 def _state_key(frame: Frame) -> str:

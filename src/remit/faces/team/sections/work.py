@@ -55,7 +55,8 @@ class StepSection(Section, frozen=True, kw_only=True):
         ContextFilter | None,
         Meta(
             description="What its callee sees of the conversation, by `last_messages`, `roles`, `keywords`, "
-            "`max_age_seconds`, `include_summary`, `include_workspace`, `workspace_files` and `include_contents`."
+            "`max_age_seconds`, `include_summary`, `include_workspace`, `workspace_files` and "
+            "`include_contents`, and of what is known in it by `known` (all, unless it says otherwise)."
         ),
     ] = None
 
