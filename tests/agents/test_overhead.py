@@ -5,7 +5,7 @@ import json
 from conversations import RECEIPTS
 from overhead import compare
 from remit import Brief, ContextFilter, Hub
-from remit.agents.subagent import SubAgentArgs
+from remit.agents.subagent_arguments import SubAgentArgs
 from remit.agents.toolbox import offers
 from remit.policy.budget import estimate
 from remit.testing import MemoryStore

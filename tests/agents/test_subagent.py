@@ -1,6 +1,7 @@
 """Delegation as a tool: what a model can say, and what it is told."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from remit.agents.subagent import SubAgentResult, list_agents, sub_agent
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
+WITH_FILE = {"include_workspace": True, "workspace_files": ["../secret.txt"]}
 CALL: dict[str, Any] = {"agent_name": "expert", "task": "Judge the tea."}
 
 
@@ -17,7 +19,7 @@ class Table:
     """A caller that uses the tool with given arguments, and an expert that notes what it was asked."""
 
     def __init__(self, **options: Any) -> None:
-        self.hub = Hub(store=MemoryStore(), redaction=False)
+        self.hub = Hub(store=MemoryStore(), redaction=False, workspace=Path(__file__).parent)
         self.briefs: list[Brief] = []
         self.told: list[SubAgentResult] = []
         self.arguments: list[dict[str, Any]] = []
@@ -106,10 +108,8 @@ async def test_without_a_filter_it_is_shown_the_newest_messages() -> None:
         ({"agent_name": "expert"}, "task"),
         ({"task": "Judge"}, "agent_name"),
         (CALL | {"agent_name": ""}, "agent_name"),
-        (CALL | {"max_context_tokens": "many"}, "max_context_tokens"),
-        (CALL | {"contxt": None}, "contxt"),
-        (CALL | {"context": {"last_messages": -1}}, "context.last_messages"),
-        (CALL | {"allowed_tools": "taste"}, "allowed_tools"),
+        (CALL | {"task": None}, "task"),
+        (CALL | {"task": {"do": "judge"}}, "task"),
     ],
 )
 async def test_wrong_arguments_are_named(wrong: dict[str, Any], path: str) -> None:
@@ -131,8 +131,7 @@ async def test_wrong_arguments_are_named(wrong: dict[str, Any], path: str) -> No
         ({"max_sub_agent_depth": 0}, {}, CALL, Code.MAX_DEPTH_EXCEEDED),
         ({}, {"max_depth": 0}, CALL, Code.MAX_DEPTH_EXCEEDED),
         ({}, {"may_delegate": False}, CALL, Code.NESTED_CALLS_FORBIDDEN),
-        ({}, {}, CALL | {"allowed_tools": ["shell"]}, Code.TOOL_NOT_ALLOWED),
-        ({}, {}, CALL | {"context": {"roles": ["tool"]}}, Code.INPUT_VALIDATION_FAILED),
+        ({}, {}, CALL | {"context": WITH_FILE}, Code.PATH_NOT_ALLOWED),
     ],
 )
 async def test_a_refusal_is_a_result_with_what_can_be_done(

@@ -18,7 +18,8 @@ from samples import a_card
         ({"may_call": frozenset({"*"})}, True),
         ({"may_call": frozenset({"*"}), "allow_sub_agent_calls": False}, False),
         ({"may_call": frozenset({"ledger"})}, False),
-        ({"allow_sub_agent_calls": True}, False),
+        ({"allow_sub_agent_calls": True}, True),
+        ({"allow_sub_agent_calls": True, "may_call": frozenset({"prime"})}, False),
     ],
 )
 def test_an_agent_reaches_whom_its_team_names_unless_it_may_call_nobody(card: dict[str, Any], may: bool) -> None:

@@ -1,38 +1,17 @@
 """Delegation as a tool: what a model is offered to ask other agents with, and what it is told of how that went."""
 
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.agents.subagent_arguments import read_arguments
+from remit.policy.reception import context_cut
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
-from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.protocol.remit import CONTEXT_TOKENS, Count
+from remit.protocol.remit import CONTEXT_TOKENS
 from remit.runtime.brief import Brief
 
 # The document's default (O10); a callee never gets more than what is left.
 TIME_MS = 300_000
-
-
-class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the `sub_agent` tool takes (O1)."""
-
-    agent_name: Annotated[str, Meta(min_length=1, description="The agent to ask.")]
-    task: Annotated[
-        str, Meta(min_length=1, description="What it should do, in full: it sees nothing of your own work but this.")
-    ]
-    context: Annotated[
-        ContextFilter | None,
-        Meta(description="Which messages of this conversation it may see; left out, the newest that fit."),
-    ] = None
-    input: Annotated[Json, Meta(description="Data for the task, if there is any.")] = None
-    max_context_tokens: Annotated[Count, Meta(description="Tokens of all that it is shown.")] = CONTEXT_TOKENS
-    allowed_tools: Annotated[
-        tuple[str, ...] | None, Meta(description="Only these of its tools; left out, all that it has.")
-    ] = None
-    allow_nested_calls: Annotated[bool, Meta(description="Whether it may ask others in turn.")] = False
 
 
 class SubAgentResult(Struct, frozen=True, kw_only=True):
@@ -49,13 +28,10 @@ class SubAgentResult(Struct, frozen=True, kw_only=True):
 
 async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
     """Ask another agent in the name of the one that the brief is for; raises a `RemitError` for wrong arguments."""
-    try:
-        given = msgspec.convert(arguments, SubAgentArgs)
-    except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `")
-        problem = Problem(place.rstrip("`") or "$", message)
-        why = f"the arguments do not fit sub_agent: {problem.path}: {message}"
-        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, problems=(problem,))) from error
+    tools = {each.name: each.tools for each in brief.delegates}
+    given, notes = read_arguments(arguments, tools_of=tools.get)
+    if given.max_context_tokens > CONTEXT_TOKENS and given.max_context_tokens > brief.remit.context_tokens:
+        notes = (*notes, context_cut(given.max_context_tokens, brief.remit.context_tokens))
     response = await brief.delegate(
         given.agent_name,
         objective=given.task,
@@ -67,7 +43,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
         may_delegate=given.allow_nested_calls,
         deadline_ms=TIME_MS,
     )
-    return result_of(response)
+    return result_of(response, notes)
 
 
 def _shown(wanted: ContextFilter) -> ContextFilter:
@@ -84,8 +60,8 @@ def _spared(brief: Brief) -> int:
     return max((each.tokens or 0 for each in brief.delegates), default=0)
 
 
-def result_of(response: Response) -> SubAgentResult:
-    """Return a response as the tool's result: an error comes with what can be done about it."""
+def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentResult:
+    """Return a response as the tool's result: an error comes with what can be done about it, *notes* stand after it."""
     why = response.fault
     errors = () if why is None else (f"{why.code}: {why.message} {why.suggestion}".strip(),)
     return SubAgentResult(
@@ -95,7 +71,7 @@ def result_of(response: Response) -> SubAgentResult:
         tool_calls=response.tool_calls,
         tokens_used=response.usage.total,
         duration_seconds=response.duration_ms / 1_000,
-        errors=(*errors, *response.warnings),
+        errors=(*errors, *notes, *response.warnings),
     )
 
 

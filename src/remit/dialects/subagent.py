@@ -29,8 +29,8 @@ class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     last_messages: Count | None = None
     roles: Names | None = None
     keywords: Annotated[tuple[envelope.Keyword, ...], Meta(max_length=100)] | None = None
-    include_summary: bool = False
-    include_workspace: bool = False
+    include_summary: bool | None = None
+    include_workspace: bool | None = None
     workspace_files: Annotated[tuple[envelope.FilePath, ...], Meta(max_length=100)] | None = None
     max_age_seconds: Count | None = None
     known: envelope.Known | None = None
@@ -150,8 +150,8 @@ def _meant(args: SubAgentArgs, traceparent: str | None) -> Submission:
             last_messages=wanted.last_messages,
             roles=wanted.roles,
             keywords=wanted.keywords,
-            include_summary=wanted.include_summary,
-            include_workspace=wanted.include_workspace,
+            include_summary=bool(wanted.include_summary),
+            include_workspace=bool(wanted.include_workspace),
             workspace_files=wanted.workspace_files,
             max_age_seconds=wanted.max_age_seconds,
             known=wanted.known or "none",
@@ -171,8 +171,8 @@ def _said(meant: Submission) -> SubAgentArgs:
             last_messages=wanted.last_messages,
             roles=wanted.roles,
             keywords=wanted.keywords,
-            include_summary=wanted.include_summary,
-            include_workspace=wanted.include_workspace,
+            include_summary=wanted.include_summary or None,
+            include_workspace=wanted.include_workspace or None,
             workspace_files=wanted.workspace_files,
             max_age_seconds=wanted.max_age_seconds,
             known=None if wanted.known == "none" else wanted.known,

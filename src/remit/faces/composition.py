@@ -329,7 +329,10 @@ def _taken_over(old: Team, new: Team) -> Team:
     for name in old.agents.keys() & new.agents.keys():
         changes = {field: getattr(new.agents[name], field) for field in _OF_AGENTS}
         # Whoever comes with the restart cannot be called before it.
+        wanted = changes["may_call"]
         changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
+        if wanted and not changes["may_call"] and changes["allow_sub_agent_calls"]:
+            changes["allow_sub_agent_calls"] = None  # with nobody named it would mean everyone
         agents[name] = replace(old.agents[name], **changes)
     approvals = replace(old.approvals, timeout=new.approvals.timeout)
     sections = {section: getattr(new, section) for section in _SECTIONS}

@@ -122,6 +122,12 @@ def _objection(role: str) -> str:
     return f"there is no role `{role}`{hint}"
 
 
+def reads_conversation(wanted: ContextFilter) -> bool:
+    """Say whether a filter names something that only a conversation can have."""
+    chooses = (wanted.roles, wanted.keywords, wanted.max_age_seconds)
+    return wanted.include_summary or bool(wanted.last_messages) or any(each is not None for each in chooses)
+
+
 def matches(message: Message, wanted: ContextFilter, now_ms: int) -> bool:
     """Say whether a message is new enough, of a wanted role, and holds one of the keywords, in whichever case."""
     if wanted.max_age_seconds is not None and message.at_ms <= now_ms - wanted.max_age_seconds * 1_000:

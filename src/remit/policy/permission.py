@@ -39,10 +39,8 @@ def powers_of(card: AgentCard | None, remit: Remit) -> Powers:
         return Powers(
             unsaid if remit.tools is None else remit.tools, unsaid if remit.targets is None else remit.targets
         )
-    if card.allow_sub_agent_calls is False:
-        targets = _NOTHING
-    else:
-        targets = remit.targets if "*" in card.may_call else meet(card.may_call, remit.targets)
+    callees = card.callees
+    targets = remit.targets if "*" in callees else meet(callees, remit.targets)
     return Powers(meet(card.tools, remit.tools), targets)
 
 

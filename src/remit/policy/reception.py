@@ -5,12 +5,13 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
 from remit.policy.session_names import here
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import USER, Request, View
 from remit.protocol.errors import Code, Fault, Problem, fault
-from remit.protocol.remit import Count, Name, Names, Priority, Remit, meet
+from remit.protocol.remit import CONTEXT_TOKENS, Count, Name, Names, Priority, Remit, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -125,6 +126,29 @@ def receive(
         created_ms=created_ms,
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
         via=sender.name,
+    )
+
+
+def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
+    """Return what whoever sent a request is told of it besides its outcome: what it asked for and cannot have here."""
+    found: list[str] = []
+    asked, granted = sent.context_tokens, request.remit.context_tokens
+    if asked is not None and asked > CONTEXT_TOKENS and asked > granted:
+        found.append(context_cut(asked, granted))
+    goes_on = sent.session is not None or sent.view is not None
+    if sent.remit is None and not goes_on and sent.context is not None and reads_conversation(sent.context):
+        found.append(
+            "the filter chose nothing: the request names no conversation. "
+            "Name the session to choose from, or put what the callee needs into the task."
+        )
+    return tuple(found)
+
+
+def context_cut(asked: int, granted: int) -> str:
+    """Return what a caller is told that asks for more context than there may be."""
+    return (
+        f"max_context_tokens: {granted:,} instead of {asked:,}: more is not allowed here. "
+        "The team file says how much is (`context_tokens` in `[budgets]`)."
     )
 
 

@@ -107,6 +107,10 @@ Authority = Literal["own", "caller"]
 """Whose tools and targets an agent has when another asks it: its own, or no more than that one has."""
 
 
+_EVERYONE: frozenset[str] = frozenset({"*"})
+_NOBODY: frozenset[str] = frozenset()
+
+
 class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """An agent's name and abilities, and the limits that its team sets."""
 
@@ -121,7 +125,7 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """The instructions that its team gives it; its code finds them in the brief."""
     may_call: Names = frozenset()
     allow_sub_agent_calls: bool | None = None
-    """None: as `may_call` implies. False forbids every call, whatever `may_call` says."""
+    """None: as `may_call` implies. True without `may_call`: it may call everyone. False forbids every call."""
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
     authority: Authority | None = None
@@ -137,9 +141,17 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     """Whether its code may be run again after a restart, its finished steps answered from the journal."""
     isolation: Literal["task", "process"] = "task"
 
+    @property
+    def callees(self) -> frozenset[str]:
+        """The agents that the team lets this one call; `*` is everyone."""
+        if self.allow_sub_agent_calls is None:
+            return self.may_call
+        return (self.may_call or _EVERYONE) if self.allow_sub_agent_calls else _NOBODY
+
     def may_reach(self, target: str) -> bool:
-        """Say whether the team lets this agent call *target*; `*` names everyone."""
-        return self.allow_sub_agent_calls is not False and (target in self.may_call or "*" in self.may_call)
+        """Say whether the team lets this agent call *target*."""
+        callees = self.callees
+        return target in callees or "*" in callees
 
     def capability(self, code: str) -> Capability | None:
         """Return the capability of that code, if the agent has it."""

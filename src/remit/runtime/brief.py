@@ -72,6 +72,8 @@ class Delegate(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str = ""
     capabilities: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    """The tools that its team gives it: no others can be allowed to it."""
     tokens: int | None = None
     """What a call of it gets if nobody says otherwise, where its team says so."""
 

@@ -366,6 +366,7 @@ class LocalDesk:
                 name=name,
                 description=entry.card.description,
                 capabilities=tuple(capability.code for capability in entry.card.capabilities),
+                tools=tuple(sorted(entry.card.tools)),
                 tokens=entry.card.tokens,
             )
             for name, entry in registry.agents.items()

@@ -303,6 +303,8 @@ class Dispatch(Routing):
             frame.recorded = clean
         if clean.view is not None:
             frame.recorded = replace(clean, view=clean.view.recorded())
+        if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
+            frame.warnings = [*remarks]
         self.parts.ledger.open(frame)
         return frame
 

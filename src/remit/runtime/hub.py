@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remit.policy.breaker import BreakerSettings, Phase
 from remit.policy.budget import estimate
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, receive, trace_of
+from remit.policy.reception import Grant, Sender, receive, remarks, trace_of
 from remit.policy.routing import Ranked
 from remit.policy.verdict import Detector, Guard
 from remit.protocol.card import AgentCard, ToolCard
@@ -299,7 +299,14 @@ class Hub:
         )
         if isinstance(request, Fault):
             raise RemitError(request)
+        if said := remarks(sent, request):
+            parts.remarks[request.run] = said
         return request
+
+    def forget(self, run: str) -> None:
+        """Let go of what is kept for a run that was received and does not begin."""
+        self._parts.passed_on.pop(run, None)
+        self._parts.remarks.pop(run, None)
 
     def _above(self, sent: Submission) -> Remit | None:
         """Return the remit of what this hub has under way elsewhere and from which a request comes back."""
@@ -328,7 +335,7 @@ class Hub:
             begun = going.run
         finally:
             if begun != request.run:
-                self._parts.passed_on.pop(request.run, None)
+                self.forget(request.run)
         return going
 
     async def begin_counted(self, request: Request) -> Going | Response:

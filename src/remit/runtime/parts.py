@@ -33,5 +33,7 @@ class Parts(Struct, kw_only=True):
     cache: Cache
     sample_ratio: float = 1.0
     """The share of the runs that begin here whose spans are kept, so that other hubs keep those of the same."""
+    remarks: dict[str, tuple[str, ...]] = {}
+    """By run, what its sender is told besides the outcome, until the run is admitted."""
     passed_on: dict[str, dict[str, str]] = {}
     """By run, what came beside its request for others to read; it goes along wherever the run goes."""

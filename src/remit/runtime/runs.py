@@ -169,6 +169,7 @@ class Runs:
         self._called_off.pop(going.run, None)
         self._once.pop(going.run, None)
         self._dispatch.parts.passed_on.pop(going.run, None)
+        self._dispatch.parts.remarks.pop(going.run, None)
         self._dispatch.parts.store.sizes.pop(going.run, None)
         going.decided.set()
         if self._going.get(key) is going:

@@ -226,6 +226,7 @@ class Delegations:
 
     def drop(self, request: Request) -> None:
         """Let go of what was received and will not be begun."""
+        self.hub.forget(request.run)
         self._settle(request.run, 0)
 
     def _ended(self, run: str, task: asyncio.Task[Response]) -> None:

@@ -70,7 +70,7 @@ def _line(card: AgentCard, steps: tuple[str, ...], lives_at: str) -> AgentLine:
         description=card.description,
         capabilities=tuple(each.code for each in card.capabilities),
         tools=tuple(sorted(card.tools)),
-        may_call=tuple(sorted(card.may_call)),
+        may_call=tuple(sorted(card.callees)),
         steps=steps,
         lives_at=lives_at,
     )
@@ -204,7 +204,7 @@ def _capability(capability: Capability) -> str:
 
 
 def _may_call(card: AgentCard) -> str:
-    if card.allow_sub_agent_calls is False or not card.may_call:
+    if not card.callees:
         return "nobody"
     below = "" if card.max_sub_agent_depth is None else f", {many(card.max_sub_agent_depth, 'level')} deep"
-    return ("everyone" if "*" in card.may_call else ", ".join(sorted(card.may_call))) + below
+    return ("everyone" if "*" in card.callees else ", ".join(sorted(card.callees))) + below

@@ -108,7 +108,11 @@ class AgentSection(Section, frozen=True, kw_only=True):
         _CARD.may_call
     )
     allow_sub_agent_calls: Annotated[
-        bool | None, Meta(description="`false` forbids every call, whatever `may_call` says.")
+        bool | None,
+        Meta(
+            description="`true` without `may_call`: it may call every agent of the team. "
+            "`false` forbids every call, whatever `may_call` says."
+        ),
     ] = _CARD.allow_sub_agent_calls
     max_sub_agent_depth: Annotated[
         Count | None, Meta(description="How many levels of delegation may follow below it.")
