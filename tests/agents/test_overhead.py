@@ -1,12 +1,13 @@
 """What delegation adds to what models are sent; bench/overhead.py measures more of it."""
 
 import json
+from typing import Any
 
 from conversations import RECEIPTS
 from overhead import compare
 from remit import Brief, ContextFilter, Hub
 from remit.agents.subagent_arguments import SubAgentArgs
-from remit.agents.toolbox import offers
+from remit.agents.toolbox import Arguments, offers
 from remit.policy.budget import estimate
 from remit.testing import MemoryStore
 
@@ -17,20 +18,45 @@ async def test_a_planner_and_its_specialists_are_sent_little_more_than_one_agent
     assert figure.ok, figure
 
 
-async def test_what_a_model_is_told_of_the_tool_is_whole_and_short() -> None:
-    """O1: every argument; it is sent with every call of the model, so that each word of it counts."""
+async def schema_of(arguments: Arguments) -> dict[str, Any]:
+    """Return what a model is told of the arguments of the tool."""
     hub = Hub(store=MemoryStore())
 
-    @hub.agent("planner", may_call=["coder"])
+    @hub.agent("planner", may_call=["coder", "writer"])
     async def planner(brief: Brief) -> object:
-        return next(offer.schema for offer in offers(brief) if offer.name == "sub_agent")
+        return next(offer.schema for offer in offers(brief, arguments=arguments) if offer.name == "sub_agent")
 
-    @hub.agent("coder")
-    async def coder(brief: Brief) -> str:
+    async def idle(brief: Brief) -> str:
         return "done"
 
+    hub.add("coder", idle)
+    hub.add("writer", idle)
     async with hub:
-        schema = (await hub.ask("planner", "Go", user="u-1")).unwrap()
+        return (await hub.ask("planner", "Go", user="u-1")).unwrap()
+
+
+async def test_what_a_model_is_told_of_the_tool_is_whole_and_short() -> None:
+    """O1: every argument; it is sent with every call of the model, so that each word of it counts."""
+    schema = await schema_of("full")
     assert set(schema["properties"]) == set(SubAgentArgs.__struct_fields__)
     assert set(schema["properties"]["context"]["properties"]) == set(ContextFilter.__struct_fields__)
-    assert estimate(json.dumps(schema)) < 350
+    assert estimate(json.dumps(schema)) < 370
+
+
+async def test_a_model_is_told_of_three_arguments_unless_it_is_to_know_all() -> None:
+    """O1: those that a small model can fill in; whom it may ask is one of a list."""
+    schema = await schema_of("short")
+    assert schema == {
+        "type": "object",
+        "properties": {
+            "agent_name": {"type": "string", "description": "The agent to ask.", "enum": ["coder", "writer"]},
+            "task": {
+                "type": "string",
+                "description": "What it should do, in full: it sees nothing of your own work but this.",
+            },
+            "input": {"description": "Data for the task, if there is any."},
+        },
+        "required": ["agent_name", "task"],
+        "additionalProperties": False,
+    }
+    assert estimate(json.dumps(schema)) < 120

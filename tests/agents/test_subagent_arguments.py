@@ -87,9 +87,13 @@ def test_tools_of_an_agent_that_is_not_there_are_left_to_the_guards() -> None:
     assert (args.allowed_tools, notes) == (("x",), ())
 
 
-async def asked(arguments: dict[str, Any], **limits: int) -> tuple[SubAgentResult, Brief]:
+async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tuple[SubAgentResult, Brief]:
     """Return what the tool gives back, and what the callee was given."""
-    hub, told, briefs = Hub(store=MemoryStore(), limits=Limits(**limits)), list[SubAgentResult](), list[Brief]()
+    hub, told, briefs = (
+        Hub(store=MemoryStore(), limits=Limits(context_tokens=context_tokens)),
+        list[SubAgentResult](),
+        list[Brief](),
+    )
 
     @hub.agent("caller", may_call=["expert"])
     async def caller(brief: Brief) -> None:

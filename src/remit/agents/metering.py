@@ -1,9 +1,10 @@
 """A model whose every call is capped at what a brief has left, and metered, however it ends."""
 
 import json
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from pydantic_ai import RunContext
@@ -28,6 +29,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from remit.agents.providers import cut_short
+from remit.agents.written_calls import written_calls
 from remit.policy.budget import estimate
 from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -77,6 +79,7 @@ class Metered(WrapperModel):
         except BaseException as error:
             self._spend_in_flight(error, prompt, ())
             raise
+        response = _as_called(response, model_request_parameters)
         self._spend(response, prompt, model_request_parameters)
         return response
 
@@ -99,6 +102,8 @@ class Metered(WrapperModel):
             async with super().request_stream(
                 messages, model_settings, model_request_parameters, run_context
             ) as stream:
+                # What it has said is read when all of it is there; a stream of one's own could not stand for all kinds.
+                vars(stream)["get"] = partial(_got_from, stream.get, model_request_parameters)
                 yield stream
         except BaseException as error:
             self._spend_in_flight(error, prompt, () if stream is None else stream.get().parts)
@@ -145,6 +150,23 @@ class Metered(WrapperModel):
             return  # it was refused, or never got there
         with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
             self._brief.spend(prompt=prompt, completion=sum(map(_tokens, said)), estimated=True)
+
+
+def _got_from(get: Callable[[], ModelResponse], parameters: ModelRequestParameters) -> ModelResponse:
+    return _as_called(get(), parameters)
+
+
+def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
+    """Return what a model said, with a call of a tool that it wrote as text as the call that it is."""
+    if not parameters.function_tools or any(isinstance(part, ToolCallPart) for part in response.parts):
+        return response
+    calls = written_calls(response.text or "", {tool.name for tool in parameters.function_tools})
+    if not calls:
+        return response
+    others = [part for part in response.parts if not isinstance(part, TextPart)]
+    # By its place and not by chance: the same text is read more than once.
+    meant = [ToolCallPart(name, arguments, f"written-{n}") for n, (name, arguments) in enumerate(calls, 1)]
+    return replace(response, parts=[*others, *meant])
 
 
 def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:

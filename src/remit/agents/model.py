@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from remit.agents.prompting import Prompt, prompt_of
-from remit.agents.toolbox import TOOL_ROUNDS
+from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Answer, Usage
 from remit.protocol.errors import Code, RemitError, fault
@@ -27,7 +27,8 @@ class ModelAgent:
     variable counts that its provider names. *prompt* counts more than the one that the team gives the agent;
     *settings* are pydantic-ai's `ModelSettings`. After *max_tool_rounds* the model has to answer without tools.
     *history_tokens* is how much it is shown of what was said before; *output_schema*, what every result must fit whose
-    capability has no schema of its own.
+    capability has no schema of its own. With *sub_agent_arguments* `"full"` it is told of all arguments of the tool
+    `sub_agent`, and not only of those that every model can fill in.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class ModelAgent:
         max_output_tokens: int | None = None,
         history_tokens: int = HISTORY_TOKENS,
         output_schema: Schema | None = None,
+        sub_agent_arguments: Arguments = "short",
     ) -> None:
         if not isinstance(model, str) and (base_url is not None or api_key is not None):
             raise team_invalid("`base_url` and `api_key` belong to a model that is given by its name")
@@ -56,6 +58,7 @@ class ModelAgent:
         self.max_output_tokens = max_output_tokens
         self.history_tokens = history_tokens
         self.output_schema = output_schema
+        self.sub_agent_arguments: Arguments = sub_agent_arguments
 
     def __repr__(self) -> str:
         return f"ModelAgent({self.name!r})"
@@ -88,6 +91,7 @@ class ModelAgent:
             rounds=self.max_tool_rounds,
             most=self.max_output_tokens,
             schema=brief.result_schema or self.output_schema,
+            arguments=self.sub_agent_arguments,
         )
         return await turn.take()
 

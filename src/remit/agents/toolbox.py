@@ -23,6 +23,13 @@ ENDS_THE_TURN = frozenset({Code.CANCELLED, Code.TIMEOUT, Code.TOKEN_BUDGET_EXCEE
 TOOL_ROUNDS = 8
 
 
+Arguments = Literal["short", "full"]
+"""Which arguments of `sub_agent` a model is told of: those that every model can fill in, or all of them."""
+
+# What small models can fill in; whatever else they make up.
+_SHORT = ("agent_name", "task", "input")
+
+
 class Offer(NamedTuple):
     """One tool as a model is offered it: the schema of its arguments, and what to call with them."""
 
@@ -33,16 +40,22 @@ class Offer(NamedTuple):
     """Gives back what the model is told: the result as text, or what was wrong; raises what ends the turn."""
 
 
-def offers(brief: Brief, *, delegation: Literal["sub_agent", "delegate_task"] = "sub_agent") -> tuple[Offer, ...]:
+def offers(
+    brief: Brief,
+    *,
+    delegation: Literal["sub_agent", "delegate_task"] = "sub_agent",
+    arguments: Arguments = "short",
+) -> tuple[Offer, ...]:
     """Return the tools of a brief: those of the hub, and `sub_agent` and `list_agents` where others may be asked.
 
     *delegation* is what asking is called: hosts that have a `sub_agent` of their own know it as `delegate_task`.
+    A model is told of the three *arguments* that it needs, or of all; all are read in either case.
     """
     found = [_hub_tool(brief, card.name, card.description, card.input_schema) for card in brief.tool_cards]
     if brief.delegates:
         taken = {offer.name for offer in found}  # by a tool of the team, which keeps its name
         name = "delegate_task" if delegation in taken else delegation
-        found += [offer for offer in _delegation(brief, name) if offer.name not in taken]
+        found += [offer for offer in _delegation(brief, name, arguments) if offer.name not in taken]
     return tuple(found)
 
 
@@ -54,29 +67,38 @@ def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any])
     return Offer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
 
 
-def _delegation(brief: Brief, name: str) -> list[Offer]:
+def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
     known = "\n".join(
         f"- {each.name}: {' '.join(each.description.split())[:200]}"
         + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
         for each in brief.delegates
     )
+    chosen = ", or those that `context` chooses" if arguments == "full" else ""
     description = (
         "Ask another agent to do a part of the work and get its result back. It sees its own instructions, `task`, "
-        "`input`, and the newest messages of this conversation that fit, or those that `context` chooses. It sees "
-        "nothing else of the conversation, your instructions, tools or results.\n"
-        f"Agents that you can ask:\n{known}"
+        f"`input`, and the newest messages of this conversation that fit{chosen}. It sees nothing else of the "
+        f"conversation, your instructions, tools or results.\nAgents that you can ask:\n{known}"
     )
 
-    async def ask(arguments: dict[str, Json]) -> str:
-        return await _told(lambda: sub_agent(brief, arguments))
+    async def ask(given: dict[str, Json]) -> str:
+        return await _told(lambda: sub_agent(brief, given))
 
     async def show(_: dict[str, Json]) -> str:
         return text_of(list_agents(brief))
 
     return [
-        Offer(name, description, schema_for_models(SubAgentArgs), ask),
+        Offer(name, description, _schema_of(brief, arguments), ask),
         Offer("list_agents", "List the agents that you can ask, and what they are for.", _NO_ARGUMENTS, show),
     ]
+
+
+def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
+    """Return the schema of the tool's arguments; `agent_name` is one of those who can be asked."""
+    schema = schema_for_models(SubAgentArgs)
+    properties: dict[str, Schema] = schema["properties"]
+    named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
+    told = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
+    return schema | {"properties": told | {"agent_name": named}}
 
 
 async def _told(work: Callable[[], Awaitable[Any]]) -> str:

@@ -25,7 +25,8 @@ from pydantic_core import SchemaValidator, core_schema
 from remit.agents.metering import Metered, prompt_tokens, spent
 from remit.agents.prompting import Prompt
 from remit.agents.providers import translated
-from remit.agents.toolbox import Offer, offers
+from remit.agents.toolbox import Arguments, Offer, offers
+from remit.agents.written_calls import PREAMBLE, may_be_call, written_calls
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
@@ -34,8 +35,6 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.schemas import misfits
 
-# A model that is about to use a tool says so in a sentence or two; what is longer is the answer.
-_PREAMBLE = 200
 # How often a model may correct an answer that does not fit its schema.
 _CORRECTIONS = 2
 
@@ -61,6 +60,7 @@ class Turn:
         rounds: int,
         most: int | None,
         schema: Schema | None,
+        arguments: Arguments = "short",
         aloud: bool = True,
         corrections: int = _CORRECTIONS,
     ) -> None:
@@ -69,7 +69,7 @@ class Turn:
         self._name = name
         self._settings = ModelSettings(**cast("ModelSettings", settings))
         self._rounds = rounds
-        self._offers = offers(brief) if rounds else ()
+        self._offers = offers(brief, arguments=arguments) if rounds else ()
         self._model = Metered(model, brief, rounds=rounds, most=most)
         # A text is a text already.
         self._schema = None if schema is None or schema.get("type") == "string" else schema
@@ -131,7 +131,7 @@ class Turn:
                     PartStartEvent(part=TextPart(content=text))
                     | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
                 ):
-                    if held is not None and len(held) + len(text) <= _PREAMBLE:
+                    if held is not None and (len(held) + len(text) <= PREAMBLE or may_be_call(held + text)):
                         held += text
                     else:
                         self._brief.say((held or "") + text)
@@ -140,7 +140,7 @@ class Turn:
                     held = ""
                 case _:
                     pass
-        if held:
+        if held and not written_calls(held, {offer.name for offer in self._offers}):
             self._brief.say(held)
 
     async def _fitting(self, context: RunContext[object], output: Json) -> Json:

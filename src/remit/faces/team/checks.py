@@ -149,7 +149,15 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
         yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
 
 
-_OF_MODELS = {"base_url", "api_key", "max_tool_rounds", "max_output_tokens", "history", "settings"}
+_OF_MODELS = {
+    "base_url",
+    "api_key",
+    "max_tool_rounds",
+    "max_output_tokens",
+    "history",
+    "sub_agent_arguments",
+    "settings",
+}
 # What an agent elsewhere may do there is not for this hub to say.
 _OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
 _OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}

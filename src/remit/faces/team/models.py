@@ -32,6 +32,7 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
         max_tool_rounds=agent.max_tool_rounds,
         max_output_tokens=agent.max_output_tokens,
         history_tokens=agent.history,
+        sub_agent_arguments=agent.sub_agent_arguments,
     )
 
 

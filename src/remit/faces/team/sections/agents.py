@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from remit.agents.mcp.settings import MAX_OUTPUT, TIME_S
-from remit.agents.toolbox import TOOL_ROUNDS
+from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.faces.team.sections.base import Section
 from remit.faces.team.values import (
     AgentName,
@@ -64,6 +64,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
     history: Annotated[
         Count, Meta(description="Tokens of what its model is shown of what was said before in its session.")
     ] = HISTORY_TOKENS
+    sub_agent_arguments: Annotated[
+        Arguments,
+        Meta(
+            description="Which arguments of the tool `sub_agent` its model is told of: `short` (`agent_name`, `task`, "
+            "`input`), which small models can use, or `full`."
+        ),
+    ] = "short"
     settings: Annotated[
         dict[str, Any],
         Meta(description="Settings of its model, such as `{ temperature = 0.2, max_retries = 0 }`."),
