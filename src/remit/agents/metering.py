@@ -29,8 +29,10 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from remit.agents.providers import cut_short
+from remit.agents.structured_answer import NAME as STRUCTURED
 from remit.agents.written_calls import written_calls
 from remit.policy.budget import estimate
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
@@ -158,15 +160,29 @@ def _got_from(get: Callable[[], ModelResponse], parameters: ModelRequestParamete
 
 def _as_called(response: ModelResponse, parameters: ModelRequestParameters) -> ModelResponse:
     """Return what a model said, with a call of a tool that it wrote as text as the call that it is."""
-    if not parameters.function_tools or any(isinstance(part, ToolCallPart) for part in response.parts):
+    tools = (*parameters.function_tools, *parameters.output_tools)
+    if not tools:
         return response
-    calls = written_calls(response.text or "", {tool.name for tool in parameters.function_tools})
+    if any(isinstance(part, ToolCallPart) for part in response.parts):
+        return replace(response, parts=[_or_text(part) for part in response.parts])
+    calls = written_calls(response.text or "", {tool.name for tool in tools})
     if not calls:
         return response
     others = [part for part in response.parts if not isinstance(part, TextPart)]
     # By its place and not by chance: the same text is read more than once.
     meant = [ToolCallPart(name, arguments, f"written-{n}") for n, (name, arguments) in enumerate(calls, 1)]
     return replace(response, parts=[*others, *meant])
+
+
+def _or_text(part: ModelResponsePart) -> ModelResponsePart:
+    """Return what a model answers with; as a text, where it tried to say more and nobody can read it."""
+    if not isinstance(part, ToolCallPart) or part.tool_name != STRUCTURED or isinstance(part.args, dict):
+        return part
+    try:
+        said = json.loads(part.args or "")
+    except ValueError:
+        return TextPart(part.args or "")
+    return part if isinstance(said, dict) else TextPart(text_of(said))
 
 
 def spent(usage: RequestUsage, prompt: int, parts: Iterable[ModelResponsePart]) -> Usage:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from remit.agents.prompting import Prompt, prompt_of
 from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.protocol.card import Schema
-from remit.protocol.envelope import Answer, Usage
+from remit.protocol.envelope import USER, Answer, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.ports import Summarizer
@@ -28,7 +28,8 @@ class ModelAgent:
     *settings* are pydantic-ai's `ModelSettings`. After *max_tool_rounds* the model has to answer without tools.
     *history_tokens* is how much it is shown of what was said before; *output_schema*, what every result must fit whose
     capability has no schema of its own. With *sub_agent_arguments* `"full"` it is told of all arguments of the tool
-    `sub_agent`, and not only of those that every model can fill in.
+    `sub_agent`, and not only of those that every model can fill in. With *structured_answers* it can answer agents
+    with more than a text: summary, confidence, sources, facts, artifacts, and whether it asks back.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ModelAgent:
         history_tokens: int = HISTORY_TOKENS,
         output_schema: Schema | None = None,
         sub_agent_arguments: Arguments = "short",
+        structured_answers: bool = True,
     ) -> None:
         if not isinstance(model, str) and (base_url is not None or api_key is not None):
             raise team_invalid("`base_url` and `api_key` belong to a model that is given by its name")
@@ -59,6 +61,7 @@ class ModelAgent:
         self.history_tokens = history_tokens
         self.output_schema = output_schema
         self.sub_agent_arguments: Arguments = sub_agent_arguments
+        self.structured_answers = structured_answers
 
     def __repr__(self) -> str:
         return f"ModelAgent({self.name!r})"
@@ -92,6 +95,8 @@ class ModelAgent:
             most=self.max_output_tokens,
             schema=brief.result_schema or self.output_schema,
             arguments=self.sub_agent_arguments,
+            # A person reads a text as it comes; another agent can do more with the rest.
+            structured=self.structured_answers and brief.request.origin != USER,
         )
         return await turn.take()
 

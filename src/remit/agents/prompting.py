@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from msgspec import Struct
 
 from remit.protocol.codec import text_of
-from remit.protocol.envelope import USER, Message, Note
+from remit.protocol.envelope import USER, Message, Note, Source
 from remit.runtime.brief import HISTORY_TOKENS, Brief
 from remit.runtime.sessions import NOTE_LENGTH
 
@@ -88,9 +88,16 @@ def _handed_over(brief: Brief) -> list[str]:
         lines += _listed(heading, texts, known)
     bounds = [f"{name}: {text_of(value)}" for name, value in handoff.constraints.items()]
     lines += _listed("Must hold", bounds, known)
+    if handoff.references:
+        lines += ["References:", *map(_referred, handoff.references)]
     if handoff.data:
         lines.append(f"Data: {text_of(handoff.data)}")
     return lines
+
+
+def _referred(source: Source) -> str:
+    """Return a reference as one line; whose it is has been judged, and is nothing to the model."""
+    return f"- {source.source_id}" + ("" if source.relevance is None else f" (relevance {source.relevance:g})")
 
 
 def _listed(heading: str, texts: Iterable[str], known: Collection[str]) -> list[str]:

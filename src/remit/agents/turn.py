@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterable, Mapping
 from typing import Any, cast
 
-from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, Tool
+from msgspec.structs import replace
+from pydantic_ai import Agent, ModelRetry, RunContext, StructuredDict, Tool, ToolOutput
 from pydantic_ai.direct import model_request
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -25,6 +26,8 @@ from pydantic_core import SchemaValidator, core_schema
 from remit.agents.metering import Metered, prompt_tokens, spent
 from remit.agents.prompting import Prompt
 from remit.agents.providers import translated
+from remit.agents.structured_answer import DESCRIPTION, SCHEMA, answer_of
+from remit.agents.structured_answer import NAME as STRUCTURED
 from remit.agents.toolbox import Arguments, Offer, offers
 from remit.agents.written_calls import PREAMBLE, may_be_call, written_calls
 from remit.policy.redaction import TOKEN
@@ -61,6 +64,7 @@ class Turn:
         most: int | None,
         schema: Schema | None,
         arguments: Arguments = "short",
+        structured: bool = False,
         aloud: bool = True,
         corrections: int = _CORRECTIONS,
     ) -> None:
@@ -75,6 +79,9 @@ class Turn:
         self._schema = None if schema is None or schema.get("type") == "string" else schema
         self._aloud = aloud and self._schema is None
         self._corrections = corrections
+        # A result that must fit a schema has no room for more, and a tool of the team keeps its name.
+        taken = {offer.name for offer in self._offers}
+        self._structured = structured and self._schema is None and STRUCTURED not in taken
 
     async def take(self) -> Answer:
         """Return the model's answer, or raise a `RemitError`; whatever happens, what was used is spent."""
@@ -97,7 +104,7 @@ class Turn:
     def _agent(self) -> Agent[object, Any]:
         agent: Agent[object, Any] = Agent(
             self._model,
-            output_type=str if self._schema is None else StructuredDict(_object_of(self._schema), name="result"),
+            output_type=self._output(),
             instructions=self._prompt.instructions or None,
             tools=[_tool(offer) for offer in self._offers],
             retries={"tools": max(self._rounds, 1), "output": self._corrections},
@@ -106,13 +113,25 @@ class Turn:
             agent.output_validator(self._fitting)
         return agent
 
+    def _output(self) -> Any:
+        """Return what the model's answer can be: a text, a text or more than that, or what fits the schema."""
+        if self._schema is not None:
+            return StructuredDict(_object_of(self._schema), name="result")
+        if not self._structured:
+            return str
+        more = StructuredDict(dict(SCHEMA), name=STRUCTURED, description=DESCRIPTION)
+        return [str, ToolOutput(more, name=STRUCTURED, description=DESCRIPTION)]
+
     def _answer(self, output: Json, response: ModelResponse) -> Answer:
-        output = self._unwrapped(output)
-        warnings: tuple[str, ...] = ()
+        answer = Answer(self._unwrapped(output))
+        if self._structured and isinstance(output, dict):
+            handed, user = self._brief.handoff.references, self._brief.user
+            answer = answer_of(output, text=(response.text or "").strip(), user=user, references=handed)
+        warnings = answer.warnings
         if self._offers and self._model.must_answer:
-            warnings = (f"it had used tools {self._rounds} times, and had to answer with what it had",)
+            warnings += (f"it had used tools {self._rounds} times, and had to answer with what it had",)
         unfinished = ("the answer was cut off at the tokens that it could have",) if _was_cut(response) else ()
-        return Answer(output, warnings=warnings, unfinished=unfinished)
+        return replace(answer, warnings=warnings, unfinished=unfinished)
 
     def _unwrapped(self, output: Json) -> Json:
         """Return a result that is no object from the field that it was asked for in."""
@@ -140,7 +159,7 @@ class Turn:
                     held = ""
                 case _:
                     pass
-        if held and not written_calls(held, {offer.name for offer in self._offers}):
+        if held and not written_calls(held, {*(offer.name for offer in self._offers), STRUCTURED}):
             self._brief.say(held)
 
     async def _fitting(self, context: RunContext[object], output: Json) -> Json:

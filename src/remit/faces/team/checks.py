@@ -156,6 +156,7 @@ _OF_MODELS = {
     "max_output_tokens",
     "history",
     "sub_agent_arguments",
+    "structured_answers",
     "settings",
 }
 # What an agent elsewhere may do there is not for this hub to say.

@@ -33,6 +33,7 @@ def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) ->
         max_output_tokens=agent.max_output_tokens,
         history_tokens=agent.history,
         sub_agent_arguments=agent.sub_agent_arguments,
+        structured_answers=agent.structured_answers,
     )
 
 

@@ -71,6 +71,13 @@ class AgentSection(Section, frozen=True, kw_only=True):
             "`input`), which small models can use, or `full`."
         ),
     ] = "short"
+    structured_answers: Annotated[
+        bool,
+        Meta(
+            description="Whether its model can answer other agents with more than a text: summary, confidence, "
+            "sources, facts, artifacts, and whether it asks back."
+        ),
+    ] = True
     settings: Annotated[
         dict[str, Any],
         Meta(description="Settings of its model, such as `{ temperature = 0.2, max_retries = 0 }`."),

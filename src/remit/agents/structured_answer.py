@@ -1,0 +1,160 @@
+"""What a model can say besides the text of its answer (X2), read generously: what is wrong is left out, and told."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from remit.protocol.card import Schema
+from remit.protocol.confidence import Level, share_of
+from remit.protocol.envelope import Answer, Artifact, Json, Source
+
+# The tool by which a model answers with more than a text; the document has no name for it.
+NAME = "structured_answer"
+DESCRIPTION = (
+    "Give your final answer with more than a text: only if you have sources, facts, data, a confidence or a question "
+    "to give along. A plain text is as good an answer."
+)
+# What is said in more is an answer of its own; a fact is kept for all who are asked later.
+_MOST = 20
+_FACT_LENGTH = 300
+_ID_LENGTH = 200
+
+_TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+_KINDS = ("table", "json", "url", "id", "file")
+# Each word of it is sent with every call of the model.
+SCHEMA: Schema = {
+    "type": "object",
+    "properties": {
+        "answer": {"type": "string"},
+        "summary": {"type": "string", "description": "One sentence."},
+        "confidence": {"type": "number", "description": "0 to 1."},
+        "sources": _TEXTS | {"description": "Ids of documents or records that you used."},
+        "facts": _TEXTS | {"description": "What became known, for later."},
+        "artifacts": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"type": {"enum": list(_KINDS)}, "value": {}, "label": {"type": "string"}},
+            },
+        },
+        "follow_up": {"type": "boolean", "description": "Whether the answer is a question to whoever asks."},
+    },
+    "required": ["answer"],
+}
+
+
+def answer_of(said: Json, *, text: str, user: str, references: Iterable[Source] = ()) -> Answer:
+    """Return the answer that a model gave with more than a text; *text* is what it said beside it.
+
+    Sources are the *user*'s, unless they are among the *references* that the model was given.
+    """
+    if not isinstance(said, dict):
+        return Answer(text or said)
+    read = _Reader(cast("dict[str, Json]", said), user, references)
+    result: Json = read.given.get("answer")
+    if result is None or result == "":
+        result = text or read.text("summary") or cast("Json", said)
+    return Answer(
+        result,
+        summary=read.text("summary"),
+        confidence=read.confidence(),
+        artifacts=read.artifacts(),
+        new_facts=tuple(each[:_FACT_LENGTH] for each in read.texts("facts")),
+        sources=read.sources(),
+        requires_followup=read.flag("follow_up"),
+        warnings=tuple(read.warnings),
+    )
+
+
+class _Reader:
+    """Reads the fields of one answer, and keeps what it had to leave out."""
+
+    def __init__(self, given: dict[str, Json], user: str, references: Iterable[Source]) -> None:
+        self.given = {name: value for name, value in given.items() if value is not None}
+        self.warnings: list[str] = []
+        self._user = user
+        self._references = {each.source_id: each for each in references}
+
+    def _left_out(self, name: str) -> None:
+        warning = f"`{name}` of the model's answer could not be read, and was left out"
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def text(self, name: str) -> str:
+        value = self.given.get(name, "")
+        if isinstance(value, str):
+            return value
+        self._left_out(name)
+        return ""
+
+    def texts(self, name: str) -> list[str]:
+        value = self.given.get(name, [])
+        several = cast("list[Json]", value) if isinstance(value, list) else [value]
+        found = [each.strip() for each in several if isinstance(each, str) and each.strip()]
+        if len(found) < len(several):
+            self._left_out(name)
+        return found[:_MOST]
+
+    def flag(self, name: str) -> bool:
+        value = self.given.get(name, False)
+        if isinstance(value, str):
+            value = {"true": True, "false": False}.get(value.strip().lower())
+        if isinstance(value, bool):
+            return value
+        self._left_out(name)
+        return False
+
+    def confidence(self) -> float | None:
+        """Return a confidence from 0 to 1, also where it was said in per cent or as a word."""
+        value = self.given.get("confidence")
+        if isinstance(value, str):
+            value = _confidence_in(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 100:
+            return float(value) if value <= 1 else value / 100  # some are sure in per cent
+        if "confidence" in self.given:
+            self._left_out("confidence")
+        return None
+
+    def sources(self) -> tuple[Source, ...]:
+        value = self.given.get("sources", [])
+        several = cast("list[Json]", value) if isinstance(value, list) else [value]
+        found = [_id_in(each) for each in several]
+        if not all(found):
+            self._left_out("sources")
+        ids = dict.fromkeys(each for each in found if each)
+        # Whose a source is, a model does not say: it is known of those that it was given, and else the user's.
+        mine = {id: Source(owner_scope=self._user, source_id=id) for id in ids}
+        return tuple(self._references.get(id, mine[id]) for id in list(ids)[:_MOST])
+
+    def artifacts(self) -> tuple[Artifact, ...]:
+        value = self.given.get("artifacts", [])
+        several = cast("list[Json]", value) if isinstance(value, list) else [value]
+        found: list[Artifact] = []
+        for each in several[:_MOST]:
+            try:
+                found.append(msgspec.convert(each, Artifact))
+            except msgspec.ValidationError:
+                self._left_out("artifacts")
+        return tuple(found)
+
+
+def _confidence_in(text: str) -> float | None:
+    """Return a confidence that was said as `0.8`, `80 %` or `high`."""
+    said = text.strip().upper()
+    if said in Level.__members__:
+        return share_of(Level(said))
+    number = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*(%?)", said)
+    if number is None:
+        return None
+    return float(number[1]) / (100 if number[2] else 1)
+
+
+def _id_in(value: Any) -> str:
+    """Return the id of a source, however a model gives it; empty: it gives none."""
+    if isinstance(value, dict):
+        said = cast("dict[str, Json]", value)
+        value = next((said[key] for key in ("source_id", "id", "url", "title", "name") if key in said), "")
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    return "".join(each for each in text if each.isprintable())[:_ID_LENGTH]
