@@ -67,7 +67,7 @@ async def test_if_the_step_that_matters_is_not_done_only_that_is_told(hub: Hub) 
         response = await hub.ask("claim", "go", user="u")
     assert response.status is Status.PARTIAL
     assert response.result == (
-        "None of this could be done.\n\n## What is missing\n\n"
+        "This could not be finished.\n\n## What is missing\n\n"
         "- Filed: not done; something that it needs to know was not said: account."
     )
 

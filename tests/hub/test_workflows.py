@@ -323,13 +323,15 @@ class CountingStore(MemoryStore):
         return await super().journal_durably(run, epoch, step, value)
 
 
-async def test_only_a_step_that_may_not_be_done_twice_waits_for_the_store() -> None:
+async def test_of_steps_that_begin_together_only_those_that_may_not_be_done_twice_wait_for_the_store() -> None:
     async def flushes(*, read_only: bool) -> int:
         store = CountingStore()
         hub = Hub(store=store)
+        together = asyncio.Barrier(3)
 
         @hub.agent("a", capabilities=[Capability(code="A", read_only=read_only)])
         async def a(brief: Brief) -> str:  # pyright: ignore[reportUnusedFunction]
+            await together.wait()
             return "done"
 
         hub.workflow(flow(*(Step(name=name, agent="a", capability="A", input=name) for name in "xyz")))

@@ -16,7 +16,7 @@ from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
 from remit.policy.components import capital
 from remit.policy.conflicts import find
-from remit.policy.narrate import Section, narrate, plain, progress_phrase, section_of, unified
+from remit.policy.narrate import NOTHING_DONE, Section, narrate, plain, progress_phrase, section_of, unified
 from remit.policy.plan import INPUT, REQUEST, Ended, Step, Workflow, filled, ready, waits_for
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
@@ -29,6 +29,9 @@ AT_ONCE = 3
 MAX_WAIT_MS = 60_000
 # What users read while a model tells the results as one.
 _TELLING = "Putting the results together…"
+# What they read if the step that gives the result was not done, and others were; or if no step had to be done.
+_NOT_REACHED = "This could not be finished."
+_NOT_NEEDED = "Nothing had to be done."
 
 
 class Words(Struct, frozen=True, kw_only=True):
@@ -189,7 +192,7 @@ class Course:
 
     def _failed(self, step: Step) -> Ended:
         why = self._responses[step.name].fault
-        return Ended(state="failed", why="" if why is None else why.outward().message)
+        return Ended(state="failed", why="" if why is None else why.outward().message, result=step.default)
 
     def _so_far(self) -> Answer:
         """Return what is kept if the time runs out: what was done until now."""
@@ -311,8 +314,8 @@ def _tellable(workflow: Workflow, ended: Mapping[str, Ended]) -> tuple[list[Step
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
     whole = workflow.result is None or workflow.result not in ended or not ended[workflow.result].usable
-    # A step whose condition does not hold is not missing: it was not asked for.
-    told = [step for step in steps if ended[step.name].wanted]
+    # A step whose condition does not hold is not missing: it was not asked for. The result always is.
+    told = [step for step in steps if ended[step.name].wanted or step.name == workflow.result]
     if whole and workflow.result is not None:
         # The others were means to an end that was not reached: what came of them is not what was asked for.
         told = [step for step in told if step not in useful]
@@ -341,6 +344,7 @@ def answer_of(
         glossary=words.glossary,
         forbidden=words.forbidden,
         blend=blend,
+        nothing=_without_results(useful, told),
     )
     rated = [each for step in useful if (each := ended[step.name].confidence) is not None]
     answer = Answer(
@@ -349,7 +353,7 @@ def answer_of(
         confidence=sum(rated) / len(rated) if rated else None,
         finished=tuple(chain.from_iterable(_finished(step, responses[step.name]) for step in useful)),
         unfinished=(
-            *(_title(step) for step in told if not step.optional and not ended[step.name].usable),
+            *(_title(step) for step in told if _is_unfinished(step, workflow, ended)),
             # What is missing in a part is missing in the whole.
             *(missing for response in came for missing in response.unfinished),
         ),
@@ -367,6 +371,18 @@ def answer_of(
         requires_followup=(whole and bool(narrative.questions)) or any(each.requires_followup for each in came),
         metadata=answer.metadata | {"conflicts": conflicts},
     )
+
+
+def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, Ended]) -> bool:
+    """Say whether a workflow is no success because of a step: without its result it never is, optional or not."""
+    return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
+
+
+def _without_results(useful: Collection[Step], told: Collection[Step]) -> str:
+    """Return the sentence for an answer that no step gives a text to, so that it agrees with what was finished."""
+    if useful:
+        return _NOT_REACHED
+    return NOTHING_DONE if told else _NOT_NEEDED
 
 
 def _finished(step: Step, response: Response) -> tuple[str, ...]:
@@ -391,7 +407,8 @@ def _section(step: Step, ended: Mapping[str, Ended], responses: Mapping[str, Res
     """Return what is told of a step; sources are told apart by the steps' names, which nobody reads."""
     response = responses.get(step.name)
     if response is None:
-        return Section(step.name, title=_title(step), skipped="what it builds on could not be done")
+        why = "what it builds on could not be done" if ended[step.name].wanted else "its condition does not hold"
+        return Section(step.name, title=_title(step), skipped=why)
     # Of a step that ran out of time, what was finished by then is told as well.
     result = ended[step.name].result if ended[step.name].usable else response.result
     whole = "workflow" in response.metadata and not response.summary

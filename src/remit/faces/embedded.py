@@ -20,7 +20,8 @@ from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
 from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.policy.limits import Limits
-from remit.policy.plan import Workflow, problems
+from remit.policy.plan import Workflow
+from remit.policy.plan_problems import problems
 from remit.policy.reception import Permission
 from remit.policy.redaction import KIND
 from remit.policy.verdict import Detector, Guard

@@ -65,6 +65,7 @@ def section_of(title: str, response: Response) -> Section:
 
 # The gravest come first; a longer list is not read, and that there is more is told.
 _SHOWN = 10
+NOTHING_DONE = "None of this could be done."
 _SURENESS = {Level.HIGH: "high", Level.MEDIUM: "medium", Level.LOW: "low", Level.SPECULATIVE: "speculative"}
 
 
@@ -75,10 +76,12 @@ def narrate(
     glossary: Glossary | None = None,
     forbidden: Collection[str] = (),
     blend: str = "",
+    nothing: str = NOTHING_DONE,
 ) -> Narrative:
     """Return one answer from the sections, in the order given: what each found, how sure it is, and what is missing.
 
-    *blend*, a text that tells the results as one already, stands in their place; the rest is told all the same. Of
+    *blend*, a text that tells the results as one already, stands in their place; the rest is told all the same.
+    *nothing* is what is told if no section has a result, and none was done without one. Of
     agents and capabilities nothing is said: *forbidden* names appear nowhere, and terms are those of the *glossary*.
     """
     titles = [" ".join(each.title.split()) or f"Part {place}" for place, each in enumerate(sections, 1)]
@@ -94,7 +97,8 @@ def narrate(
         *_listed("What you need to decide", _shortened(questions)),
     ]
     if not told:
-        parts.insert(0, "None of this could be done.")
+        silent = [title for each, title in zip(sections, titles, strict=True) if not (each.skipped or each.failure)]
+        parts.insert(0, f"Done: {', '.join(silent)}." if silent else nothing)
 
     def clean(text: str) -> str:
         return plain(unified(text, glossary or {}), forbidden)

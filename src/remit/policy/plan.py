@@ -3,15 +3,14 @@
 import ast
 import operator
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct
 
-from remit.protocol.codec import did_you_mean, text_of
+from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Text
-from remit.protocol.errors import Problem
 from remit.protocol.remit import Count, Name
 
 # The workflow's own input, and what the user said, under names that no step may have.
@@ -22,6 +21,8 @@ _OF_A_STEP = ("ok", "failed", "skipped", "status", "confidence")
 
 # Names stand in references and conditions, so they are words.
 StepName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
+# With a question mark behind it: after that step, however it ended.
+StepAfter = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\??\Z")]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
 # More is a loop that somebody forgot to end; a callee that failed so often will not succeed by being asked again.
@@ -43,8 +44,8 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     capability: Name | None = None
     objective: Text = ""
     input: Json = None
-    after: tuple[StepName, ...] = ()
-    """Steps that must have ended before, besides those that it refers to."""
+    after: tuple[StepAfter, ...] = ()
+    """Steps that must have ended before, besides those that it refers to; `a?`: however `a` ended."""
     when: Annotated[str, Meta(max_length=MAX_CONDITION)] | None = None
     """A condition, `npv.value > 0 and not audit.failed`: if it does not hold, the step is skipped."""
     fallback: tuple[Name, ...] = ()
@@ -56,7 +57,9 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     share: Share | None = None
     """The part of the workflow's tokens that it may take."""
     optional: bool = False
-    """Whether the workflow succeeds without it."""
+    """Whether the workflow succeeds without it, and steps that refer to it begin without its result."""
+    default: Json = None
+    """The value that references to this step stand for if it was skipped, or failed where steps go on without it."""
     title: str = ""
     """What the user reads while it is at work."""
     context: ContextFilter | None = None
@@ -78,6 +81,7 @@ class Ended(Struct, frozen=True, kw_only=True):
 
     state: Literal["done", "partial", "failed", "skipped"]
     result: Json = None
+    """What it found; the step's default if it was skipped or failed."""
     confidence: float | None = None
     why: str = ""
     """Why it failed or was skipped, in words."""
@@ -87,6 +91,11 @@ class Ended(Struct, frozen=True, kw_only=True):
     @property
     def usable(self) -> bool:
         return self.state in ("done", "partial")
+
+    @property
+    def missing(self) -> bool:
+        """Whether it was to be done and has no result: it failed, or builds on something that did."""
+        return self.wanted and not self.usable
 
 
 class Next(Struct, frozen=True, kw_only=True):
@@ -120,11 +129,12 @@ def ready(
         before = waits_for(step) if waits is None else waits[step.name]
         if not before <= ended.keys():
             continue
-        why = None if all(ended[name].usable for name in before) else _obstacle(workflow, step, ended)
+        why = _obstacle(workflow, step, ended) if any(ended[name].missing for name in before) else None
         if why is not None:
-            skip.append((step, Ended(state="skipped", why=why)))
+            skip.append((step, Ended(state="skipped", why=why, result=step.default)))
         elif step.when is not None and not holds(step.when, ended, given):
-            skip.append((step, Ended(state="skipped", why=f"its condition does not hold: {step.when}", wanted=False)))
+            why = f"its condition does not hold: {step.when}"
+            skip.append((step, Ended(state="skipped", why=why, wanted=False, result=step.default)))
         else:
             begin.append(step)
     return Next(begin=tuple(begin), skip=tuple(skip))
@@ -132,26 +142,35 @@ def ready(
 
 def waits_for(step: Step) -> frozenset[str]:
     """Return the steps that must have ended before this one."""
-    return frozenset(step.after) | needs(step) | {name for name, _ in _asked(step)}
+    return frozenset(awaited(step)) | needs(step) | {name for name, _ in asked(step)}
+
+
+def awaited(step: Step) -> tuple[str, ...]:
+    """Return the names of the steps that a step says it comes after."""
+    return tuple(each.removesuffix("?") for each in step.after)
 
 
 def needs(step: Step) -> frozenset[str]:
-    """Return the steps without whose results this one cannot begin."""
+    """Return the steps that this one refers to."""
     said = {name for name, _ in references([step.objective, step.input])}
-    asked = {name for name, attribute in _asked(step) if attribute not in _OF_A_STEP}
-    return frozenset((said | asked) - {INPUT, REQUEST})
+    said |= {name for name, attribute in asked(step) if attribute not in _OF_A_STEP}
+    return frozenset(said - {INPUT, REQUEST})
 
 
 def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, Ended]) -> str | None:
-    """Say why a step that waits for nothing any more cannot be done; None: it can."""
-    optional = {each.name for each in workflow.steps if each.optional}
-    for name in sorted(needs(step)):
-        if not ended[name].usable:
+    """Say why a step that waits for nothing any more cannot be done; None: it can.
+
+    A step that was skipped because its condition does not hold is no obstacle, so branches can join after it.
+    """
+    dispensable = {each.name for each in workflow.steps if each.optional}
+    dispensable |= {each.removesuffix("?") for each in step.after if each.endswith("?")}
+    for name in sorted(needs(step) - dispensable):
+        if ended[name].missing:
             return f"it needs the result of `{name}`, which {_became(ended[name])}"
-    asked = {name for name, _ in _asked(step)}
-    for name in step.after:
-        if name not in asked and name not in optional and ended[name].state == "failed":
-            return f"`{name}`, after which it comes, failed"
+    asked_about = {name for name, _ in asked(step)}
+    for name in awaited(step):
+        if name not in asked_about and name not in dispensable and ended[name].missing:
+            return f"`{name}`, after which it comes, {_became(ended[name])}"
     return None
 
 
@@ -252,7 +271,7 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
-_CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
+CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
 def holds(condition: str, ended: Mapping[str, Ended], given: Json) -> bool:
@@ -324,8 +343,8 @@ def _path(node: ast.expr) -> Iterator[str]:
 
 def _looked_up(path: str, ended: Mapping[str, Ended], given: Json) -> Any:
     name, _, rest = path.partition(".")
-    if not rest and name in _CONSTANTS:
-        return _CONSTANTS[name]
+    if not rest and name in CONSTANTS:
+        return CONSTANTS[name]
     if name == INPUT:
         return _at(given, rest)
     step = ended[name]
@@ -344,13 +363,13 @@ def _looked_up(path: str, ended: Mapping[str, Ended], given: Json) -> Any:
             return _at(step.result, rest)
 
 
-def _asked(step: Step) -> Iterator[tuple[str, str]]:
+def asked(step: Step) -> Iterator[tuple[str, str]]:
     """Return the steps that a step's condition asks about, and what of each."""
     if step.when is None:
         return
     for node in _names(_parsed(step.when)):
         name, _, rest = ".".join(_path(node)).partition(".")
-        if name != INPUT and (rest or name not in _CONSTANTS):
+        if name != INPUT and (rest or name not in CONSTANTS):
             yield name, rest
 
 
@@ -361,90 +380,3 @@ def _names(node: ast.AST) -> Iterator[ast.expr]:
         return
     for child in ast.iter_child_nodes(node):
         yield from _names(child)
-
-
-# ── what is wrong with it ─────────────────────────────────────────────────────────────────────────────────────────────
-
-
-Offered = Mapping[str, Collection[str] | None]
-"""The agents that are there, and the capabilities of each; None: those are not known."""
-
-
-def problems(
-    workflow: Workflow, *, agents: Offered | None = None, capabilities: Collection[str] | None = None
-) -> tuple[Problem, ...]:
-    """Return everything that is wrong with a workflow, each with its place; nothing: it can be run."""
-    return tuple(_problems(workflow, agents, capabilities))
-
-
-def _problems(workflow: Workflow, agents: Offered | None, capabilities: Collection[str] | None) -> Iterator[Problem]:
-    names = [step.name for step in workflow.steps]
-    if not names:
-        yield Problem("steps", "a workflow needs at least one step")
-    for name in dict.fromkeys(each for each in names if names.count(each) > 1):
-        yield Problem(f"steps.{name}", "there are two steps of this name")
-    for name in sorted({INPUT, REQUEST, *_CONSTANTS}.intersection(names)):
-        yield Problem(f"steps.{name}", f"no step may be called `{name}`, which has a meaning of its own")
-    if workflow.result is not None and workflow.result not in names:
-        yield Problem("result", f"there is no step `{workflow.result}`{did_you_mean(workflow.result, names)}")
-    if sum(step.share or 0 for step in workflow.steps) > 1.0 + 1e-9:
-        yield Problem("steps", "the shares of all steps together are more than the whole")
-    sound = True
-    for step in workflow.steps:
-        for problem in _of_step(step, names, agents, capabilities):
-            sound = False
-            yield problem
-    if sound:
-        yield from _circles(workflow.steps)
-
-
-def _of_step(
-    step: Step, names: Collection[str], agents: Offered | None, capabilities: Collection[str] | None
-) -> Iterator[Problem]:
-    place = f"steps.{step.name}"
-    if step.agent is None and step.capability is None:
-        yield Problem(place, "say who does it (`agent`) or what is to be done (`capability`)")
-    yield from _unknown(f"{place}.agent", "agent", [step.agent] if step.agent else [], agents)
-    yield from _unknown(f"{place}.fallback", "agent", step.fallback, agents)
-    yield from _unknown(f"{place}.capability", "capability", [step.capability] if step.capability else [], capabilities)
-    if step.capability is not None and (capabilities is None or step.capability in capabilities):
-        yield from _unable(place, step, step.capability, agents or {})
-    if step.share is not None and step.tokens is not None:
-        yield Problem(f"{place}.share", "give either a share or a number of tokens")
-    others = [name for name in names if name != step.name]
-    yield from _unknown(f"{place}.after", "step", step.after, others)
-    for field in ("objective", "input"):
-        said = [name for name, _ in references(getattr(step, field))]
-        yield from _unknown(f"{place}.{field}", "step", said, [*others, INPUT, REQUEST])
-    try:
-        yield from _unknown(f"{place}.when", "step", [name for name, _ in _asked(step)], others)
-    except ValueError as error:
-        yield Problem(f"{place}.when", str(error))
-
-
-def _unable(place: str, step: Step, code: str, agents: Offered) -> Iterator[Problem]:
-    """Say who of those that a step names does not have the capability that it asks for."""
-    if agents and not any(codes is None or code in codes for codes in agents.values()):
-        yield Problem(f"{place}.capability", f"no agent has the capability `{code}`")
-        return
-    for key, named in (("agent", (step.agent,)), ("fallback", step.fallback)):
-        for name in named:
-            codes = None if name is None else agents.get(name)
-            if codes is not None and code not in codes:
-                yield Problem(f"{place}.{key}", f"`{name}` does not have the capability `{code}`")
-
-
-def _unknown(place: str, kind: str, named: Iterable[str], known: Collection[str] | None) -> Iterator[Problem]:
-    for name in dict.fromkeys(named):
-        if known is not None and name not in known:
-            yield Problem(place, f"there is no {kind} `{name}`{did_you_mean(name, known)}")
-
-
-def _circles(steps: Iterable[Step]) -> Iterator[Problem]:
-    """Name the steps that wait for themselves, by way of others."""
-    left = {step.name: waits_for(step) for step in steps}
-    while free := [name for name, others in left.items() if not others & left.keys()]:
-        for name in free:
-            del left[name]
-    if left:
-        yield Problem("steps", f"these steps wait for each other: {', '.join(sorted(left))}")

@@ -297,7 +297,7 @@ class Carrier:
             self._keep(frame, response, looked)
             if run.steps is not None and parent is not None and not run.handed_back:
                 self._note(frame, journal.Step(frame.step, True, outcome))
-                run.unsaved = run.unsaved or not journal.is_repeatable(frame.card, frame.request)
+                run.unsaved = True
         finally:
             # Whatever a store does, nobody waits for an outcome that has been settled.
             if not frame.outcome.done():
@@ -505,7 +505,8 @@ class Carrier:
         if frame.departed is not None:
             return  # what is on record of it says more
         step = journal.Step(frame.step)
-        # What may be done twice can begin unrecorded; that something else was done, which may not, is recorded before.
+        # What may be done twice can begin unrecorded. What was done before is kept first, also where it may be done
+        # twice: what a model found costs money to find again.
         if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):
             frame.run.unsaved = False
             await journal.note_durably(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)

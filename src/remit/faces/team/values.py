@@ -115,6 +115,15 @@ StepName = Annotated[
         extra={"rule": "expected a name of letters, digits and `_` that begins with no digit, at most 64 of them"},
     ),
 ]
+# With a question mark behind it: after that step, however it ended.
+StepAfter = Annotated[
+    str,
+    Meta(
+        title="name or name?",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\??\Z",
+        extra={"rule": "expected the name of a step, with `?` behind it if that step may fail: `audit` or `audit?`"},
+    ),
+]
 Positive = Annotated[int, Meta(ge=1)]
 Url = Annotated[
     str,

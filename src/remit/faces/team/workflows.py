@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from remit.faces.team.lines import Place
 from remit.faces.team.sections.work import WorkflowSection
-from remit.policy.plan import Offered, problems
+from remit.policy.plan_problems import Offered, problems
 from remit.protocol.codec import Wrong
 
 

@@ -6,7 +6,18 @@ import msgspec
 from msgspec import Meta
 
 from remit.faces.team.sections.base import Section
-from remit.faces.team.values import AgentName, Code, Duration, ModelName, Secret, StepName, Url, duration, optional_ms
+from remit.faces.team.values import (
+    AgentName,
+    Code,
+    Duration,
+    ModelName,
+    Secret,
+    StepAfter,
+    StepName,
+    Url,
+    duration,
+    optional_ms,
+)
 from remit.policy.intent import DECISION_MS, Thresholds
 from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.protocol.envelope import ContextFilter
@@ -31,7 +42,8 @@ class StepSection(Section, frozen=True, kw_only=True):
         Any, Meta(description="What it is given; a text that is only a reference, `{step.path}`, becomes the value.")
     ] = None
     after: Annotated[
-        tuple[StepName, ...], Meta(description="Steps that must have ended before, besides those that it refers to.")
+        tuple[StepAfter, ...],
+        Meta(description="Steps that must have ended, besides those that it refers to; `a?`: however `a` ended."),
     ] = ()
     when: Annotated[
         Annotated[str, Meta(max_length=MAX_CONDITION)] | None,
@@ -47,7 +59,14 @@ class StepSection(Section, frozen=True, kw_only=True):
     share: Annotated[
         Share | None, Meta(description="Instead of `tokens`, its part of the workflow's tokens: `0.25`.")
     ] = None
-    optional: Annotated[bool, Meta(description="Whether the workflow succeeds without it.")] = False
+    optional: Annotated[
+        bool,
+        Meta(description="Whether the workflow succeeds, and steps that refer to it begin, without it."),
+    ] = False
+    default: Annotated[
+        Any,
+        Meta(description="What references to it stand for if it was skipped or, where steps go on without it, failed."),
+    ] = None
     title: Annotated[
         str, Meta(description="What the user reads while it is at work; else its capability's `phrase`.")
     ] = ""
@@ -62,9 +81,11 @@ class StepSection(Section, frozen=True, kw_only=True):
 
     def step(self) -> Step:
         """Return the step as a workflow holds it."""
-        said = {field: getattr(self, field) for field in self.__struct_fields__ if field not in ("input", "time")}
+        converted = ("input", "default", "time")
+        said = {field: getattr(self, field) for field in self.__struct_fields__ if field not in converted}
         # TOML has dates, JSON has not.
-        return Step(**said, input=msgspec.to_builtins(self.input), time_ms=optional_ms(self.time))
+        given, default = msgspec.to_builtins((self.input, self.default))
+        return Step(**said, input=given, default=default, time_ms=optional_ms(self.time))
 
 
 class WorkflowSection(Section, frozen=True, kw_only=True):
