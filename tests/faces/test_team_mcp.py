@@ -8,8 +8,7 @@ import pytest
 
 from command_line import document
 from remit import RemitError
-from remit.agents.mcp.settings import Address, Program
-from remit.faces.composition import hub_of
+from remit.agents.mcp.settings import Address, Program, Unset
 from remit.faces.serving import fetch
 from remit.faces.team.file import load_team
 from remit.faces.team.others import door_of
@@ -139,8 +138,7 @@ max_output = 500
     assert near.time_s == 120
     assert far.reach == Address(url="https://tools.example/mcp", token="the secret")
     assert far.max_output == 500
-    with pytest.raises(RemitError, match="FILES_TOKEN is not set"):
-        hub_of(team, environ={})
+    assert settings_of(team, "far", {}).reach == Unset(why="the environment variable FILES_TOKEN is not set")
 
 
 def test_an_agent_of_a_team_file_uses_a_server(folder: Path) -> None:

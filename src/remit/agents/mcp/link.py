@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from remit import __version__
 from remit.agents.mcp.pipes import UNREADABLE, Pipes
-from remit.agents.mcp.settings import Program, Settings
+from remit.agents.mcp.settings import Address, Program, Settings
 from remit.agents.mcp.web import reached
 from remit.protocol.envelope import Json
 
@@ -140,7 +140,7 @@ class Link:
     def _transport(self) -> AbstractAsyncContextManager[Any]:
         if self._pipes is not None:
             return self._pipes
-        assert not isinstance(self._settings.reach, Program)
+        assert isinstance(self._settings.reach, Address)
         return reached(self._settings.reach, self._settings.time_s)
 
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from remit.agents.mcp.settings import Address, Settings
+from remit.agents.mcp.settings import Address, Settings, Unset
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
@@ -96,6 +96,9 @@ class McpServer:
             opening.exception()  # who waited was told
 
     async def _open(self) -> "Link":
+        if isinstance(self.settings.reach, Unset):
+            why = f"MCP server {self.settings.name} cannot be started: {self.settings.reach.why}"
+            raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Set it where this process is started."))
         try:
             # It takes a second, and others go on meanwhile.
             await asyncio.to_thread(import_module, "remit.agents.mcp.link")

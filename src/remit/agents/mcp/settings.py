@@ -49,11 +49,17 @@ class Address(Struct, frozen=True, kw_only=True):
         return f"Address({self.url!r})"
 
 
+class Unset(Struct, frozen=True, kw_only=True):
+    """A server that cannot be reached because a secret of it is not set; it says so when it is needed."""
+
+    why: str
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """A server as a team uses it."""
 
     name: str
-    reach: Program | Address
+    reach: Program | Address | Unset
     allow: tuple[str, ...]
     """The tools of the server that agents may be given; whatever else it has is not there."""
     safe_to_repeat: frozenset[str] = frozenset()

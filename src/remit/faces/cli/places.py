@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from pathlib import Path
 
 import apsw
+import click
 import msgspec
 
 from remit.faces.team.checks import secrets_of
 from remit.faces.team.file import find_team, load_team
+from remit.faces.team.salvage import salvaged
 from remit.faces.team.team import Team
 from remit.faces.team.values import STORE_PATH
 from remit.protocol.card import AgentCard
@@ -64,8 +66,14 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
     try:
         return shorter(load_team(found, overrides=overrides, secrets=False, code=False).store_path)
     except RemitError as error:
+        part = salvaged(found, overrides=overrides)
+        if part is not None and part.store_path.exists():
+            # What happened can be read whatever is wrong with the file by now.
+            path = shorter(part.store_path)
+            click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
+            return path
         why = error.fault
-        advice = f"{why.suggestion} Or name the store with --store."
+        advice = f"{why.suggestion} Or name the store with --store.".lstrip()
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
 
 
@@ -74,7 +82,15 @@ def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
     from remit.faces.composition import vault_key_of  # loads more than most commands need
 
     found = find_team(team_file)
-    return None if found is None else vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
+    if found is None:
+        return None
+    try:
+        return vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
+    except RemitError:
+        part = salvaged(found, overrides=overrides)
+        if part is None:
+            raise
+        return vault_key_of(part)
 
 
 def cards_of(team: Team) -> dict[str, AgentCard]:

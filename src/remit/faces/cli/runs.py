@@ -255,7 +255,7 @@ def resume(
     from remit.faces.cli.places import team_path
     from remit.faces.team.file import load_team
 
-    team = load_team(team_path(team_file), overrides=overrides)
+    team = load_team(team_path(team_file), overrides=overrides, serving=False)
     raise SystemExit(take_up(team, store_path or team.store_path, run, as_json=as_json))
 
 
@@ -295,7 +295,7 @@ def retry(
     from remit.faces.cli.places import team_path
     from remit.faces.team.file import load_team
 
-    team = load_team(team_path(team_file), overrides=overrides)
+    team = load_team(team_path(team_file), overrides=overrides, serving=False)
     order = order_again(team, run, deadline_ms=deadline_ms, max_tokens=max_tokens)
     raise SystemExit(carry_out(order, as_json=as_json, as_jsonl=as_jsonl, verbose=verbose, named_team=team_file))
 

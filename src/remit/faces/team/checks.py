@@ -252,13 +252,26 @@ def unredactable(team: TeamFile) -> Iterator[Wrong]:
 # ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unset(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
-    """Say which secrets are not in the environment, or are not what they should be."""
+def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[Wrong]:
+    """Say which secrets are not in the environment, or are not what they should be.
+
+    Without *serving*, those that only a server needs may be missing, and those of MCP servers, which are started when
+    one of their tools is needed.
+    """
     for place, reference in secrets_of(team):
+        if not serving and not _needed_to_run(team, place):
+            continue
         try:
             _ = key_of(reference, environ) if place == _REDACTION_KEY else secret_of(reference, environ)
         except ValueError as error:
             yield Wrong(place, str(error))
+
+
+def _needed_to_run(team: TeamFile, place: Place) -> bool:
+    """Say whether a team's agents cannot be run here without a secret."""
+    if place[0] == "relay":
+        return any(agent.device is not None for agent in team.agents.values())
+    return place[0] not in ("clients", "profiles", "mcp")
 
 
 _REDACTION_KEY = ("redaction", "key")

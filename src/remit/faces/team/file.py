@@ -53,13 +53,15 @@ def load_team(
     overrides: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     secrets: bool = True,
+    serving: bool = True,
     code: bool = True,
     thorough: bool = False,
 ) -> Team:
     """Return the team that a file describes, or raise a `RemitError` that names all that is wrong with it.
 
     *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
-    file. Without *secrets*, the environment need not hold them; without *code*, no code that the file names is
+    file. Without *secrets*, the environment need not hold them; without *serving*, not those that running an agent does
+    not need. Without *code*, no code that the file names is
     imported. With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
     it is also made sure that models can be called, as far as that shows without calling them.
     """
@@ -80,7 +82,9 @@ def load_team(
         found.append(checks.read_schemas(said, team, path.parent))
         found.append(others.mistaken(said, team, names))
         found.append(sharing.mistaken(said, team, names))
-        found += [checks.unset(team, environ), others.unprovable(said, team, path.parent, environ)] if secrets else []
+        if secrets:
+            found.append(checks.unset(team, environ, serving=serving))
+            found.append(others.unprovable(said, team, path.parent, environ))
         found += [telemetry.undeliverable(said, team, environ)] if secrets else []
         found.append(mcp.undecided(said, team))
         if code:

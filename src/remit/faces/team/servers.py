@@ -4,30 +4,30 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from remit.agents.mcp.settings import Address, Program, Settings
+from remit.agents.mcp.settings import Address, Program, Settings, Unset
 from remit.faces.team.checks import secret_of
 from remit.faces.team.sections.agents import McpSection
 from remit.faces.team.team import Team
 from remit.faces.team.values import duration_ms
-from remit.runtime.registry import team_invalid
 
 
 def settings_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Settings:
-    """Return a team's server as a hub takes it, or raise a `RemitError` if a secret of it is not set."""
+    """Return a team's server as a hub takes it; of one whose secret is not set, why it cannot be started."""
     section = team.mcp[name]
     try:
-        return Settings(
-            name=name,
-            reach=_reach(section, team.folder, environ),
-            allow=section.allow,
-            safe_to_repeat=section.safe_to_repeat,
-            sees=section.sees,
-            prefix=section.prefix,
-            time_s=duration_ms(section.time) / 1_000,
-            max_output=section.max_output,
-        )
+        reach = _reach(section, team.folder, environ)
     except ValueError as error:
-        raise team_invalid(str(error)) from error
+        reach = Unset(why=str(error))
+    return Settings(
+        name=name,
+        reach=reach,
+        allow=section.allow,
+        safe_to_repeat=section.safe_to_repeat,
+        sees=section.sees,
+        prefix=section.prefix,
+        time_s=duration_ms(section.time) / 1_000,
+        max_output=section.max_output,
+    )
 
 
 def _reach(section: McpSection, folder: Path, environ: Mapping[str, str]) -> Program | Address:

@@ -26,7 +26,7 @@ LAST_WORDS = 2_000
 def detach(order: Order, *, as_json: bool) -> int:
     """Start a run by itself and return as soon as it is durable; an error before that is raised here."""
     # What is wrong with the file itself is known at once; the agents' code is imported by the other process alone.
-    team = load_team(Path(order.team_file), overrides=order.overrides, code=False)
+    team = load_team(Path(order.team_file), overrides=order.overrides, serving=False, code=False)
     log = _make_log(team.store_path.parent / "runs")
     try:
         started = _started(order, log)

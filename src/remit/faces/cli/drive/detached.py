@@ -81,7 +81,7 @@ def main() -> int:
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     try:
-        team = load_team(Path(order.team_file), overrides=order.overrides)
+        team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         ended, stuck = leaving.run(attend(order, team, report.heard, verbose=False))
     except RemitError as error:
         click.echo(worded(error.fault), err=True)

@@ -38,7 +38,7 @@ def carry_out(
             if as_jsonl:
                 data.document(record_line(record))
 
-        team = load_team(Path(order.team_file), overrides=order.overrides)
+        team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         try:
             ended, stuck = leaving.run(attend(order, team, heard, verbose=verbose, speakers=speakers))
         except asyncio.CancelledError:

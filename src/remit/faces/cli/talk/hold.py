@@ -32,7 +32,7 @@ class LeaveError(Exception):
 def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None) -> int:
     """Hold a conversation to its end, and return the exit code for how its last run ended."""
     with data_only() as data:
-        team = load_team(Path(order.team_file), overrides=order.overrides)
+        team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         _refuse_profile(team, order.agent)
         terminal = sys.stdin.fileno() if sys.stdin.isatty() and sys.stderr.isatty() else None
         chat = Conversation(order, team, data, as_jsonl=as_jsonl, verbose=verbose, terminal=terminal)
