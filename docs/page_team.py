@@ -186,11 +186,11 @@ begins with `REMIT_`, has two underscores further on and means no key is an erro
 
 ## Secrets
 
-A secret does not stand in the file. A key that takes one takes only the name of an environment variable, `"$NAME"`, and
-that variable must be set where it is used: `remit validate` and `remit serve` ask for all of them, `remit run`, `remit chat`
-and `remit runs resume` not for those of clients, profiles and MCP servers (an MCP server is started when one of its tools is
-needed, and says then what is not set). A text anywhere in the file that looks like a secret (an API key, a bearer token, a private
-key, an address with a password in it) is refused.
+A secret does not stand in the file. A key that takes one takes only the name of an environment variable, `"$NAME"`,
+and that variable must be set where it is used: `remit validate` and `remit serve` ask for all of them, `remit run`,
+`remit chat` and `remit runs resume` not for those of clients, profiles and MCP servers (an MCP server is started when
+one of its tools is needed, and says then what is not set). A text anywhere in the file that looks like a secret (an
+API key, a bearer token, a private key, an address with a password in it) is refused.
 
 ## What is checked
 
