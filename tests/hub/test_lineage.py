@@ -151,7 +151,7 @@ async def test_no_agent_stands_twice_in_a_chain(hub: Hub) -> None:
 
 
 async def test_the_same_objective_is_refused_while_it_is_in_progress(hub: Hub) -> None:
-    """X5: (origin, target, objective) in flight is a cycle."""
+    """X5: (origin, target, objective) in flight is a cycle; white space and case alone make no other objective."""
     started, go_on = asyncio.Event(), asyncio.Event()
 
     @hub.agent("byte")
@@ -165,7 +165,7 @@ async def test_the_same_objective_is_refused_while_it_is_in_progress(hub: Hub) -
         async with asyncio.timeout(PATIENCE_S), asyncio.TaskGroup() as group:
             first = group.create_task(brief.delegate("byte", objective="extract receipt"))
             await started.wait()
-            second = await brief.delegate("byte", objective="extract receipt", input="other input")
+            second = await brief.delegate("byte", objective=" Extract  receipt")
             go_on.set()
         assert second.fault is not None
         assert second.fault.code is Code.CYCLE_DETECTED
@@ -201,15 +201,15 @@ async def test_the_same_objective_is_refused_after_it_succeeded_and_another_is_n
     assert second.result == wanted, "what one run has asked is no cycle in another"
 
 
-async def test_a_capability_with_the_same_inputs_is_the_same_errand_and_with_others_it_is_not(hub: Hub) -> None:
-    """X5: the objective of a capability is its code with a digest of its inputs."""
+async def test_a_capability_with_the_same_inputs_is_the_same_call_and_with_others_it_is_not(hub: Hub) -> None:
+    """X5: the call key is target, capability, objective and input."""
     hub.agent("sum", capabilities=["ADD", "MULTIPLY"])(says("x"))
 
     @hub.agent("prime", may_call=["sum"])
     async def prime(brief: Brief) -> list[str]:
         replies = [
             await brief.delegate("sum", capability="ADD", input={"a": 1, "b": 2}, objective="one"),
-            await brief.delegate("sum", capability="ADD", input={"b": 2, "a": 1}, objective="two"),
+            await brief.delegate("sum", capability="ADD", input={"b": 2, "a": 1}, objective="One "),
             await brief.delegate("sum", capability="ADD", input={"a": 1, "b": 3}, objective="one"),
             await brief.delegate("sum", capability="MULTIPLY", input={"a": 1, "b": 2}, objective="one"),
         ]

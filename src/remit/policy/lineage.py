@@ -46,7 +46,7 @@ def loop(request: Request, facts: Facts) -> Verdict:
 
 
 def cycle(request: Request, facts: Facts) -> Verdict:
-    """The caller has not asked the same callee for the same objective before."""
+    """The caller has not asked the same callee for the same before, with the same input."""
     if not facts.repeated:
         return ALLOW
     return refuse(

@@ -108,8 +108,10 @@ TABLE: dict[Code, Row] = {
         409,
         4,
         False,
-        "The caller asks the same callee for the same objective again, while that is in progress or has succeeded.",
-        "Use the response you already have, or give the new delegation an objective of its own.",
+        "The caller asks the same callee for the same again, with the same input, while that is in progress or has "
+        "succeeded. Where that only reads, the earlier answer is given again instead.",
+        "Wait for the delegation in progress, or use its response. If it has to be done once more, say in the "
+        "objective or the input what is different this time.",
     ),
     Code.FAN_OUT_EXCEEDED: Row(
         Blame.CALLER,

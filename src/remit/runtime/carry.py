@@ -18,13 +18,14 @@ from remit.protocol.envelope import Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.records import Body, Kind, Notice
-from remit.runtime import journal
+from remit.runtime import journal, repeats
 from remit.runtime.aside import aside
 from remit.runtime.cache import Landing, Lookup, answered_before, failed_beside, landing
 from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
 from remit.runtime.ports import NobodyServesError, Remote
 from remit.runtime.redactor import Taken
+from remit.runtime.repeats import circling, watch
 from remit.runtime.respond import ended, for_record, stopped
 from remit.runtime.wheel import Wheel
 
@@ -52,6 +53,10 @@ class Carrier:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
             recorded = frame.recorded or request
             self.parts.store.append(_DELEGATION, at_ms, request.run, request.session or frame.path, recorded)
+            if frame.route is None or not frame.route.leg:
+                frame.asked = watch(frame.parent, request.target, request.capability, request.objective, request.input)
+                if frame.asked is not None and frame.asked.circles:
+                    self.warn(frame, circling(frame.parent, request.target))
         if frame.run.known and request.capability is not None:
             self._warn_of_tokens(frame, request.capability)
         loop = asyncio.get_running_loop()
@@ -291,6 +296,7 @@ class Carrier:
             outcome = replace(response, **looked.restored)
         elif run.known and parent is not None:
             outcome = self.parts.redactor.for_caller(response, parent)
+        repeats.ended(frame, outcome)
         try:
             if frame.lookup is not None:
                 self._land(frame, frame.lookup, response, now)

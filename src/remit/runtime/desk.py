@@ -33,7 +33,7 @@ from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, faul
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.protocol.trace import Place, is_sampled, span_id, trace_id
-from remit.runtime import journal
+from remit.runtime import journal, repeats
 from remit.runtime.aside import aside
 from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
@@ -145,8 +145,17 @@ class LocalDesk:
                 await parts.store.flush()
             else:
                 await journal.note_durably(parts.store, run, path, journal.Step(digest), keys)
+        asked = repeats.watch(self._frame, name, None, arguments)
+        if asked is not None and asked.circles:
+            self._dispatch.warn(self._frame, repeats.circling(self._frame, name))
         started = parts.clock.now()
-        value, why = await self._run_tool(tool, given, shown)
+        try:
+            value, why = await self._run_tool(tool, given, shown)
+        finally:
+            if not repeatable:
+                repeats.count_change(self._frame)
+        if asked is not None and why is None and is_light(value):
+            asked.answer = value
         duration_ms = round((parts.clock.now() - started) * 1_000)
         await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:

@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.redaction import Held, redaction, restore, reveal, strike
+from remit.policy.repeats import CallKey, Earlier, is_outdated
 from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import LIGHT, is_light_call, is_light_request, said_in
 from remit.protocol.card import AgentCard
@@ -24,10 +25,11 @@ from remit.runtime.aside import aside
 from remit.runtime.cache import Lookup, lookup
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of, granted
-from remit.runtime.ledger import Errand, Frame, Route, Run
+from remit.runtime.ledger import Frame, Route, Run
 from remit.runtime.ports import Owner, Remote
 from remit.runtime.redactor import Taken
 from remit.runtime.registry import Entry
+from remit.runtime.repeats import count_change, given_again, is_read_only, keep_answer
 from remit.runtime.respond import brief_fault, presentable, refused
 from remit.runtime.routes import Routing
 from remit.runtime.schemas import unfit_input
@@ -126,9 +128,12 @@ class Dispatch(Routing):
                     return self.refuse(request, self._still_true(run, path, entry, call, _too_late_to_ask(parent)))
                 if shown is not None:
                     request = await parts.sessions.shown_aside(request, shown)
-                    if granted(parent, call, card, parts.limits) < request.remit.tokens:
-                        continue  # others were granted some while this was counted
-                errand = errand_of(request)
+                light = is_light_request(request)
+                errand = errand_of(request) if light else await aside.run(errand_of, request)
+                waited = shown is not None or not light
+                if waited and granted(parent, call, card, parts.limits) < request.remit.tokens:
+                    continue  # others were granted some while this was looked through
+                earlier = None if parent.errands is None else parent.errands.get(errand)
                 ledger = parts.ledger
                 # More than fifteen keywords cost four times as much: what is seldom there comes after.
                 facts = Facts(
@@ -142,19 +147,14 @@ class Dispatch(Routing):
                     agent_delegations=asked,
                     record_bytes=parts.store.sizes.get(run.id, 0),
                     at_once=at_once or parent.in_flight() + 1,
-                    repeated=parent.errands is not None and errand in parent.errands,
+                    repeated=_is_repeated(parent, errand, earlier),
                     overrun=run.overrun,
                     # What was let through before a restart is only gone on with.
                     rate_wait_ms=ledger.rate_wait_ms(card, now) if card and card.rate and before is None else 0,
                     breaker_wait_ms=ledger.breaker_wait_ms(request.target, now) if before is None else 0,
                     sealing=run.sealing,
                 )
-                if owner is not None:
-                    facts = replace(facts, session_user=owner.user, session_agent=owner.agent)
-                if call.tools is not None:
-                    facts = replace(facts, asked_tools=call.tools)
-                if approved:
-                    facts = replace(facts, approved=approved)
+                facts = _with_the_rest(facts, owner, call.tools, approved)
                 match self.judge(request, facts, run, looked):
                     case Heavy():
                         sent = self._draft(parent, first, entry, path)
@@ -180,6 +180,8 @@ class Dispatch(Routing):
                         if before is not None:
                             _go_on(frame, before, entry)
                         return self.start(frame)
+                    case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier is not None:
+                        return self._answered_before(parent, request, earlier)
                     case Refuse(fault=why):
                         why = self._still_true(run, path, entry, call, why)
                         refusal = self.refuse(request, why)
@@ -218,6 +220,12 @@ class Dispatch(Routing):
         if before is not None and (gone := _at_home_now(entry, before)) is not None:
             return self.refuse(request, gone)
         return step, before
+
+    def _answered_before(self, parent: Frame, request: Request, earlier: Earlier) -> Response:
+        """Give a caller the answer that it got before, and record that."""
+        response = given_again(parent, request, earlier)
+        self.notice(parent, response.warnings[-1])
+        return response
 
     def _lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
         """Return where an earlier answer to the same may be kept."""
@@ -294,7 +302,7 @@ class Dispatch(Routing):
                 await regain_slot(parent)
 
     def admitted(
-        self, clean: Request, entry: Entry, run: Run, parent: Frame | None, now: float, errand: Errand | None = None
+        self, clean: Request, entry: Entry, run: Run, parent: Frame | None, now: float, errand: CallKey | None = None
     ) -> Frame:
         """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
         frame = Frame(clean, entry, run, parent, now, errand)
@@ -436,7 +444,12 @@ class Dispatch(Routing):
         if step is None or step.response is None:
             return None
         if step.response.status is Status.SUCCESS:
-            parent.errands = {*(parent.errands or ()), errand_of(request)}
+            key = errand_of(request)
+            parent.errands = {**(parent.errands or {}), key: None}
+            if is_read_only(entry.card, request):
+                keep_answer(parent, key, step.response, parent.run.changes)
+        if not is_read_only(entry.card, request):
+            count_change(parent)
         if step.response.fault is not None:
             parent.note_fault_below(step.response.fault)
         self._holds(parent, request)
@@ -570,6 +583,20 @@ def _go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
     """Let a call go on from where it was before a restart."""
     frame.departed = before.departed
     frame.doubt = _doubt(before, entry, frame.request.capability)
+
+
+def _is_repeated(parent: Frame, key: CallKey, earlier: Earlier | None) -> bool:
+    """Say whether a call is the same as one under way, or one that succeeded and whose answer is still true."""
+    return parent.errands is not None and key in parent.errands and not is_outdated(earlier, parent.run.changes)
+
+
+def _with_the_rest(facts: Facts, owner: Owner | None, tools: frozenset[str] | None, approved: frozenset[str]) -> Facts:
+    """Return the facts with those that are seldom there."""
+    if owner is not None:
+        facts = replace(facts, session_user=owner.user, session_agent=owner.agent)
+    if tools is not None:
+        facts = replace(facts, asked_tools=tools)
+    return replace(facts, approved=approved) if approved else facts
 
 
 def _checked_call(call: Call) -> Call:

@@ -1,6 +1,5 @@
 """What a wanted call would be as a request: its remit carved from what the caller has left."""
 
-import hashlib
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -8,11 +7,11 @@ from msgspec.structs import replace
 from remit.policy.budget import fair_share, grant_time_ms, grant_tokens
 from remit.policy.limits import Limits
 from remit.policy.permission import Powers, authority_of, powers_of
+from remit.policy.repeats import CallKey, call_key
 from remit.protocol.card import AgentCard
-from remit.protocol.codec import encode
 from remit.protocol.envelope import NOBODY, VERSION, Call, Request
 from remit.protocol.remit import meet
-from remit.runtime.ledger import Errand, Frame
+from remit.runtime.ledger import Frame
 
 
 def draft(
@@ -88,17 +87,15 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
     return powers_of(None if card.passes_on else card, remit)
 
 
-def errand_of(request: Request) -> Errand:
-    """Return what makes two requests of one caller the same: X's objective, or K's capability with its inputs."""
-    if request.capability is None and request.objective:
-        return request.target, "", request.objective
-    return request.target, request.capability or "", hashlib.sha256(encode(request.input)).digest()
+def errand_of(request: Request) -> CallKey:
+    """Return what makes two requests of one caller the same."""
+    return call_key(request.target, request.capability, request.objective, request.input)
 
 
-def errands_of(call: Call, names: Iterable[str]) -> set[Errand]:
-    """Return what a call by capability would be, as an errand, for each of those who could carry it out."""
-    content = hashlib.sha256(encode(call.input)).digest()
-    return {(name, call.capability or "", content) for name in names}
+def errands_of(call: Call, names: Iterable[str]) -> set[CallKey]:
+    """Return what identifies a call by capability, for each of those who could carry it out."""
+    _, capability, content = call_key("", call.capability, call.objective, call.input)
+    return {(name, capability, content) for name in names}
 
 
 def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -> int:

@@ -5,7 +5,7 @@ Nothing here awaits, so a check and the change that follows it are one step.
 
 import asyncio
 import random
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
@@ -19,10 +19,11 @@ from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
 from remit.policy.reception import trace_of
+from remit.policy.repeats import CallKey, Earlier
 from remit.policy.routing import Candidate, Ranked, Track
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Answer, Call, Note, Request, Response, Usage
+from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import MAX_INTEGER, Remit
@@ -39,10 +40,6 @@ MOST_TALLIES = 10_000
 _CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
 
 _FRESH = Breaker()
-
-# What makes two delegations of one caller the same: the callee, and the objective or the capability with its inputs.
-Errand = tuple[str, str, str | bytes]
-
 
 _UNTRIED = Track()
 
@@ -80,6 +77,20 @@ class Flow:
         self.pending = ""
 
 
+class Asked:
+    """A call to a callee and its answer, by which later ones are known to be nearly the same."""
+
+    __slots__ = ("answer", "answer_words", "circles", "said", "words")
+
+    def __init__(self, said: tuple[Json, ...]) -> None:
+        self.said = said
+        self.circles = False
+        """Whether it is nearly the same as several before it, which brought nothing new."""
+        self.answer: Json = None
+        self.words: Counter[str] | None = None
+        self.answer_words: Counter[str] | None = None
+
+
 class Tally:
     """How many delegations were asked for: in a run, and in what comes back to this hub from it."""
 
@@ -95,6 +106,7 @@ class Run:
 
     __slots__ = (
         "asked",
+        "changes",
         "epoch",
         "handed_back",
         "held",
@@ -123,6 +135,8 @@ class Run:
         self.epoch = epoch
         self.overrun = False
         self.tally = Tally()
+        self.changes = 0
+        """How many calls and tools that may have changed something have ended in it."""
         self.refusals = 0
         """How many refusals of it are on record."""
         self.handed_back = False
@@ -173,8 +187,16 @@ class Frame:
 
     calls = 0
     """Delegations and tool calls so far: the next one's place."""
-    errands: set[Errand] | None = None
-    """What it has asked for that is under way or succeeded: not to be asked again."""
+    errands: dict[CallKey, Earlier | None] | None = None
+    """What it has asked for that is under way or succeeded, with the answers that it is given again."""
+    asked_of: dict[tuple[str, str | None], list[Asked]] | None = None
+    """What it has asked for, by callee and capability, or by tool."""
+    asked: Asked | None = None
+    """What its caller remembers of asking for it."""
+    changes_before = 0
+    """How much had been changed in the run when it began."""
+    changes_below = 0
+    """How much of what was changed since then was changed by its own delegations and tools."""
     kept: tuple[int, bytes] | None = None
     """What its agent has kept in its conversation, as it knows it: the revision, and what stood there."""
     named: set[str] | None = None
@@ -234,7 +256,7 @@ class Frame:
         run: Run,
         parent: "Frame | None",
         started: float,
-        errand: Errand | None = None,
+        errand: CallKey | None = None,
     ) -> None:
         self.request = request
         self.path = request.run if parent is None else request.id
@@ -365,8 +387,9 @@ class Ledger:
             parent.children.add(frame)
             if frame.errand is not None:
                 if parent.errands is None:
-                    parent.errands = set()
-                parent.errands.add(frame.errand)
+                    parent.errands = {}
+                parent.errands[frame.errand] = None
+            frame.changes_before = frame.run.changes
         self.frames[frame.path] = frame
         if frame.request.capability is not None:
             at = frame.request.capability, card.name
@@ -408,7 +431,7 @@ class Ledger:
                 parent.hedges -= 1
                 frame.twin.twin = frame.twin = None
             if frame.errand is not None and parent.errands is not None and response.status is not _SUCCESS:
-                parent.errands.discard(frame.errand)
+                parent.errands.pop(frame.errand, None)
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)

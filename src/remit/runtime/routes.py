@@ -46,7 +46,7 @@ class Routing(Consult):
             return tuple(names)
         if owner is not None and owner.user == parent.request.remit.user and owner.agent in names:
             return (owner.agent,)  # a conversation goes on with whom it began
-        if parent.errands and (asked := parent.errands & errands_of(call, names)):
+        if parent.errands and (asked := parent.errands.keys() & errands_of(call, names)):
             # Asked again for the same, another would answer it as if it had not been asked before.
             return (asked.pop()[0],)
         if self.parts.ledger.is_new:

@@ -1,0 +1,93 @@
+"""When a call repeats an earlier one, exactly or nearly."""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+
+from remit.protocol.codec import encode
+from remit.protocol.envelope import Json, Response
+
+CallKey = tuple[str, str, str | bytes]
+"""What identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
+
+# Chosen on 30 public traces that people had labelled (bench/repeats.py): with these, five of the seven that repeat
+# themselves are named, and less than one call in a hundred of the others.
+CALL_SHARE = 0.3
+"""The share of words in which two calls may differ and still be nearly the same."""
+ANSWER_SHARE = 0.5
+"""The share of words in which two answers may differ and still show no progress."""
+ENOUGH = 3
+"""So many earlier calls that are nearly the same, without progress, are a repetition."""
+
+# Of a longer text the beginning is compared: to read this takes a tenth of a millisecond.
+MOST_CHARACTERS = 4_000
+
+_WORD = re.compile(r"\w+")
+
+
+class Earlier(NamedTuple):
+    """The answer to a call that only reads, and how much had been changed in the run when it was true."""
+
+    response: Response
+    changes: int
+
+
+class Said(NamedTuple):
+    """A call and its answer, as words; without an answer yet, or after a failure, that is None."""
+
+    call: Counter[str]
+    answer: Counter[str] | None
+
+
+def call_key(target: str, capability: str | None, objective: str, given: Json) -> CallKey:
+    """Return what identifies a call; white space and case alone make no other one."""
+    text = _canonical_text(objective)
+    if given is None:
+        return target, capability or "", text
+    return target, capability or "", hashlib.sha256(encode((text, _canonical(given)))).digest()
+
+
+def is_outdated(earlier: Earlier | None, changes: int) -> bool:
+    """Say whether an earlier answer need not be true any more, because something was changed since."""
+    return earlier is not None and earlier.changes != changes
+
+
+def words_of(*texts: Json) -> Counter[str]:
+    """Return the words of what was said, each as often as it occurs."""
+    said = " ".join(text if isinstance(text, str) else encode(text).decode() for text in texts if text is not None)
+    return Counter(_WORD.findall(said[:MOST_CHARACTERS].lower()))
+
+
+def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
+    """Say whether two texts are the same but for a word, or but for that share of their words."""
+    length, other_length = one.total(), other.total()
+    most = max(1.0, share * max(length, other_length))
+    if abs(length - other_length) > most:
+        return False
+    common = (one & other).total()
+    return max(length, other_length) - common <= most
+
+
+def repeated_without_progress(call: Counter[str], earlier: Iterable[Said]) -> bool:
+    """Say whether a call is nearly the same as several before it, whose answers brought nothing new either."""
+    alike = [each for each in earlier if is_near(call, each.call, CALL_SHARE)]
+    answers = [each.answer for each in alike if each.answer is not None]
+    last = answers[-1] if answers else None
+    stuck = [each for each in alike if each.answer is None or last is None or is_near(each.answer, last, ANSWER_SHARE)]
+    return len(stuck) >= ENOUGH
+
+
+def _canonical_text(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _canonical(value: Json) -> Json:
+    if isinstance(value, str):
+        return _canonical_text(value)
+    if isinstance(value, dict):
+        return {key: _canonical(each) for key, each in cast("dict[str, Json]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in cast("list[Json]", value)]
+    return value
