@@ -128,8 +128,8 @@ from pathlib import Path
 
 from remit import hub_of, load_team
 
-async with hub_of(load_team(Path("remit.toml"))) as hub:
-    print(await hub.ask("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}))
+with hub_of(load_team(Path("remit.toml"))) as hub:
+    print(hub.ask_sync("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}))
 ```
 
 The file that counts is the one that `--team` or `$REMIT_TEAM` names, else `remit.toml` in the working directory or in

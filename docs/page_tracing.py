@@ -55,8 +55,8 @@ async def prime(brief: Brief) -> str:
     await brief.delegate("shredder", objective="Shred them")  # there is none
     return (await brief.delegate("tag-ai", objective="Categorize them", reason="it knows the chart")).result
 
-async with hub:
-    response = await hub.ask("prime-boss", "Sort my receipts", user="u-1")
+with hub:
+    response = hub.ask_sync("prime-boss", "Sort my receipts", user="u-1")
 
 refused, asked, root = spans.get_finished_spans()
 assert [span.name for span in (root, asked)] == ["invoke_agent prime-boss", "invoke_agent tag-ai"]
@@ -93,11 +93,11 @@ async def tag(brief: Brief) -> str:
     with tracer.start_as_current_span("ask the model", place.extract({"traceparent": brief.traceparent})):
         return "3 categories"
 
-async with hub:
+with hub:
     with tracer.start_as_current_span("handle the request"):
         above: dict[str, str] = {}
         place.inject(above)
-        await hub.ask("tag-ai", "Sort my receipts", user="u-1", traceparent=above["traceparent"])
+        hub.ask_sync("tag-ai", "Sort my receipts", user="u-1", traceparent=above["traceparent"])
 
 found = {span.name: span for span in spans.get_finished_spans()}
 assert found["ask the model"].parent.span_id == found["invoke_agent tag-ai"].context.span_id

@@ -32,7 +32,7 @@ def document(*arguments: str, folder: Path) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def make_team(folder: Path, template: str = "minimal", more: str = "") -> Path:
+def make_team(folder: Path, template: str = "function", more: str = "") -> Path:
     """Make a team as `remit init` does, add to its file, and return the file."""
     made = CliRunner().invoke(init, [str(folder), "--yes", "--name", "office", "--template", template])
     assert made.exit_code == 0, made.output

@@ -64,7 +64,7 @@ def test_a_forked_command_does_what_a_started_one_does(tmp_path: Path, arguments
 
 def test_what_a_forked_command_reads_is_what_it_is_given(tmp_path: Path) -> None:
     make_team(tmp_path)
-    done = run(["chat", "orchestrator"], folder=tmp_path, variables=environment(), given="hello\n")
+    done = run(["chat", "assistant"], folder=tmp_path, variables=environment(), given="hello\n")
     assert (done.returncode, "letters 5" in done.stdout) == (0, True), done
 
 

@@ -1,15 +1,14 @@
 """Every example in README.md and docs/ runs as it stands there.
 
-A `python` block is a script of its own and may await at the top level. The other blocks of a page are followed in
-order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved there, and in a
-`console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one ends that does not
-succeed. README.md is followed in a shell, as a reader does; elsewhere what needs no shell has none, and is forked from
-a process that has imported everything. A block whose fence says `model` finds one where OpenAI's would be: it uses a
-tool, or asks an agent, if it has one, and says what came of it. A block is left out only by its fence: `python no-run
-<reason>`.
+A `python` block is a script of its own, which runs when it is pasted into a file. The other blocks of a page are
+followed in order, in one folder, as a reader would: a block whose fence names a file (`python agents.py`) is saved
+there, and in a `console` block the lines that start with `$ remit` or `$ python` are run; `# exit 4` says how one
+ends that does not succeed. README.md is followed in a shell, as a reader does; elsewhere what needs no shell has
+none, and is forked from a process that has imported everything. A block whose fence says `model` finds one where
+OpenAI's would be: it uses a tool, or asks an agent, if it has one, and says what came of it. A block is left out only
+by its fence: `python no-run <reason>`.
 """
 
-import ast
 import os
 import re
 import shlex
@@ -17,7 +16,6 @@ import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from inspect import CO_COROUTINE
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +36,6 @@ SECONDS = 50
 
 # What goes wrong without reaching the exit code: warnings in finalizers, errors that nobody awaited.
 SILENT_FAILURES = ("Exception ignored in", "never retrieved", "Task was destroyed")
-
-# Leaves nothing of its own behind, so that an example with a forgotten import fails.
-RUN_AWAITING_SCRIPT = """\
-def run(path):
-    import ast, asyncio
-    with open(path, encoding="utf-8") as script:
-        code = compile(script.read(), path, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    del globals()["run"]
-    asyncio.run(eval(code, globals()))
-run(__import__("sys").argv.pop())
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +86,6 @@ def blocks(page: Path) -> Iterator[Block]:
 def examples(language: str) -> list[Block]:
     found = [block for page in PAGES if page.exists() for block in blocks(page) if block.language == language]
     return [block for block in found if "no-run" not in block.marks]
-
-
-def awaits_at_top_level(block: Block) -> bool:
-    code = compile(block.script, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    return bool(code.co_flags & CO_COROUTINE)
 
 
 def obliging(request: Request) -> Reply:
@@ -160,9 +142,8 @@ def run(command: Sequence[str], folder: Path, code: int = 0, *, besides: Mapping
 def test_a_python_example_runs(block: Block, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(block.script, encoding="utf-8")
-    runner = ["-c", RUN_AWAITING_SCRIPT] if awaits_at_top_level(block) else []
     with surroundings(block) as besides:
-        run([sys.executable, *runner, str(script)], tmp_path, besides=besides)
+        run([sys.executable, str(script)], tmp_path, besides=besides)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -178,6 +159,14 @@ def test_a_page_can_be_followed_from_top_to_bottom(page: Path, tmp_path: Path) -
                     said = EXIT.search(command)
                     typed = None if page.name == "README.md" else words(command)
                     run(typed or ["sh", "-c", command], tmp_path, int(said[1]) if said else 0, besides=besides)
+
+
+def test_an_example_that_is_not_run_could_be_pasted_into_a_file_as_well() -> None:
+    """None awaits at the top level, which only a notebook takes."""
+    for page in PAGES:
+        for block in blocks(page):
+            if block.language == "python":
+                compile(block.script, str(block), "exec")
 
 
 def test_an_example_that_is_not_run_says_why() -> None:

@@ -11,7 +11,7 @@ def test_the_agents_are_listed_with_whom_they_may_call(tmp_path: Path) -> None:
     assert done.returncode == 0
     heading, *lines = done.stdout.splitlines()
     assert heading.split() == ["AGENT", "DESCRIPTION", "CAPABILITIES", "MAY", "CALL", "TOOLS"]
-    assert [line.split()[0] for line in lines] == ["orchestrator", "bookkeeper", "tax"]
+    assert [line.split()[0] for line in lines] == ["assistant", "bookkeeper", "tax"]
     assert "bookkeeper, tax" in lines[0]
 
 
@@ -19,7 +19,7 @@ def test_an_agent_is_shown_with_who_may_call_it_and_its_limits(tmp_path: Path) -
     make_team(tmp_path, "receipts")
     shown = remit("agents", "show", "tax", folder=tmp_path).stdout
     fields = {line[:14].strip(): line[14:] for line in shown.splitlines()}
-    assert fields["called by"] == "user, orchestrator"
+    assert fields["called by"] == "user, assistant"
     assert fields["time"] == "5 s for one request"
     assert fields["code"] == "agents:tax"
     assert fields["may call"] == "nobody"
@@ -31,7 +31,7 @@ def test_programs_get_the_card(tmp_path: Path) -> None:
     assert (found["card"]["name"], found["card"]["sees"]) == ("boss", ["EMAIL"])
     # Its description is what its code says of itself.
     assert found["card"]["description"] == "Count letters, words and sentences."
-    assert document("agents", "show", "reader", folder=tmp_path)["called_by"] == ["user", "orchestrator", "boss"]
+    assert document("agents", "show", "reader", folder=tmp_path)["called_by"] == ["user", "assistant", "boss"]
     assert [each["name"] for each in document("agents", "list", folder=tmp_path)["agents"]][-1] == "boss"
 
 

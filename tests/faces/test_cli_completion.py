@@ -48,7 +48,7 @@ def test_commands_are_completed(tmp_path: Path) -> None:
 
 def test_agents_are_completed_from_the_team_file(tmp_path: Path) -> None:
     make_team(tmp_path)
-    assert completed("agents", "show", "", folder=tmp_path) == ["orchestrator", "counter", "reader"]
+    assert completed("agents", "show", "", folder=tmp_path) == ["assistant", "counter", "reader"]
     assert completed("policy", "explain", "u", folder=tmp_path) == ["user"]
     assert completed("policy", "explain", "user", "co", folder=tmp_path) == ["counter"]
     assert completed("run", "re", folder=tmp_path) == ["reader"]

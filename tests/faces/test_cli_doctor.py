@@ -30,7 +30,7 @@ def checks(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 async def run_once(folder: Path) -> None:
-    done = await asyncio.to_thread(remit, "run", "orchestrator", "Look at this", folder=folder)
+    done = await asyncio.to_thread(remit, "run", "assistant", "Look at this", folder=folder)
     assert done.returncode == 0, done.stderr
 
 

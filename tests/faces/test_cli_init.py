@@ -1,5 +1,6 @@
 """`remit init`: a team that runs, to begin with."""
 
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -8,30 +9,44 @@ from pathlib import Path
 
 import pytest
 
-from command_line import REMIT, document, environment, make_team, remit
+from command_line import REMIT, document, make_team, remit
+from openai_server import OpenAIServer, say
 from remit.faces.cli.init import TEMPLATES
+from remit.faces.team.file import load_team
 from terminals import Terminal
 from waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("template", list(TEMPLATES))
 def test_what_it_says_to_type_next_works_at_once(tmp_path: Path, template: str) -> None:
+    """A model is a server here that says what it always says."""
     made = document("init", "my-team", "--template", template, folder=tmp_path)
-    enter, *commands = made["next"]
-    assert enter == "cd my-team"
-    for command in commands:
-        done = subprocess.run(
-            command.replace("remit", REMIT, 1),
-            shell=True,
-            cwd=tmp_path / "my-team",
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_S,
-            env=environment(),
-        )
-        assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
-        assert done.stdout.strip(), "the answer is on stdout"
+    enter, *commands = map(shlex.split, made["next"])
+    assert enter == ["cd", "my-team"]
+    with OpenAIServer([say("Sencha costs 4.20 EUR.")]) as server:
+        for program, *arguments in commands:
+            if program == "export":
+                assert arguments == ["OPENAI_API_KEY=…"]
+                continue
+            variables = {"OPENAI_API_KEY": "a key", "OPENAI_BASE_URL": server.base_url}
+            done = remit(*arguments, folder=tmp_path / "my-team", **variables)
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+            assert done.stdout.strip(), "the answer is on stdout"
+
+
+@pytest.mark.parametrize("template", list(TEMPLATES))
+def test_a_team_can_be_given_an_orchestrator(tmp_path: Path, template: str) -> None:
+    """No agent of a template has the name that `[orchestrator]` has."""
+    make_team(tmp_path, template, more="\n[orchestrator]\n")
+    team = load_team(tmp_path / "remit.toml", secrets=False, code=False)
+    assert "orchestrator" not in team.agents
+
+
+def test_the_branches_of_the_workflow_join(tmp_path: Path) -> None:
+    make_team(tmp_path, "workflow")
+    light = remit("run", "shipping", "?", "--input", '[{"kilos": 4}]', folder=tmp_path)
+    heavy = remit("run", "shipping", "?", "--input", '[{"kilos": 40}]', folder=tmp_path)
+    assert (light.stdout, heavy.stdout) == ("4 kg by courier: 6.50 EUR\n", "40 kg by haulier: 80.00 EUR\n")
 
 
 def test_the_files_are_those_that_it_names_and_hold_the_team_by_its_name(tmp_path: Path) -> None:
@@ -100,7 +115,7 @@ def test_at_a_terminal_it_asks_two_questions_and_takes_the_answers(tmp_path: Pat
         terminal.type("books\r")
         terminal.wait_for("What shall it begin with?", "three agents and a tool")
         terminal.type("receipts\r")
-        terminal.wait_for('remit run orchestrator "Sort my receipts"')
+        terminal.wait_for('remit run assistant "Sort my receipts"')
         assert terminal.wait() == 0
     assert tomllib.loads((tmp_path / "remit.toml").read_text(encoding="utf-8"))["name"] == "books"
     assert (tmp_path / "receipts.csv").exists()

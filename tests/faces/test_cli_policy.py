@@ -19,9 +19,9 @@ say = "May the reader see a secret?"
 
 def test_a_request_that_every_guard_allows_is_allowed(tmp_path: Path) -> None:
     make_team(tmp_path)
-    done = remit("policy", "explain", "orchestrator", "reader", "Read this", folder=tmp_path)
+    done = remit("policy", "explain", "assistant", "reader", "Read this", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == ("orchestrator asking reader would be allowed, with 5 s and 8000 tokens.")
+    assert done.stdout.splitlines()[-1] == ("assistant asking reader would be allowed, with 5 s and 8000 tokens.")
 
 
 def test_every_guard_is_heard_in_its_order_and_the_first_objection_stands(tmp_path: Path) -> None:
@@ -49,14 +49,14 @@ def test_the_exit_code_is_that_of_the_refusal(tmp_path: Path) -> None:
 
 def test_a_rule_that_asks_says_its_question_and_what_may_be_changed(tmp_path: Path) -> None:
     make_team(tmp_path, more=RULE)
-    found = document("policy", "explain", "orchestrator", "reader", "A secret", folder=tmp_path)
+    found = document("policy", "explain", "assistant", "reader", "A secret", folder=tmp_path)
     assert (found["outcome"], found["by"], found["exit_code"]) == ("asks", "team_rules", 4)
     assert (found["question"], found["editable"]) == ("May the reader see a secret?", ["objective"])
 
 
 def test_a_list_of_calls_that_need_nobody_is_taken_into_account(tmp_path: Path) -> None:
-    make_team(tmp_path, more=RULE + '\n[approvals]\nallow = ["orchestrator -> reader"]\n')
-    assert remit("policy", "explain", "orchestrator", "reader", "A secret", folder=tmp_path).returncode == 0
+    make_team(tmp_path, more=RULE + '\n[approvals]\nallow = ["assistant -> reader"]\n')
+    assert remit("policy", "explain", "assistant", "reader", "A secret", folder=tmp_path).returncode == 0
     assert remit("policy", "explain", "user", "reader", "A secret", folder=tmp_path).returncode == 4
 
 
@@ -103,7 +103,7 @@ def test_a_detector_that_fails_shows_nothing_of_what_it_looked_at(tmp_path: Path
 )
 def test_an_input_that_does_not_fit_its_capability_is_refused(tmp_path: Path, given: str, code: str) -> None:
     make_team(tmp_path, "receipts")
-    command = ["policy", "explain", "orchestrator", "tax", "", "--capability", "CLAIM", "--input"]
+    command = ["policy", "explain", "assistant", "tax", "", "--capability", "CLAIM", "--input"]
     found = document(*command, given, folder=tmp_path)
     assert (found["by"], found["fault"]["code"]) == ("input_schema", code)
     right = '[{"gross_cents": 1, "vat_percent": 7, "category": "travel"}]'

@@ -27,7 +27,7 @@ def test_the_team_file_that_init_writes_fits_the_schema(tmp_path: Path) -> None:
         ["policy", "guards"],
         ["policy", "explain", "bookkeeper", "tax", "Write to ann@example.org"],
         ["pending", "list"],
-        ["run", "orchestrator", "Sort my receipts"],
+        ["run", "assistant", "Sort my receipts"],
         ["audit", "verify", "nowhere.db"],
     ],
     ids=" ".join,

@@ -1,6 +1,5 @@
 """Every example in docs/frameworks.md runs as it stands there, but for its model: that is one from the tests here."""
 
-import ast
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -74,11 +73,10 @@ def put_in(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.filterwarnings("ignore")  # frameworks warn of much that they do themselves
 @pytest.mark.parametrize(("block", "name"), HERE)
-async def test_an_example_runs(block: Block, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_runs(block: Block, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     put_in(name, monkeypatch)
-    code = compile(block.script, str(block), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    await eval(code, {"__name__": "example"})
+    exec(compile(block.script, str(block), "exec"), {"__name__": "example"})
 
 
 def test_every_framework_has_an_example_and_every_example_a_framework() -> None:

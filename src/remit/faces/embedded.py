@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -15,6 +15,9 @@ from remit.agents.sandbox import Sandbox, demand
 from remit.agents.threads import Threads
 from remit.agents.typed import with_schemas
 from remit.detectors.pipeline import pipeline
+from remit.faces.arguments import listed, names_of, permissions_of, seen_by, seen_by_server
+from remit.faces.blocking import Background
+from remit.faces.blocking import ask as ask_blocking
 from remit.faces.team.values import STORE_PATH
 from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
@@ -22,16 +25,14 @@ from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Threshol
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
 from remit.policy.plan_problems import problems
-from remit.policy.reception import Permission
-from remit.policy.redaction import KIND
 from remit.policy.verdict import Detector, Guard
-from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate, Sees
+from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capability, Rate
 from remit.protocol.codec import did_you_mean
-from remit.protocol.envelope import Answer
+from remit.protocol.envelope import Answer, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.protocol.remit import Names
 from remit.runtime import hub
 from remit.runtime.approvals import InboxApprover
+from remit.runtime.asking import AskOptions
 from remit.runtime.brief import Brief
 from remit.runtime.ports import (
     Agent,
@@ -184,6 +185,26 @@ class Hub(hub.Hub):
             (self._ignored / ".gitignore").write_text("*\n", encoding="ascii")
         return self
 
+    def __enter__(self) -> Self:
+        """Open the hub in a thread of its own, for programs that do not await; ask it with `ask_sync`."""
+        background = Background(self)
+        background.wait_until_open()
+        self._background = background
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._background.close()
+
+    def ask_sync(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
+        """Ask like `ask`, without await: from scripts and notebooks, also where an event loop is running already.
+
+        A hub that is not open is opened for this one question; for several, ask within `with hub:`.
+        """
+        if self.loop is not None:
+            return ask_blocking(self, agent, text, user, options)
+        with self:
+            return ask_blocking(self, agent, text, user, options)
+
     def agent(self, name: str, **options: Unpack[AgentOptions]) -> Callable[[Function], Function]:
         """Make the decorated function an agent; it stays callable as it was."""
 
@@ -238,8 +259,8 @@ class Hub(hub.Hub):
             version=version,
             description=description or (described(agent, function) if function and description is None else ""),
             capabilities=tuple(_capability(each, name) for each in with_schemas(capabilities, function)),
-            tools=_names(tools, name, "tools"),
-            may_call=_names(may_call, name, "may_call"),
+            tools=names_of(tools, name, "tools"),
+            may_call=names_of(may_call, name, "may_call"),
             allow_sub_agent_calls=allow_sub_agent_calls,
             max_sub_agent_depth=max_sub_agent_depth,
             authority=authority,
@@ -250,7 +271,7 @@ class Hub(hub.Hub):
             tokens=tokens,
             resumable=resumable,
             isolation=isolation,
-            sees=_names(sees, name, "sees"),
+            sees=names_of(sees, name, "sees"),
             prompt=prompt,
         )
         if function is None or process is not None:
@@ -270,7 +291,7 @@ class Hub(hub.Hub):
         around = Surroundings(
             folder=self._code_folder,
             environ=self._environ,
-            env=_names(env, name, "env"),
+            env=names_of(env, name, "env"),
             sandbox=wanted,
             hidden=self._hidden,
         )
@@ -326,7 +347,7 @@ class Hub(hub.Hub):
             rate=rate,
             time_ms=time_ms,
             tokens=tokens,
-            sees=_names(sees, name, "sees"),
+            sees=names_of(sees, name, "sees"),
             authority=authority,
             resumable=True,  # a hub that is asked the same again, under the same id, does not do it twice
         )
@@ -370,14 +391,14 @@ class Hub(hub.Hub):
                 name=name,
                 token=token,
                 is_hub=is_hub,
-                may=_permissions(name, (may or {}).get(name, ())),
+                may=permissions_of(name, (may or {}).get(name, ())),
                 answers=name in answers,
-                users=None if name not in (users or {}) else _names((users or {})[name], name, "users"),
+                users=None if name not in (users or {}) else names_of((users or {})[name], name, "users"),
             )
             for name, token, is_hub in named
         ]
         door = Door(known, wall_ms=LoopClock().wall_ms)
-        exposed = None if agents is None else _names(agents, "served", "agents")
+        exposed = None if agents is None else names_of(agents, "served", "agents")
         api = Api(
             self,
             door,
@@ -419,9 +440,9 @@ class Hub(hub.Hub):
             Settings(
                 name=name,
                 reach=reach_of(name, command, args, env or {}, folder, url, token),
-                allow=tuple(_listed(allow, name, "allow")),
-                safe_to_repeat=frozenset(_listed(safe_to_repeat, name, "safe_to_repeat")),
-                sees=_seen_by_server(sees, f"MCP server `{name}`"),
+                allow=tuple(listed(allow, name, "allow")),
+                safe_to_repeat=frozenset(listed(safe_to_repeat, name, "safe_to_repeat")),
+                sees=seen_by_server(sees, f"MCP server `{name}`"),
                 prefix=prefix,
                 time_s=TIME_S if time_ms is None else time_ms / 1_000,
                 max_output=MAX_OUTPUT if max_output is None else max_output,
@@ -508,7 +529,7 @@ class Hub(hub.Hub):
             rate=rate,
             time_ms=time_ms,
             tokens=tokens,
-            sees=_names(sees, name, "sees"),
+            sees=names_of(sees, name, "sees"),
             authority=authority,
             resumable=True,  # it is asked for by what the other side calls it, and never begun a second time
         )
@@ -778,54 +799,6 @@ def _refuse_confusion(who: Sequence[tuple[str, str]], about: Mapping[str, Collec
             if name not in names:
                 near = did_you_mean(name, names)
                 raise team_invalid(f"`{what}` speaks of `{name}`, which is neither a client nor a hub{near}")
-
-
-def _permissions(client: str, given: Collection[str]) -> frozenset[Permission]:
-    """Return what a client may do; raise a `RemitError` for what there is not."""
-    known = [str(each) for each in Permission]
-    for each in _names(given, client, "may"):
-        if each not in known:
-            hint = did_you_mean(each, known) or f"; there are: {', '.join(known)}"
-            raise team_invalid(f"`{client}` may not `{each}`: there is no such permission{hint}")
-    return frozenset(map(Permission, given))
-
-
-def _names(given: Collection[str], agent: str, field: str) -> frozenset[str]:
-    if isinstance(given, str):
-        raise team_invalid(f"agent `{agent}`: {field} takes several names, not one text: [{given!r}]")
-    return frozenset(given)
-
-
-def seen_by(given: Collection[str] | Mapping[str, Collection[str]], who: str) -> Sees:
-    """Return what a tool sees as its card holds it, or refuse what is neither kinds nor kinds by parameter."""
-    if isinstance(given, Mapping):
-        named = cast("Mapping[str, Collection[str]]", given)
-        return {name: _kinds(kinds, who, f"sees.{name}") for name, kinds in named.items()}
-    return _kinds(given, who, "sees")
-
-
-def _seen_by_server(
-    given: Collection[str] | Mapping[str, Collection[str] | Mapping[str, Collection[str]]], who: str
-) -> Names | dict[str, Sees]:
-    if isinstance(given, Mapping):
-        named = cast("Mapping[str, Collection[str] | Mapping[str, Collection[str]]]", given)
-        return {tool: seen_by(sees, f"{who}, tool `{tool}`") for tool, sees in named.items()}
-    return _kinds(given, who, "sees")
-
-
-def _kinds(given: Collection[str], who: str, field: str) -> frozenset[str]:
-    if isinstance(given, str):
-        raise team_invalid(f"{who}: {field} takes several kinds, not one text: [{given!r}]")
-    for kind in given:
-        if not KIND.fullmatch(kind):
-            raise team_invalid(f"{who}: {field} names `{kind}`, which is not a kind of data such as EMAIL or IBAN")
-    return frozenset(given)
-
-
-def _listed(given: Collection[str], server: str, field: str) -> Collection[str]:
-    if isinstance(given, str):
-        raise team_invalid(f"MCP server `{server}`: {field} takes several names, not one text: [{given!r}]")
-    return given
 
 
 def _capability(capability: Capability | str, agent: str) -> Capability:

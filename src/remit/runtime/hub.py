@@ -121,6 +121,8 @@ class Hub:
         self._figures: Figures | None = None
         self._peer_calls = PeerCalls(self._parts)
         self._open = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop that it runs in while it is open."""
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -233,12 +235,13 @@ class Hub:
             await self._shut()
             raise
         self._open = True
+        self.loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
+        self._open, self.loop = False, None
         try:
             await self._runs.close()
             await self._peer_calls.close()
@@ -484,6 +487,8 @@ class Hub:
     def _request(self, agent: str, text: str, user: str, options: AskOptions) -> Request:
         if not self._open:
             raise RemitError(fault(Code.TEAM_INVALID, "the hub is not open: use `async with hub:`"))
+        if self.loop is not asyncio.get_running_loop():
+            raise RuntimeError("the hub runs in another event loop, opened by `with hub:`: use `hub.ask_sync(...)`")
         created_ms = self._parts.clock.wall_ms()
         run = _new_run(created_ms)
         return root_request(agent, text, user, options, run=run, created_ms=created_ms, limits=self._parts.limits)

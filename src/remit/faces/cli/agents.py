@@ -21,7 +21,7 @@ def agents() -> None:
     \b
     Example:
       remit agents list
-      remit agents show orchestrator
+      remit agents show assistant
     """
 
 
@@ -97,7 +97,7 @@ def show(
 
     \b
     Example:
-      remit agents show orchestrator
+      remit agents show assistant
       remit agents show --capability TAG
     """
     from remit.faces.cli.places import cards_of, known_agent, team_of

@@ -99,9 +99,9 @@ def chat(
 
     \b
     Example:
-      remit chat orchestrator
-      remit chat orchestrator --session chat-5f0c2d81e9a4
-      printf 'Sort my receipts\\nAnd the tax?\\n' | remit chat orchestrator --jsonl
+      remit chat assistant
+      remit chat assistant --session chat-5f0c2d81e9a4
+      printf 'Sort my receipts\\nAnd the tax?\\n' | remit chat assistant --jsonl
       remit chat reviewer bobs-laptop --objective "Review the API" --mode semi_auto
       remit chat reviewer bobs-laptop --continue
     """

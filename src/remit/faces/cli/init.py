@@ -11,11 +11,25 @@ from remit.faces.cli.options import json_option
 
 # Each is a folder in templates/.
 TEMPLATES = {
-    "minimal": "three agents that look at a text",
+    "function": "three agents in plain Python that look at a text",
     "receipts": "three agents and a tool that go through receipts",
+    "model": "a language model with a tool, and an agent that it may ask",
+    "pydantic-ai": "an agent of pydantic-ai in a team",
+    "workflow": "steps that are written down, with two branches that join",
+    "shared": "an agent that other people's devices may ask",
 }
+DEFAULT = "function"
 IGNORED = ".remit/"
-TASKS = {"minimal": "Agents call agents, and every call is guarded.", "receipts": "Sort my receipts"}
+_KEY = "export OPENAI_API_KEY=…"
+# What is typed to see it work.
+NEXT = {
+    "function": ('remit run assistant "Agents call agents, and every call is guarded."',),
+    "receipts": ('remit run assistant "Sort my receipts"',),
+    "model": (_KEY, 'remit run assistant "When are you open on Friday, and what do you have about tea?"'),
+    "pydantic-ai": (_KEY, 'remit run shop "What does sencha cost?"'),
+    "workflow": ("""remit run shipping "What would it cost?" --input '[{"kilos": 4}, {"kilos": 2}]'""",),
+    "shared": ('remit run expert "What does /orders need?"', "remit devices init"),
+}
 
 
 class InTheWayError(click.ClickException):
@@ -27,7 +41,7 @@ class InTheWayError(click.ClickException):
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option("--name", help="The team's name. Without it: asked for, or the folder's name.")
-@click.option("--template", type=click.Choice(list(TEMPLATES)), help="What to begin with.")
+@click.option("--template", type=click.Choice(list(TEMPLATES)), help=f"What to begin with.  [default: {DEFAULT}]")
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
 @json_option
 def init(folder: Path, name: str | None, template: str | None, yes: bool, as_json: bool) -> None:
@@ -45,18 +59,18 @@ def init(folder: Path, name: str | None, template: str | None, yes: bool, as_jso
     from remit.faces.outputs.team import Written
 
     asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
-    _refuse_existing(folder, _contents(template or "minimal", ""))
+    _refuse_existing(folder, _contents(template or DEFAULT, ""))
     if name is None:
         name = _ask_name(folder) if asks else _name_of(folder)
     elif not _is_name(name):
         raise click.BadParameter(_NAME_RULE, param_hint="--name")
-    template = template or (_ask_template() if asks else "minimal")
+    template = template or (_ask_template() if asks else DEFAULT)
     contents = _contents(template, name)
     _refuse_existing(folder, contents)
     _write(folder, contents)
     files = (*contents, *_ignore(folder))
     enter = () if folder.resolve() == Path.cwd() else (f"cd {_quoted(str(folder))}",)
-    commands = (*enter, "remit validate", f'remit run orchestrator "{TASKS[template]}"')
+    commands = (*enter, *_in_order(NEXT[template]))
     if as_json:
         print_json(Written(folder=str(folder), files=files, next=commands))
         return
@@ -64,6 +78,12 @@ def init(folder: Path, name: str | None, template: str | None, yes: bool, as_jso
     click.echo("→ Next:")
     for command in commands:
         click.echo(f"    {command}")
+
+
+def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what to type, the check of the file first, but after the key that it looks for."""
+    keys = tuple(each for each in commands if each.startswith("export "))
+    return (*keys, "remit validate", *commands[len(keys) :])
 
 
 # ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,7 +99,7 @@ def _ask_template() -> str:
     width = max(map(len, TEMPLATES))
     for each, about in TEMPLATES.items():
         click.echo(f"  {each:{width}}  {about}", err=True)
-    return click.prompt("What shall it begin with?", default="minimal", type=click.Choice(list(TEMPLATES)))
+    return click.prompt("What shall it begin with?", default=DEFAULT, type=click.Choice(list(TEMPLATES)))
 
 
 def _checked_name(text: str) -> str:

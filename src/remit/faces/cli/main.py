@@ -130,5 +130,5 @@ def main() -> None:
 
     \b
     Example:
-      remit init && remit run orchestrator "Sort my receipts"
+      remit init && remit run assistant "Sort my receipts"
     """

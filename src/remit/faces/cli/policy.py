@@ -20,7 +20,7 @@ def policy() -> None:
     \b
     Example:
       remit policy guards
-      remit policy explain user orchestrator "Sort my receipts"
+      remit policy explain user assistant "Sort my receipts"
     """
 
 
@@ -91,9 +91,9 @@ def explain(
 
     \b
     Example:
-      remit policy explain orchestrator tax "What can be claimed back?"
-      remit policy explain user orchestrator "Write to ann@example.org" --json
-      remit policy explain orchestrator tax "What can be claimed?" --capability CLAIM --input @receipts.json
+      remit policy explain assistant tax "What can be claimed back?"
+      remit policy explain user assistant "Write to ann@example.org" --json
+      remit policy explain assistant tax "What can be claimed?" --capability CLAIM --input @receipts.json
     """
     from remit.faces.cli.places import known_agent, team_of
     from remit.faces.cli.verdicts import explained

@@ -50,9 +50,9 @@ def run(
 
     \b
     Example:
-      remit run orchestrator "Sort my receipts" --deadline 2m --budget 20000
-      remit run orchestrator - --json < task.txt
-      remit run orchestrator "Sort my receipts" --detach
+      remit run assistant "Sort my receipts" --deadline 2m --budget 20000
+      remit run assistant - --json < task.txt
+      remit run assistant "Sort my receipts" --detach
     """
     if as_json and as_jsonl:
         raise click.UsageError("--json and --jsonl exclude each other")

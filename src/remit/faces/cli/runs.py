@@ -130,7 +130,7 @@ def answer(
 
     \b
     Example:
-      remit run orchestrator "Sort my receipts" --detach
+      remit run assistant "Sort my receipts" --detach
       remit runs answer last --wait
     """
     from remit.faces.cli.drive.answer import give_answer

@@ -13,7 +13,7 @@ CATEGORIES = {"train": "travel", "night": "travel", "lunch": "meals", "paper": "
 CLAIMABLE_PERCENT = {"travel": 100, "meals": 70, "office": 100, "other": 100}
 
 
-async def orchestrator(brief: Brief) -> Answer:
+async def assistant(brief: Brief) -> Answer:
     """Have the receipts sorted, then ask what can be claimed back."""
     # By capability, whoever offers it; or by name: brief.delegate("bookkeeper", …).
     receipts = await brief.delegate(capability="SORT", objective=brief.text)

@@ -9,7 +9,7 @@ from remit import Answer, Brief, Call
 COMMON = {"a", "an", "and", "are", "as", "at", "be", "by", "for", "in", "is", "it", "my", "of", "on", "or", "the", "to"}
 
 
-async def orchestrator(brief: Brief) -> Answer:
+async def assistant(brief: Brief) -> Answer:
     """Ask the other two at once, and put together what they say."""
     text = brief.text
     counted, read = await brief.fan_out(

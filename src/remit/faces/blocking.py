@@ -1,0 +1,73 @@
+"""A hub for programs that do not await: open in a thread of its own, asked from any other."""
+
+import asyncio
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+
+from remit.protocol.envelope import Response
+from remit.runtime.asking import AskOptions
+from remit.runtime.hub import Hub
+
+
+class Background:
+    """The thread in which a hub is open, with an event loop of its own: the hub works on while nobody asks it.
+
+    A loop that only ran while somebody asks would let leases lapse, and records wait. The loop of the caller, if there
+    is one as in a notebook, cannot be used: whoever waits in it stops it.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._closing = asyncio.Event()
+        self._loop: Future[asyncio.AbstractEventLoop] = Future()
+        """Known once the hub is open; else, why it could not be opened."""
+        self._ended: Future[None] = Future()
+        threading.Thread(target=self._run, name="remit-hub", daemon=True).start()
+
+    def wait_until_open(self) -> None:
+        """Return once the hub is open, or raise what kept it from opening."""
+        self._loop.result()
+
+    def close(self) -> None:
+        """Close the hub and return once it is closed, or raise what went wrong."""
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.result().call_soon_threadsafe(self._closing.set)
+        self._ended.result()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._live())
+        except BaseException as error:  # noqa: BLE001 - raised in the thread that opened or closes the hub
+            if not self._loop.done():
+                self._loop.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+
+    async def _live(self) -> None:
+        async with self._hub:
+            self._loop.set_result(asyncio.get_running_loop())
+            await self._closing.wait()
+
+
+def ask(hub: Hub, agent: str, text: str, user: str, options: AskOptions) -> Response:
+    """Ask an agent of a hub that is open in another thread; the run is cancelled if the wait is interrupted."""
+    loop = hub.loop
+    if loop is None:
+        raise RuntimeError("the hub is not open: ask within `with hub:`")
+    if loop is _running():
+        raise RuntimeError("ask_sync would block the event loop that the hub runs in: use `await hub.ask(...)` here")
+    future = asyncio.run_coroutine_threadsafe(hub.ask(agent, text, user=user, **options), loop)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
