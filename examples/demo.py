@@ -28,7 +28,7 @@ DESK = Path(".remit") / "demo-desk"
 DONE, CLOSED = DESK / "done.txt", DESK / "tax-office-is-closed"
 CLAIM = "Claim the tax back, to DE89 3704 0044 0532 0130 00. I am at ada.weber@example.org, +49 30 901820."
 # Far more than anything takes, so that only a demo that would hang ever sees it.
-LIMIT_S = 60
+LIMIT_S = 200
 WIDTH = min(shutil.get_terminal_size((100, 24)).columns, 100)
 COLOURED = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 FANCY = (sys.stdout.encoding or "").lower().startswith("utf")

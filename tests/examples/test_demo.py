@@ -36,6 +36,7 @@ class Shown:
             check=False,
             timeout=PATIENCE_S,
         )
+        assert self.done.returncode == 0, self.done.stdout + self.done.stderr
         self.text = self.done.stdout
         # However its lines are broken.
         self.flowing = " ".join(self.text.split())
