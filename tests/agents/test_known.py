@@ -8,7 +8,7 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from remit import Answer, Brief, Capability, ContextFilter, Hub, ModelAgent
+from remit import Answer, Brief, Capability, ContextFilter, Handoff, Hub, ModelAgent, Step, Workflow
 from remit.agents.subagent import sub_agent
 from remit.agents.toolbox import offers
 from remit.testing import MemoryStore
@@ -156,6 +156,28 @@ async def known_below(first: ContextFilter | None, second: ContextFilter | None)
     async with hub:
         (await hub.ask("top", "Go", user="u-1")).unwrap()
     return known["middle"], known["last"]
+
+
+async def test_the_steps_of_a_workflow_that_an_agent_asks_know_no_more_than_the_agent_hands_on() -> None:
+    """K5: the user's words reach them if the user asks, or if whoever asks hands them on."""
+    hub, handed = Hub(store=MemoryStore(), redaction=False), list[str]()
+
+    @hub.agent("writer")
+    async def writer(brief: Brief) -> str:
+        handed.append(brief.handoff.original_request)
+        return "written"
+
+    @hub.agent("boss", may_call=["report"])
+    async def boss(brief: Brief) -> None:
+        await sub_agent(brief, {"agent_name": "report", "task": "Write a report.", "allow_nested_calls": True})
+        handoff = Handoff(original_request=brief.original_request)
+        await brief.delegate("report", objective="Write another.", handoff=handoff)
+
+    hub.workflow(Workflow(name="report", steps=(Step(name="write", agent="writer", objective="Write"),)))
+    async with hub:
+        (await hub.ask("boss", "My secret plan.", user="u-1")).unwrap()
+        (await hub.ask("report", "A report, please.", user="u-1")).unwrap()
+    assert handed == ["", "My secret plan.", "A report, please."]
 
 
 async def test_those_that_the_orchestrator_asks_know_what_is_known() -> None:

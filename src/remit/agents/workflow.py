@@ -217,7 +217,7 @@ class Course:
 
     def _results(self) -> dict[str, Json]:
         done = {name: ended.result for name, ended in self._ended.items()}
-        return {**done, INPUT: self._given, REQUEST: self._brief.original_request}
+        return {**done, INPUT: self._given, REQUEST: _request_of(self._brief) or self._brief.text}
 
     def _tokens(self, step: Step) -> int | None:
         """Return what a step may spend: what it says, or else an equal part of what is left for those beginning now."""
@@ -241,7 +241,7 @@ class Course:
         given = self._brief.handoff
         return replace(
             given,
-            original_request=self._brief.original_request,
+            original_request=_request_of(self._brief),
             history=self._brief.request.session,
             position=f"{position}, within {given.position}" if given.position else position,
             prior_agents=tuple(dict.fromkeys((*given.prior_agents, *(each.target for each in came)))),
@@ -269,6 +269,11 @@ def _is_unknown(response: Response) -> bool:
 
 
 # ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _request_of(brief: Brief) -> str:
+    """Return what the user said, for those whom the steps ask; where an agent asked, only if it handed that on."""
+    return brief.original_request if brief.request.parent is None else brief.handoff.original_request
 
 
 def _shown(wanted: ContextFilter | None) -> ContextFilter:

@@ -62,15 +62,13 @@ class Sessions:
         the caller, who pays for a summary that a model makes. Raises a `RemitError` for what may not be asked for.
         """
         wanted, known = request.context, _notes_for(request, frame, run)
-        if wanted is None and not known:
-            return None
+        if not known and (wanted is None or wanted == ContextFilter(last_messages=0, known=wanted.known)):
+            return None  # without a pause: those that begin together share what is left by it
         await self._learn_to_count()
         if wanted is None:
             return Shown(View(known=known), last_first=False)
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
-        if not known and wanted == ContextFilter(last_messages=0, known=wanted.known):
-            return None
         if run.sealing is not None and wanted.keywords:
             # Messages hold tokens, so tokens are looked for.
             light, sealing = is_light(wanted.keywords), run.sealing
