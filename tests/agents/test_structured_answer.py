@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from remit import Answer, Artifact, Brief, Capability, Handoff, Hub, ModelAgent, Response, Source, Status
-from remit.agents.structured_answer import NAME, SCHEMA, answer_of
+from remit.agents.structured_answer import DESCRIPTION, KINDS, NAME, SCHEMA, answer_of
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
 from remit.testing import MemoryStore
@@ -91,8 +91,14 @@ def test_sources_that_models_describe_are_known_by_their_ids() -> None:
     assert found == (GIVEN, Source(owner_scope="u-1", source_id="https://example.org/ a"))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_artifact_that_a_model_is_told_of_is_one(kind: str) -> None:
+    artifacts = [{"type": kind, "value": "7"}]
+    assert read({"answer": "x", "artifacts": artifacts}).artifacts[0].type == kind
+
+
 def test_what_a_model_is_told_of_it_is_short() -> None:
-    assert estimate(text_of(SCHEMA)) < 210
+    assert estimate(text_of(SCHEMA)) + estimate(DESCRIPTION) < 180
 
 
 class Desk:

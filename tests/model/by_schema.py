@@ -35,16 +35,23 @@ class ToolsBySchema(WrapperModel):
 
     The server does not show tools to the model, nor hold it to them, but it does hold it to a JSON Schema. So *that* it
     calls, and what *fixed* says, is certain; with which other arguments, the model decides. Only those that the tool
-    requires are asked for.
+    requires are asked for. With *writes* the call is a text, as small models write it.
     """
 
     def __init__(
-        self, model: Model, uses: str, *, times: int | None = None, fixed: Mapping[str, object] | None = None
+        self,
+        model: Model,
+        uses: str,
+        *,
+        times: int | None = None,
+        fixed: Mapping[str, object] | None = None,
+        writes: bool = False,
     ) -> None:
         super().__init__(model)
         self._uses = uses
         self._times = times
         self._fixed = fixed or {}
+        self._writes = writes
         self.sent: list[list[ModelMessage]] = []
         """What the model was sent each time, as it was sent it."""
 
@@ -65,7 +72,10 @@ class ToolsBySchema(WrapperModel):
             arguments = json.loads(response.text or "")
         except ValueError:  # cut off where its tokens ended
             return response
-        return replace(response, parts=[ToolCallPart(tool.name, arguments | dict(self._fixed))])
+        arguments |= dict(self._fixed)
+        if self._writes:
+            return replace(response, parts=[TextPart(json.dumps({"name": tool.name, "arguments": arguments}))])
+        return replace(response, parts=[ToolCallPart(tool.name, arguments)])
 
     @asynccontextmanager
     async def request_stream(

@@ -165,6 +165,27 @@ def _output(told: str) -> str:
     return json.JSONDecoder().raw_decode(told[start:])[0]["output"]
 
 
+async def test_whom_it_asks_is_one_of_those_who_may_be_asked_and_a_written_call_is_carried_out(
+    hub: Hub, base_url: str
+) -> None:
+    """O1: the model chooses among the names in the schema, and writes the call as a text."""
+    planner = ToolsBySchema(served(base_url, temperature=0.0), "sub_agent", times=1, writes=True)
+    asked: list[str] = []
+
+    async def answer(brief: Brief) -> str:
+        asked.append(brief.request.target)
+        return "Done."
+
+    hub.add("planner", ModelAgent(planner, prompt="You plan.", max_output_tokens=60), may_call=["coder", "librarian"])
+    hub.add("coder", answer, description="Writes code.")
+    hub.add("librarian", answer, description="Finds books.")
+    async with hub:
+        response = await hub.ask("planner", "Find me a book about tea.", user="u-1")
+    assert response.status in (Status.SUCCESS, Status.PARTIAL), response.fault
+    assert len(asked) == 1
+    assert asked[0] in ("coder", "librarian")
+
+
 async def test_a_specialist_is_shown_nothing_when_nothing_is_asked_for(hub: Hub, base_url: str) -> None:
     """O4: without a filter there are no messages, with one only those that it names."""
     model = ToolsBySchema(served(base_url, temperature=0.0), "none")

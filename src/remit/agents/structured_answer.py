@@ -12,9 +12,10 @@ from remit.protocol.envelope import Answer, Artifact, Json, Source
 
 # The tool by which a model answers with more than a text; the document has no name for it.
 NAME = "structured_answer"
+KINDS = ("table", "json", "url", "id", "file")
 DESCRIPTION = (
-    "Give your final answer with more than a text: only if you have sources, facts, data, a confidence or a question "
-    "to give along. A plain text is as good an answer."
+    "Answer with more than a text, if you have more: confidence from 0 to 1, ids of sources, facts for later, "
+    f"artifacts (type {', '.join(KINDS)}), follow_up if you ask back."
 )
 # What is said in more is an answer of its own; a fact is kept for all who are asked later.
 _MOST = 20
@@ -22,24 +23,20 @@ _FACT_LENGTH = 300
 _ID_LENGTH = 200
 
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-_KINDS = ("table", "json", "url", "id", "file")
-# Each word of it is sent with every call of the model.
+# Each word is sent with every call of the model, so what the description says is not said again here.
 SCHEMA: Schema = {
     "type": "object",
     "properties": {
         "answer": {"type": "string"},
-        "summary": {"type": "string", "description": "One sentence."},
-        "confidence": {"type": "number", "description": "0 to 1."},
-        "sources": _TEXTS | {"description": "Ids of documents or records that you used."},
-        "facts": _TEXTS | {"description": "What became known, for later."},
+        "summary": {"type": "string"},
+        "confidence": {"type": "number"},
+        "sources": _TEXTS,
+        "facts": _TEXTS,
         "artifacts": {
             "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"type": {"enum": list(_KINDS)}, "value": {}, "label": {"type": "string"}},
-            },
+            "items": {"type": "object", "properties": {"type": {"type": "string"}, "value": {}}},
         },
-        "follow_up": {"type": "boolean", "description": "Whether the answer is a question to whoever asks."},
+        "follow_up": {"type": "boolean"},
     },
     "required": ["answer"],
 }
