@@ -159,3 +159,22 @@ def test_a_fair_share_is_never_more_than_is_left_nor_less_than_an_affordable_def
     given_share = fair_share(left, default, slots=slots, spare=max(default, spare))
     assert 0 <= given_share <= left
     assert given_share >= default or default > left
+
+
+@pytest.mark.parametrize(
+    ("left", "slots", "spare", "share"),
+    [
+        (1_000_000, 3, 8_000, 250_000),  # three calls and the caller
+        (750_000, 2, 8_000, 250_000),
+        (24_000, 3, 8_000, 8_000),  # no less than the default
+        (50_000, 3, 30_000, 8_000),  # two others may need 30,000 each
+        (42_000, 2, 30_000, 12_000),
+        (40_000, 1, 8_000, 20_000),
+        (40_000, 0, 8_000, 20_000),
+        (7_000, 3, 8_000, 3_500),  # it cannot pay for this one: it keeps half
+    ],
+)
+def test_a_call_gets_a_fair_share_and_leaves_the_others_their_defaults(
+    left: int, slots: int, spare: int, share: int
+) -> None:
+    assert fair_share(left, 8_000, slots=slots, spare=spare) == share
