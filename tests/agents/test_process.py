@@ -154,7 +154,8 @@ class Desk:
     def tool_cards(self) -> tuple[ToolCard, ...]:
         return (ToolCard(name="look", input_schema={"type": "object"}),)
 
-    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
+    async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
+        assert of is None
         return [Message(role="user", text=f"{wanted.last_messages} in {tokens}", seq=7)]
 
     async def conversation(self) -> list[Record]:

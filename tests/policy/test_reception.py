@@ -51,6 +51,7 @@ def test_a_client_that_says_little_gets_the_defaults_of_the_hub() -> None:
         objective="Sort",
         run="run-1",
         session="run-1",
+        correlation="run-1",
         created_ms=7,
         via="web",
     )

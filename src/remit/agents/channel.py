@@ -142,6 +142,7 @@ class Once(Numbered, frozen=True, kw_only=True, tag="once"):
 class History(Numbered, frozen=True, kw_only=True, tag="history"):
     wanted: ContextFilter
     tokens: Count
+    of: str | None = None
 
 
 class Withdraw(Frame, frozen=True, kw_only=True, tag="withdraw"):

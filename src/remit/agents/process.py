@@ -277,8 +277,8 @@ class Clerk:
                 return await _once(brief, name, found)
             case Conversation():
                 return await brief.conversation()
-            case History(wanted=wanted, tokens=tokens):
-                return await brief.history(wanted, max_tokens=tokens)
+            case History(wanted=wanted, tokens=tokens, of=of):
+                return await brief.history(of, wanted, max_tokens=tokens)
             case Facts():
                 return await brief.facts()
 

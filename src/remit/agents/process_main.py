@@ -265,8 +265,9 @@ class RemoteDesk:
         entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])
         return [entry.record() for entry in entries]
 
-    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
-        return await self._wish(History(number=next(self._numbers), wanted=wanted, tokens=tokens), list[Message])
+    async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
+        wish = History(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
+        return await self._wish(wish, list[Message])
 
     async def facts(self) -> tuple[str, ...]:
         return await self._wish(Facts(number=next(self._numbers)), tuple[str, ...])

@@ -121,7 +121,7 @@ def receive(
         hints=sent.hints,
         reason=sent.reason,
         refined_by=sent.refined_by,
-        correlation=sent.correlation or (sent.run or None),
+        correlation=sent.correlation or sent.run or run,
         retry_of=sent.retry_of,
         created_ms=created_ms,
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,

@@ -66,7 +66,7 @@ def root_request(
         handoff=options.get("handoff"),
         context=options.get("context"),
         hints=options.get("hints", ()),
-        correlation=options.get("correlation"),
+        correlation=options.get("correlation") or run,
         retry_of=options.get("retry_of"),
         created_ms=created_ms,
         traceparent=options.get("traceparent"),

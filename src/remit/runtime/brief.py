@@ -125,7 +125,7 @@ class Desk(Protocol):
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]: ...
 
-    def history(self, wanted: ContextFilter, tokens: int) -> Coroutine[Any, Any, list[Message]]: ...
+    def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> Coroutine[Any, Any, list[Message]]: ...
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]: ...
 
@@ -330,10 +330,20 @@ class Brief:
         return self._desk.conversation()
 
     def history(
-        self, wanted: ContextFilter | None = None, *, max_tokens: int = HISTORY_TOKENS
+        self,
+        of: str | ContextFilter | None = None,
+        wanted: ContextFilter | None = None,
+        *,
+        max_tokens: int = HISTORY_TOKENS,
     ) -> Coroutine[Any, Any, list[Message]]:
-        """Return what was said, and shown to this callee, before in its session: the newest that fit, oldest first."""
-        return self._desk.history(wanted or ContextFilter(), max_tokens)
+        """Return what was said, and shown to this callee, before in its session: the newest that fit, oldest first.
+
+        With a reference *of* another conversation, which this callee was given (`brief.handoff.history`), return what
+        was said there. Raises a `RemitError` for one that it was not given, or that is another user's.
+        """
+        if isinstance(of, ContextFilter):
+            of, wanted = None, of
+        return self._desk.history(wanted or ContextFilter(), max_tokens, of)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Return what is known about the user of this request, and no other."""

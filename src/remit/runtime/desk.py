@@ -404,8 +404,12 @@ class LocalDesk:
             record for record in records if isinstance(record.body, Request | Response) and record.body.id != request.id
         ]
 
-    async def history(self, wanted: ContextFilter, tokens: int) -> list[Message]:
-        return await self._dispatch.parts.sessions.history(self._frame, wanted, tokens)
+    async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
+        if of is None:
+            return await self._dispatch.parts.sessions.history(self._frame, wanted, tokens)
+        from remit.runtime.references import referred  # few callees are given one
+
+        return await referred(self._dispatch.parts, self._frame, of, wanted, tokens)
 
     def note(self, note: Note) -> None:
         self._refuse_if_over()

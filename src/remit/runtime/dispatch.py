@@ -390,10 +390,15 @@ class Dispatch(Routing):
             fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
         )
 
+    def refused(self, request: Request, why: Fault) -> Response:
+        """Return a refusal, with the version of the agent that was asked for."""
+        entry = self.parts.registry.agents.get(request.target)
+        return refused(request, why, None if entry is None else entry.card)
+
     def refuse(self, request: Request, why: Fault) -> Response:
         """Record a refusal and return it."""
         sealing = self.sealing_of(request.run)
-        response = refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
+        response = self.refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
         caller = self.parts.ledger.frames.get(request.parent) if request.parent is not None else None
         if caller is not None and response.fault is not None:
             caller.note_fault_below(response.fault)

@@ -353,6 +353,8 @@ class RunSummary(NamedTuple):
     session: str = ""
     changed_ms: int = 0
     """When it ended; of one that has not, when it began."""
+    correlation: str = ""
+    """What links its request to others of the same workflow; its own id where its sender names nothing."""
 
 
 class Whose(NamedTuple):
@@ -670,9 +672,18 @@ class Archive(Protocol):
         ...
 
     async def runs(
-        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+        self,
+        *,
+        user: str | None = None,
+        run: str | None = None,
+        correlation: str | None = None,
+        of: Whose = ANYONES,
+        limit: int = 50,
     ) -> list[RunSummary]:
-        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
+        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*.
+
+        With *correlation* those whose request has that correlation id; a run without one has its own id.
+        """
         ...
 
     async def named(self, id: str, of: Whose) -> list[str]:

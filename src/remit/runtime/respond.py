@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.weight import is_light
+from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import NOBODY, VERSION, Answer, Json, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
@@ -37,10 +38,16 @@ def presentable(name: object) -> str:
     return name if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() else NOBODY
 
 
-def refused(request: Request, why: Fault) -> Response:
+def refused(request: Request, why: Fault, card: AgentCard | None = None) -> Response:
     """A request that was judged and not started."""
     status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
-    return Response(version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why)
+    response = Response(
+        version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why
+    )
+    if card is None:
+        return response
+    capability = card.capability(request.capability) if request.capability else None
+    return replace(response, agent_version=card.version, capability_version=capability.version if capability else None)
 
 
 def answered(frame: Frame, answer: Answer) -> Response:

@@ -23,7 +23,7 @@ from remit.runtime.dispatch import Dispatch, Heavy, Looked
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
 from remit.runtime.redactor import made_whole
-from remit.runtime.respond import brief_fault, refused
+from remit.runtime.respond import brief_fault
 
 log = logging.getLogger("remit")
 
@@ -111,7 +111,7 @@ class Runs:
         try:
             return await self._refuse(request, why)
         except StoreError as error:
-            return refused(request, error.fault)
+            return self._dispatch.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
@@ -220,7 +220,7 @@ class Runs:
             except RemitError as error:
                 return await self._refuse(request, error.fault)
         except StoreError as error:  # also one that could not even take the refusal
-            return refused(request, error.fault)
+            return self._dispatch.refused(request, error.fault)
         finally:
             self._parked.pop(request.run, None)
 
@@ -411,7 +411,11 @@ class Runs:
         parts.ledger.withdraw(frame, parts.clock.now())
         if isinstance(submitted, Repeated):
             return await self._refuse(clean, USED)
-        return refused(clean, journal.TAKEN_OVER) if submitted is None else await self._known(clean, submitted)
+        return (
+            self._dispatch.refused(clean, journal.TAKEN_OVER)
+            if submitted is None
+            else await self._known(clean, submitted)
+        )
 
     async def _used(self, request: Request) -> Fault | None:
         """Have what counts once remembered, if that was not done yet; return why the request is refused if it was."""
@@ -438,7 +442,7 @@ class Runs:
             # It goes on, so it is no time-out, after which the same would be asked for under a new id.
             why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
             again = "Ask again under the same id: that gets its outcome, and begins nothing."
-            unknown = refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            unknown = self._dispatch.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
     async def _carry_out(self, frame: Frame) -> Response:
@@ -469,7 +473,7 @@ class Runs:
         why = await self._used(request) or why
         if parked is not None and why is CLOSING:
             await store.release(request.run, parked)
-            return refused(request, why)
+            return self._dispatch.refused(request, why)
         if parked is None:
             if self._troubled:
                 await store.flush()  # what cannot be recorded is no refusal, and must not pile up
@@ -482,7 +486,7 @@ class Runs:
             self._troubled = False
             return response
         # Its request is on record: what is to be added is how it ended.
-        response = refused(
+        response = self._dispatch.refused(
             request, self._dispatch.parts.redactor.clean(brief_fault(why), self._dispatch.sealing_of(request.run))
         )
         if why.code is Code.CANCELLED:

@@ -129,6 +129,13 @@ class Sessions:
         shown = (request.view or View()).messages
         return await self._said_before(frame.recorded or request, wanted, request.session, tokens, shown)
 
+    async def said_in(self, frame: Frame, session: str, wanted: ContextFilter, tokens: int) -> list[Message]:
+        """Return what was said in a session that is not the callee's own: the newest that fit, oldest first."""
+        if (wrong := check(wanted)) is not None:
+            raise RemitError(wrong)
+        await self._learn_to_count()
+        return await self._said_before(frame.recorded or frame.request, wanted, session, tokens)
+
     async def _said_before(
         self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
     ) -> list[Message]:

@@ -166,13 +166,23 @@ def _record(seq: int, number: int, at_ms: int, run: str, session: str, raw: msgs
     return Record(seq=seq, kind=kind, at_ms=at_ms, run=run, session=session, body=read_body(kind, bytes(raw)))
 
 
-def runs(user: str | None, run: str | None, limit: int, now_ms: int, of: Whose = ANYONES) -> Query[list[RunSummary]]:
+def runs(
+    user: str | None,
+    run: str | None,
+    limit: int,
+    now_ms: int,
+    of: Whose = ANYONES,
+    correlation: str | None = None,
+) -> Query[list[RunSummary]]:
     """Return the query for the newest runs."""
     wanted = {"user = ?": [user]} if user is not None else {}
     if run:
         # No name sorts behind one that goes on with the last character of all.
         bounds = [run, run + chr(sys.maxunicode)]
         wanted[_BEGINS_WITH] = bounds * 2
+    if correlation is not None:
+        # No index: it is looked for seldom, and each index costs every delegation.
+        wanted["coalesce(CAST(begun.body AS TEXT) ->> '$.correlation', request.run) = ?"] = [correlation]
     wanted |= _within(of)
     sql = _RUNS.format(where=" AND ".join(wanted) or "TRUE")
     values = [value for each in wanted.values() for value in each]
@@ -244,6 +254,7 @@ def _summary(
         request.via or "",
         session,
         changed_ms,
+        request.correlation or run,
     )
 
 

@@ -444,10 +444,16 @@ class SqliteStore:
         return await self._read(queries.recent(limit))
 
     async def runs(
-        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+        self,
+        *,
+        user: str | None = None,
+        run: str | None = None,
+        correlation: str | None = None,
+        of: Whose = ANYONES,
+        limit: int = 50,
     ) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
-        return await self._read(queries.runs(user, run, limit, self._wall_ms(), of))
+        return await self._read(queries.runs(user, run, limit, self._wall_ms(), of, correlation))
 
     async def named(self, id: str, of: Whose) -> list[str]:
         """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""

@@ -533,9 +533,23 @@ class StoreConformance(AskingConformance, ConversingConformance):
             assert [run.run for run in await store.runs(limit=2)] == ["run-three", "run-two"]
         one, three = "session-one", "session-three"
         assert found == [
-            RunSummary("run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running", "", three, 1_000),
-            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response, "finished", "", one, 1),
+            RunSummary(
+                "run-three", "u-1", "prime", "Sort receipts", 1_000, None, "running", "", three, 1_000, "run-three"
+            ),
+            RunSummary("run-one", "u-1", "prime", "Sort receipts", 1_000, response, "finished", "", one, 1, "run-one"),
         ]
+
+    async def test_runs_are_found_by_what_links_them(self) -> None:
+        """K1: by the correlation id; a run without one is found by its own."""
+        async with self.opened() as store:
+            for name, user, correlation in (("one", "u-1", "c"), ("two", "u-2", "c"), ("three", "u-1", None)):
+                request = replace(a_request(name, user=user), correlation=correlation)
+                await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
+            found = await store.runs(correlation="c")
+            assert [(run.run, run.correlation) for run in found] == [("run-two", "c"), ("run-one", "c")]
+            assert [run.run for run in await store.runs(correlation="c", user="u-1")] == ["run-one"]
+            assert [run.run for run in await store.runs(correlation="run-three")] == ["run-three"]
+            assert await store.runs(correlation="run-one") == []
 
     async def test_where_an_agents_runs_stand_is_told_by_what_changed_last(self) -> None:
         asking = replace(a_request("two", user="u-2"), correlation="c", via="north", created_ms=2_000)

@@ -523,14 +523,23 @@ class MemoryStore:
         return [replace(each, body=body) for each in newest if (body := outline(each.body)) is not None]
 
     async def runs(
-        self, *, user: str | None = None, run: str | None = None, of: Whose = ANYONES, limit: int = 50
+        self,
+        *,
+        user: str | None = None,
+        run: str | None = None,
+        correlation: str | None = None,
+        of: Whose = ANYONES,
+        limit: int = 50,
     ) -> list[RunSummary]:
         self._check_open()
         newest = reversed([*self._older, *self._submitted.values()])
         found = [
             known
             for known in newest
-            if user in (None, known.request.remit.user) and known.run.startswith(run or "") and _is_of(known, of)
+            if user in (None, known.request.remit.user)
+            and known.run.startswith(run or "")
+            and correlation in (None, known.request.correlation or known.run)
+            and _is_of(known, of)
         ]
         return [_summary(known, self._wall_ms()) for known in found[:limit]]
 
@@ -628,4 +637,5 @@ def _summary(known: _Submitted, now_ms: int) -> RunSummary:
         request.via or "",
         request.session or known.run,
         known.finished_ms or known.started_ms,
+        request.correlation or known.run,
     )

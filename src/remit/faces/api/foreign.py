@@ -62,10 +62,17 @@ class ForeignTongues:
             response = told(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
-            response = _refused(sent, _placed(name, error.fault))
+            response = _refused(sent, _placed(name, error.fault), self._version_of(sent, error.fault))
             if sent is None and len(asked.body) > _ECHOED_BYTES:
                 asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
         await _send_reply(await _reply(dialect, response, asked), asked, send)
+
+    def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
+        """Return the version of the agent that was asked for, unless who asks may not know of it."""
+        asked = self._delegations
+        if sent is None or why.code is Code.AGENT_NOT_FOUND or sent.target not in asked.exposed():
+            return None
+        return asked.hub.cards[sent.target].version
 
     async def _ended(self, exchange: "_Exchange") -> Response | None:
         """Return how a request ended; None if that was sent as a stream."""
@@ -140,11 +147,12 @@ def _placed(dialect: str, why: Fault) -> Fault:
     return malformed((Problem(_USER_AT[dialect], why.problems[0].message),))
 
 
-def _refused(sent: Submission | None, why: Fault) -> Response:
+def _refused(sent: Submission | None, why: Fault, version: str | None) -> Response:
     return Response(
         version=VERSION,
         id=(sent.id if sent is not None else None) or NOBODY,
         target=NOBODY if sent is None else sent.target,
         status=Status.REFUSED,
         fault=why,
+        agent_version=version or "1.0",
     )

@@ -50,6 +50,8 @@ class RunLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: str
     status: Status | None = None
     via: str = ""
+    correlation: str = ""
+    """What links it to others of the same workflow; else its id."""
 
 
 class RunList(Struct, frozen=True, kw_only=True):
@@ -107,10 +109,13 @@ class Looking:
     async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/runs`."""
         sender = await self._delegations.sender(scope, headers_of(scope))
-        _refuse_unknown(scope, "limit", "user")
+        _refuse_unknown(scope, "correlation", "limit", "user")
         limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
         found = await self._hub.store.runs(
-            user=user or None, of=visible(sender, scope[ACCESS].others), limit=min(limit, MOST)
+            user=user or None,
+            correlation=_parameter(scope, "correlation", "") or None,
+            of=visible(sender, scope[ACCESS].others),
+            limit=min(limit, MOST),
         )
         await send_value(send, RunList(runs=tuple(map(_line, found))))
 
@@ -152,6 +157,7 @@ def _line(summary: RunSummary) -> RunLine:
         state=summary.state,
         status=summary.response.status if summary.response else None,
         via=summary.via,
+        correlation=summary.correlation,
     )
 
 

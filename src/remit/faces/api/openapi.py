@@ -130,7 +130,11 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 "The newest runs.",
                 _reply("They.", ref[RunList]),
                 ref,
-                [_parameter("user", "string", "Only this user's."), _parameter("limit", "integer", "At most so many.")],
+                [
+                    _parameter("user", "string", "Only this user's."),
+                    _parameter("correlation", "string", "Only those of this workflow."),
+                    _parameter("limit", "integer", "At most so many."),
+                ],
             )
         },
         "/v1/runs/{run}": {

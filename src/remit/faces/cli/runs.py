@@ -36,6 +36,7 @@ def runs() -> None:
 @click.option("--user", metavar="NAME", help="Only those in this name.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the newest first.")
 @click.option("--state", type=click.Choice(STATES), help="Only those that stand, or ended, like this.")
+@click.option("--correlation", metavar="ID", help="Only runs with this correlation id.")
 @json_option
 @jsonl_option
 @store_options
@@ -43,6 +44,7 @@ def list_runs(
     user: str | None,
     limit: int,
     state: str | None,
+    correlation: str | None,
     as_json: bool,
     as_jsonl: bool,
     store_path: Path | None,
@@ -58,6 +60,7 @@ def list_runs(
     Example:
       remit runs list --state running
       remit runs list --user ana --limit 5 --json
+      remit runs list --correlation order-17
     """
     from remit.faces.cli.places import reading, store_file
     from remit.faces.cli.show.records_view import standing
@@ -67,7 +70,8 @@ def list_runs(
     from remit.stores import reader
 
     with reading(store_file(store_path, team_file, overrides)) as connection:
-        found = reader.runs(user, None, LOOKED_AT if state else limit, now_ms())(connection)
+        most = LOOKED_AT if state else limit
+        found = reader.runs(user, None, most, now_ms(), correlation=correlation)(connection)
     found = [each for each in found if state is None or standing(each) == state][:limit]
     if as_json:
         print_json(Runs(runs=tuple(map(run_line, found))))

@@ -217,6 +217,7 @@ class RunLine(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
     tokens: Annotated[int | None, Meta(description="Tokens that were spent, once it has ended.")] = None
     duration_ms: Annotated[int | None, Meta(description="How long it took, once it has ended.")] = None
     via: Annotated[str | None, Meta(description="The hub or client that brought it; null: it was asked here.")] = None
+    correlation: Annotated[str, Meta(description="What links it to others of the same workflow; else its id.")] = ""
 
 
 class Runs(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.runs/1"):

@@ -60,6 +60,7 @@ def run_line(summary: RunSummary) -> RunLine:
         tokens=response.usage.total if response else None,
         duration_ms=response.duration_ms if response else None,
         via=summary.via or None,
+        correlation=summary.correlation,
     )
 
 
