@@ -115,13 +115,15 @@ async def test_over_http_in_the_answer_on_the_record_and_in_the_stream(hub: Hub)
         ("subagent", {"agent_name": "byte-doc", "task": "x"}),
     ],
 )
-async def test_in_the_dialects_of_other_systems(hub: Hub, path: str, body: dict[str, Any]) -> None:
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_in_the_dialects_of_other_systems(hub: Hub, path: str, body: dict[str, Any], accept: str) -> None:
     async with (
         serving(hub, SERVICE) as server,
         client_of(server, SERVICE.name) as session,
-        session.post(f"/dialects/{path}", json=body) as reply,
+        session.post(f"/dialects/{path}", json=body, headers={"accept": accept}) as reply,
     ):
         text = await reply.text()
+    assert reply.content_type == accept
     assert "byte-doc" in text
     assert is_discreet(text), text
 
