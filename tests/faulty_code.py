@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from remit import Brief, Code, RemitError, fault
+from remit import Brief, Call, Code, RemitError, fault
 
 SECRET = "the vault is behind the painting"
 
@@ -50,3 +50,15 @@ async def passing_on(brief: Brief) -> object:
 
 async def with_mail(brief: Brief) -> None:
     raise ValueError("no account for ada@example.org")
+
+
+async def looking_on(brief: Brief) -> list[str]:
+    """Say what it sees of the failures of those that it asks, and of a tool."""
+    one = await brief.delegate("direct", objective="one")
+    several = await brief.fan_out([Call(target="direct", objective="two")])
+    combined = await brief.combine([Call(target="direct", objective="three")])
+    try:
+        await brief.use("look_up", name="rate")
+    except RemitError as error:
+        return [str(one.fault), str(several[0].fault), str(combined.responses[0].fault), str(error.fault)]
+    return []

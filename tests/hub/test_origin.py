@@ -138,3 +138,17 @@ async def test_what_a_peer_says_of_its_code_is_not_taken_over(hub: Hub) -> None:
         response = await hub.ask("far", user="u-1")
     assert response.fault is not None
     assert response.fault.origin is None
+
+
+async def test_an_agent_in_a_process_of_its_own_sees_no_code_of_others(hub: Hub) -> None:
+    """It may be code of strangers, in a sandbox."""
+    hub.tool("look_up")(faulty_code.look_up)
+    hub.add("direct", faulty_code.direct)
+    hub.add("stranger", faulty_code.looking_on, may_call=["direct"], tools=["look_up"], isolation="process")
+    async with hub:
+        seen = (await hub.ask("stranger", user="u-1")).unwrap()
+    assert len(seen) == 4
+    for each in seen:
+        assert "failed; the reason is on record at its hub" in each
+        assert faulty_code.SECRET not in each
+        assert "faulty_code" not in each

@@ -200,7 +200,12 @@ read_by_hub = msgspec.json.Decoder(ToHub).decode
 
 
 def raw(value: object) -> Raw:
-    """Return a value as it stands inside a frame, or raise one of `NOT_SAYABLE` that names what is wrong."""
+    """Return a value as it stands inside a frame."""
+    return Raw(encode(value))
+
+
+def raw_of_agent(value: object) -> Raw:
+    """Return what an agent gives as it stands inside a frame, or raise one of `NOT_SAYABLE` that says why not."""
     try:
         return Raw(encode(plain(value)))
     except RemitError as error:

@@ -5,6 +5,7 @@ import inspect
 import logging
 import sys
 from contextlib import suppress
+from typing import cast
 
 import msgspec
 from msgspec import Raw
@@ -42,7 +43,8 @@ from remit.agents.channel import (
 )
 from remit.agents.function import AgentFunction
 from remit.agents.spawn import InProcessError, Process, Surroundings
-from remit.protocol.envelope import Answer, Call, Json
+from remit.policy.aggregate import Combined
+from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
@@ -249,7 +251,8 @@ class Clerk:
 
     def _reply(self, number: int, value: Json = None, *, why: Fault | None = None) -> None:
         try:
-            self._process.send(Reply(number=number, account=self._account(), value=raw(value), fault=why))
+            why = None if why is None else why.outward()
+            self._process.send(Reply(number=number, account=self._account(), value=raw(_outward(value)), fault=why))
         except NOT_SAYABLE as error:
             why = fault(Code.TOO_LARGE, f"what came of it cannot be handed to a process: {error}")
             self._process.send(Reply(number=number, account=self._account(), fault=why))
@@ -325,6 +328,19 @@ def _call(given: Raw) -> Call:
         return unraw(given, Call)
     except msgspec.ValidationError:
         return Call(**unraw(given, dict[str, Json]))
+
+
+def _outward(value: Json) -> Json:
+    """Return what came of a wish without places in the code of other agents: a process may run code of strangers."""
+    match value:
+        case Response():
+            return value.outward()
+        case Combined():
+            return msgspec.structs.replace(value, responses=tuple(each.outward() for each in value.responses))
+        case list():
+            return [_outward(each) for each in cast("list[Json]", value)]
+        case _:
+            return value
 
 
 def _cause(failed: Failed) -> Exception | None:

@@ -51,7 +51,7 @@ from remit.agents.channel import (
     Wish,
     Withdraw,
     pack,
-    raw,
+    raw_of_agent,
     read_by_process,
     unraw,
 )
@@ -165,7 +165,7 @@ class Office:
             desk.leave(Failed(fault=why, trace=_trace(error), cause=_cause(error)))
         else:
             try:
-                desk.leave(Done(answer=raw(answer)))
+                desk.leave(Done(answer=raw_of_agent(answer)))
             except NOT_SAYABLE as error:
                 message = f"{target} gave an answer that is not JSON: {error}"
                 desk.leave(Failed(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
@@ -205,21 +205,21 @@ class RemoteDesk:
 
     async def delegate(self, call: Call) -> Response:
         try:
-            wish = Delegate(number=next(self._numbers), call=raw(call))
+            wish = Delegate(number=next(self._numbers), call=raw_of_agent(call))
             return self._count(await self._wish(wish, Response))
         except NOT_SAYABLE as error:
             return self._refused(call, error)
 
     async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
         try:
-            wish = FanOut(number=next(self._numbers), calls=tuple(raw(call) for call in calls))
+            wish = FanOut(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
             return [self._count(response) for response in await self._wish(wish, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls]
 
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         try:
-            said = tuple(raw(call) for call in calls)
+            said = tuple(raw_of_agent(call) for call in calls)
             combined = await self._wish(Combine(number=next(self._numbers), calls=said, strategy=strategy), Combined)
         except NOT_SAYABLE as error:
             return Combined(responses=tuple(self._refused(call, error) for call in calls))
@@ -229,7 +229,7 @@ class RemoteDesk:
 
     async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
         try:
-            wish = Chain(number=next(self._numbers), calls=tuple(raw(call) for call in calls), hand_on=hand_on)
+            wish = Chain(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), hand_on=hand_on)
             return [self._count(response) for response in await self._wish(wish, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls[:1]]
@@ -275,7 +275,7 @@ class RemoteDesk:
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         try:
             # Made at once: when the time has run out, this process may be gone.
-            self._say(Progress(text=text, partial=raw(partial() if callable(partial) else partial)))
+            self._say(Progress(text=text, partial=raw_of_agent(partial() if callable(partial) else partial)))
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
             raise RemitError(why) from error
@@ -285,7 +285,7 @@ class RemoteDesk:
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         try:
-            self._say(Used(tool=tool, arguments=raw(arguments), duration_ms=duration_ms, error=error))
+            self._say(Used(tool=tool, arguments=raw_of_agent(arguments), duration_ms=duration_ms, error=error))
         except NOT_SAYABLE:
             self._say(Used(tool=tool, duration_ms=duration_ms, error=error))
 
