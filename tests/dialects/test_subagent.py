@@ -204,7 +204,7 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
     told = body_of(reply)
     assert (told["success"], told["output"]) == (False, "")
     assert told["errors"] == [
-        "TOOL_NOT_ALLOWED: coder not authorized to use tool shell "
+        "TOOL_NOT_ALLOWED: coder not authorized to use tool shell. "
         "Use a tool that both name, or let the team add it to the agent's tools.",
         "old data",
     ]

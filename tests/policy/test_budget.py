@@ -66,7 +66,9 @@ def test_a_delegation_with_too_little_time_is_not_started() -> None:
     """C7: with a floor."""
     assert deadline(a_request(remit=a_remit(time_ms=FLOOR_MS)), FACTS) == ALLOW
     assert deadline(a_request(remit=a_remit(time_ms=FLOOR_MS - 1)), FACTS) == refuse(
-        Code.TIMEOUT, "only 19 ms are left for tag; nothing was started"
+        Code.TIMEOUT,
+        "only 19 ms are left for tag; nothing was started",
+        suggestion="Answer with what you have, or ask again with more time.",
     )
 
 
@@ -106,20 +108,25 @@ def test_an_estimate_over_budget_is_refused_before_the_delegate_runs() -> None:
     assert tokens(request, FACTS) == refuse(
         Code.TOKEN_BUDGET_EXCEEDED,
         f"Estimated tokens ({estimated}) exceeds budget (100). Simplify task or increase budget.",
+        suggestion="",
     )
 
 
 def test_a_request_without_any_budget_is_refused() -> None:
     """X7: each delegation has a token budget."""
     assert tokens(a_request(remit=a_remit(tokens=0)), FACTS) == refuse(
-        Code.TOKEN_BUDGET_EXCEEDED, "no tokens are left for tag"
+        Code.TOKEN_BUDGET_EXCEEDED,
+        "no tokens are left for tag",
+        suggestion="Answer with what you have, or ask again with a larger budget.",
     )
 
 
 def test_nothing_more_is_started_in_a_run_that_overran() -> None:
     """X7: real use is metered."""
     assert tokens(a_request(), Facts(target=a_card(), overrun=True)) == refuse(
-        Code.TOKEN_BUDGET_EXCEEDED, "an agent of this run spent more than it was granted; nothing more is started"
+        Code.TOKEN_BUDGET_EXCEEDED,
+        "an agent of this run spent more than it was granted; nothing more is started",
+        suggestion="Answer with what you have; a new run needs a larger budget.",
     )
 
 

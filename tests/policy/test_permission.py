@@ -76,7 +76,9 @@ def test_an_agent_may_not_ask_whom_its_team_does_not_name() -> None:
     """O5: default deny between agents."""
     caller = a_card(name="prime", may_call=frozenset({"byte"}))
     assert permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit())) == refuse(
-        Code.PERMISSION_DENIED, "prime may not call tag: its `may_call` does not name it"
+        Code.PERMISSION_DENIED,
+        "prime may not call tag: its `may_call` does not name it",
+        suggestion="Name the callee in the caller's `may_call`, or ask an agent that is named there.",
     )
 
 
@@ -84,7 +86,9 @@ def test_an_agent_that_is_barred_from_calling_may_ask_nobody() -> None:
     """O5: only an agent with allow_sub_agent_calls may call."""
     caller = a_card(name="prime", may_call=frozenset({"tag"}), allow_sub_agent_calls=False)
     assert permission(a_request(), Facts(target=TAG, caller=caller, held=a_remit())) == refuse(
-        Code.PERMISSION_DENIED, "prime is not allowed to call other agents"
+        Code.PERMISSION_DENIED,
+        "prime is not allowed to call other agents",
+        suggestion="Do the work without them, or take `allow_sub_agent_calls = false` from prime.",
     )
 
 
@@ -94,7 +98,9 @@ def test_an_agent_may_not_ask_whom_its_own_remit_leaves_out() -> None:
     facts = Facts(target=TAG, caller=caller, held=held)
     assert permission(a_request(target="byte"), facts) == ALLOW
     assert permission(a_request(), facts) == refuse(
-        Code.PERMISSION_DENIED, "the remit of prime does not let it call tag"
+        Code.PERMISSION_DENIED,
+        "the remit of prime does not let it call tag",
+        suggestion="Ask an agent that it names, or have the caller of prime add this one to `targets`.",
     )
 
 
@@ -118,7 +124,9 @@ def test_a_session_of_another_user_is_refused_as_a_security_violation() -> None:
 def test_a_session_with_another_agent_is_refused() -> None:
     facts = Facts(target=TAG, session_user="u-1", session_agent="byte")
     assert user(a_request(session="s-1"), facts) == refuse(
-        Code.PERMISSION_DENIED, "session s-1 is a conversation with another agent than tag"
+        Code.PERMISSION_DENIED,
+        "session s-1 is a conversation with another agent than tag",
+        suggestion="Leave the session out, or name one of tag's own.",
     )
 
 

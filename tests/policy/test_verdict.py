@@ -109,7 +109,9 @@ def test_no_guard_may_rewrite_the_route_or_widen_the_remit(changes: dict[str, An
 @pytest.mark.parametrize("nonsense", [None, True, "allow", Code.CANCELLED])
 def test_what_is_no_verdict_is_no_yes(nonsense: Any) -> None:
     assert judge(a_request(), FACTS, [lambda request, facts: nonsense]) == refuse(
-        Code.PERMISSION_DENIED, f"a guard gave no verdict but a {type(nonsense).__name__}"
+        Code.PERMISSION_DENIED,
+        f"a guard gave no verdict but a {type(nonsense).__name__}",
+        suggestion="Mend the guard; the log of the hub says where it failed.",
     )
 
 

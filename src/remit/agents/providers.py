@@ -34,6 +34,9 @@ _VARIABLE = re.compile(r"`([A-Z][A-Z0-9_]{3,})`")
 _INSTALL = re.compile(r"pip install [\"']?([\w\[\],-]+)[\"']?")
 
 
+_LESS_TO_READ = "Give it less to read, or use a model that reads more at once."
+
+
 def model_of(model: str | Model, *, base_url: str | None = None, api_key: str | None = None) -> Model:
     """Return a model by its name, or raise a `RemitError` that says what is missing and how to get it."""
     if not isinstance(model, str):
@@ -140,9 +143,13 @@ def _refused(error: ModelAPIError, model: str) -> Fault:
             why = f"the provider of {model} is asked too often{status}"
             return fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms)
         case ModelContextWindowExceededError():
-            return fault(Code.TOO_LARGE, f"this is more than {model} can read at once{status}")
+            return fault(
+                Code.TOO_LARGE, f"this is more than {model} can read at once{status}", suggestion=_LESS_TO_READ
+            )
         case ModelRequestRejectedError() if "context size" in _said(error):  # as llama.cpp says it, without a code
-            return fault(Code.TOO_LARGE, f"this is more than {model} can read at once{status}")
+            return fault(
+                Code.TOO_LARGE, f"this is more than {model} can read at once{status}", suggestion=_LESS_TO_READ
+            )
         case ModelNotFoundError():
             why = f"its provider knows no model {model}{status}"
             suggestion = "Check the model's name, and `base_url` if there is one: most end in /v1."

@@ -7,6 +7,7 @@ from remit.agents.subagent_arguments import read_arguments
 from remit.policy.reception import context_cut
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Response
+from remit.protocol.errors import in_sentences
 from remit.protocol.remit import CONTEXT_TOKENS
 from remit.runtime.brief import Brief
 
@@ -63,7 +64,7 @@ def _spared(brief: Brief) -> int:
 def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentResult:
     """Return a response as the tool's result: an error comes with what can be done about it, *notes* stand after it."""
     why = response.fault
-    errors = () if why is None else (f"{why.code}: {why.message} {why.suggestion}".strip(),)
+    errors = () if why is None else (f"{why.code}: {in_sentences(why.message, why.suggestion)}",)
     return SubAgentResult(
         agent_name=response.target,
         success=response.ok,

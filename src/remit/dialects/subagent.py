@@ -12,7 +12,7 @@ from remit.dialects.surplus import KEY, beyond, bounded, flat, refined
 from remit.protocol import envelope
 from remit.protocol.codec import encode, malformed, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage
-from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault, in_sentences
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count, Name, Names
 from remit.protocol.submission import Submission
@@ -193,7 +193,7 @@ _NOTHING = ContextFilter(last_messages=0)
 
 def _told(response: Response) -> SubAgentResult:
     why = response.fault
-    errors = () if why is None else (f"{why.code}: {sentence(why)} {why.suggestion}".strip(),)
+    errors = () if why is None else (f"{why.code}: {in_sentences(sentence(why), why.suggestion)}",)
     return SubAgentResult(
         agent_name=response.target,
         success=response.ok,

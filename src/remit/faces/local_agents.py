@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from remit.faces.device import program_of
 from remit.faces.team.team import Team
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import RemitError, in_sentences
 from remit.relay.bridge.permissions import AskUser
 from remit.relay.bridge.ports import Failed, LocalAgent
 from remit.relay.frames import PromptRequest
@@ -28,7 +28,7 @@ def local_agent(
 
         return AcpAgent(profile, program, ask_user=ask_user, reads_files=said.files == "read")
     except RemitError as error:
-        return _Unavailable(f"{error.fault.message}. {error.fault.suggestion}")
+        return _Unavailable(in_sentences(error.fault.message, error.fault.suggestion))
 
 
 def _of_hub(hub: Hub | None, agent: str, user: str) -> LocalAgent:

@@ -68,7 +68,11 @@ def deadline(request: Request, facts: Facts) -> Verdict:
     """There is enough time left to be worth starting."""
     if request.remit.time_ms >= FLOOR_MS:
         return ALLOW
-    return refuse(Code.TIMEOUT, f"only {request.remit.time_ms} ms are left for {request.target}; nothing was started")
+    return refuse(
+        Code.TIMEOUT,
+        f"only {request.remit.time_ms} ms are left for {request.target}; nothing was started",
+        suggestion="Answer with what you have, or ask again with more time.",
+    )
 
 
 def tokens(request: Request, facts: Facts) -> Verdict:
@@ -76,10 +80,16 @@ def tokens(request: Request, facts: Facts) -> Verdict:
     budget = request.remit.tokens
     if facts.overrun:
         return refuse(
-            Code.TOKEN_BUDGET_EXCEEDED, "an agent of this run spent more than it was granted; nothing more is started"
+            Code.TOKEN_BUDGET_EXCEEDED,
+            "an agent of this run spent more than it was granted; nothing more is started",
+            suggestion="Answer with what you have; a new run needs a larger budget.",
         )
     if budget == 0:
-        return refuse(Code.TOKEN_BUDGET_EXCEEDED, f"no tokens are left for {request.target}")
+        return refuse(
+            Code.TOKEN_BUDGET_EXCEEDED,
+            f"no tokens are left for {request.target}",
+            suggestion="Answer with what you have, or ask again with a larger budget.",
+        )
     # A token is at least one byte, and a character at most four: short requests need no counting.
     said = request.input or ""
     if facts.counted or (isinstance(said, str) and 4 * (len(request.objective) + len(said)) <= budget):
@@ -90,6 +100,7 @@ def tokens(request: Request, facts: Facts) -> Verdict:
     return refuse(
         Code.TOKEN_BUDGET_EXCEEDED,
         f"Estimated tokens ({estimated}) exceeds budget ({budget}). Simplify task or increase budget.",
+        suggestion="",  # the sentence, which is the employee dialect's, says it
     )
 
 

@@ -78,12 +78,22 @@ def permission(request: Request, facts: Facts) -> Verdict:
     """The team lets the caller call the callee, and so does every remit above."""
     if facts.caller is not None and not facts.caller.may_reach(request.target):
         if facts.caller.allow_sub_agent_calls is False:
-            return refuse(Code.PERMISSION_DENIED, f"{request.origin} is not allowed to call other agents")
+            return refuse(
+                Code.PERMISSION_DENIED,
+                f"{request.origin} is not allowed to call other agents",
+                suggestion=f"Do the work without them, or take `allow_sub_agent_calls = false` from {request.origin}.",
+            )
         return refuse(
-            Code.PERMISSION_DENIED, f"{request.origin} may not call {request.target}: its `may_call` does not name it"
+            Code.PERMISSION_DENIED,
+            f"{request.origin} may not call {request.target}: its `may_call` does not name it",
+            suggestion="Name the callee in the caller's `may_call`, or ask an agent that is named there.",
         )
     if facts.held is not None and facts.held.targets is not None and request.target not in facts.held.targets:
-        return refuse(Code.PERMISSION_DENIED, f"the remit of {request.origin} does not let it call {request.target}")
+        return refuse(
+            Code.PERMISSION_DENIED,
+            f"the remit of {request.origin} does not let it call {request.target}",
+            suggestion=f"Ask an agent that it names, or have the caller of {request.origin} add this one to `targets`.",
+        )
     return ALLOW
 
 
@@ -96,6 +106,7 @@ def user(request: Request, facts: Facts) -> Verdict:
         return refuse(
             Code.PERMISSION_DENIED,
             f"session {request.session} is a conversation with another agent than {request.target}",
+            suggestion=f"Leave the session out, or name one of {request.target}'s own.",
         )
     for reference in request.handoff.references if request.handoff else ():
         if reference.owner_scope != owner and reference.owner_scope not in facts.limits.shared_scopes:

@@ -69,7 +69,9 @@ def _outcome(rule: Rule, request: Request) -> Verdict:
             return ALLOW
         case "refuse":
             return refuse(
-                Code.PERMISSION_DENIED, rule.say or f"the team does not let {request.origin} ask {_what(request)}"
+                Code.PERMISSION_DENIED,
+                rule.say or f"the team does not let {request.origin} ask {_what(request)}",
+                suggestion="Ask for something that the rules of the team allow.",
             )
         case "ask":
             return Ask(rule.say or f"May {request.origin} ask {_what(request)}?", frozenset(rule.edit))

@@ -139,7 +139,11 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
             case (Refuse() | Ask()) as objection:
                 return objection
             case _:  # guards come from users too, and what is not a verdict is not a yes
-                return refuse(Code.PERMISSION_DENIED, f"a guard gave no verdict but a {type(verdict).__name__}")
+                return refuse(
+                    Code.PERMISSION_DENIED,
+                    f"a guard gave no verdict but a {type(verdict).__name__}",
+                    suggestion=GUARD_FAILED,
+                )
     return Rewrite(request, struck)
 
 
@@ -151,6 +155,10 @@ def _says_the_same(request: Request, rewritten: Request) -> bool:
 
 
 _ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
+
+
+GUARD_FAILED = "Mend the guard; the log of the hub says where it failed."
+"""What is advised where a guard of the team's own cannot judge."""
 
 
 def refuse(code: Code, message: str, *, retry_after_ms: int | None = None, suggestion: str | None = None) -> Refuse:

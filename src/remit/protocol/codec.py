@@ -301,14 +301,31 @@ def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
 def malformed(problems: tuple[Problem, ...]) -> Fault:
     """Return the fault of an envelope in which these fields are wrong."""
     if [each.path for each in problems] == ["$"]:
-        return fault(Code.MALFORMED_ENVELOPE, f"the envelope is wrong: {problems[0].message}", problems=problems)
+        return fault(
+            Code.MALFORMED_ENVELOPE,
+            f"the envelope is wrong: {problems[0].message}",
+            problems=problems,
+            suggestion="Correct it and send it again.",
+        )
     fields = "field is" if len(problems) == 1 else "fields are"
     least = "at least " if len(problems) == MAX_PROBLEMS else ""
     return fault(
         Code.MALFORMED_ENVELOPE,
         f"{least}{len(problems)} {fields} wrong: " + ", ".join(each.path for each in problems),
         problems=problems,
+        suggestion=_SHORTER if any(map(_is_too_long, problems)) else None,
     )
+
+
+_SHORTER = (
+    "Say in the objective what is to be done, and give the material as `input` "
+    "(`--input @FILE` on the command line, as JSON)."
+)
+
+
+def _is_too_long(problem: Problem) -> bool:
+    """Say whether an objective holds the material, which has a field of its own."""
+    return problem.path.endswith(".objective") and "length <=" in problem.message
 
 
 _TOO_DEEP = fault(Code.TOO_LARGE, f"the envelope is nested deeper than {MAX_NESTING} levels")

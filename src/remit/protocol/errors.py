@@ -183,7 +183,7 @@ TABLE: dict[Code, Row] = {
         4,
         False,
         "The caller may not call this agent, or not in this session.",
-        "Name the callee in the caller's `may_call`, or ask an agent that is named there.",
+        "Ask for something that the caller may do, or have the team allow it.",
     ),
     Code.TOOL_NOT_ALLOWED: Row(
         Blame.CALLER,
@@ -463,17 +463,43 @@ def fault(
     foreign: str | None = None,
     suggestion: str | None = None,
 ) -> Fault:
-    """Make the fault for *code*, its advice taken from the table unless a better one is given."""
+    """Make the fault for *code*, its advice taken from the table unless a better one is given, or none (`""`)."""
     row = TABLE[code]
+    if suggestion is None:
+        suggestion = _timed(row.suggestion, retry_after_ms)
     return Fault(
         code=code,
         message=message,
         recoverable=row.recoverable,
-        suggestion=row.suggestion if suggestion is None else suggestion,
+        suggestion=suggestion,
         problems=problems,
         retry_after_ms=retry_after_ms,
         foreign=foreign,
     )
+
+
+_TIME_GIVEN, _LATER = "for the time given", "Try again later"
+
+
+def _timed(suggestion: str, retry_after_ms: int | None) -> str:
+    """Return advice to wait with the time in it, where that is known."""
+    if retry_after_ms is None:
+        return suggestion.replace(_TIME_GIVEN, "a while")
+    wait = duration(retry_after_ms)
+    return suggestion.replace(_TIME_GIVEN, wait).replace(_LATER, f"Try again in {wait}")
+
+
+def duration(milliseconds: int) -> str:
+    """Return a time to wait as people say it, never shorter than it is."""
+    if milliseconds < 1_000:
+        return f"{milliseconds} ms"
+    seconds = -(-milliseconds // 1_000)
+    return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} minutes"
+
+
+def in_sentences(*parts: str) -> str:
+    """Return parts as sentences, one after the other: each ends as it does, or with a full stop."""
+    return " ".join(each if each[-1] in ".!?…" else f"{each}." for each in map(str.strip, parts) if each)
 
 
 class RemitError(Exception):

@@ -367,6 +367,10 @@ def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]
 def _not_theirs(name: str, theirs: list[str]) -> Fault:
     """Say why a device gets no answer; of what is shared with others it learns nothing, not even that it is there."""
     if not theirs:
-        return fault(Code.PERMISSION_DENIED, "no agent is shared with the device that asks")
+        return fault(
+            Code.PERMISSION_DENIED,
+            "no agent is shared with the device that asks",
+            suggestion="Ask the owner of the device that was asked to share one with yours.",
+        )
     which = f"no agent `{name[:100]}` is" if name else "several agents are"
     return fault(Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {listed(theirs)}")

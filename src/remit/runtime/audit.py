@@ -83,6 +83,7 @@ _OF_CHECKPOINTS = frozenset(
 )
 # Findings about the record as a whole.
 _OF_NOTHING = frozenset({Tampering.CHECKPOINT_ROW_MISSING, Tampering.KEY_SIGNED_NOTHING})
+_SIGNED_OTHERWISE = "is signed by another key"
 _ANNOUNCED = frozenset({Tampering.KEY_CHANGED, Tampering.BREAK_ANNOUNCED})
 
 
@@ -126,12 +127,22 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
         """Whether all that was found are breaks that a hub announced."""
         return not self.ok and all(finding.tampering in _ANNOUNCED for finding in self.findings)
 
+    @property
+    def other_key(self) -> bool:
+        """Whether nothing is wrong but that all checkpoints were signed, rightly, by another key than the one known.
+
+        Whoever lost the key, or put another one beside the record, sees this; so does whoever forged all of them.
+        """
+        return not self.ok and not self.keys and all(_SIGNED_OTHERWISE in each.message for each in self.findings)
+
     def __str__(self) -> str:
         found = _many(len(self.findings), "finding")
         if self.ok:
             state = "the record is whole"
         elif self.announced:
             state = f"the hub announced a break in the record ({found})"
+        elif self.other_key:
+            state = f"the record holds together, but the key that is known here did not sign it ({found})"
         else:
             state = f"the record was tampered with ({found})"
         counts = f"{_many(self.rows, 'row')}, {_many(self.checkpoints, 'checkpoint')}"
@@ -261,7 +272,7 @@ def _judge_checkpoints(
                 _finding(Tampering.CHECKPOINT_FORGED, number, f"the signature of checkpoint {number} is wrong")
             )
         elif checkpoint.key not in keys.accepted:
-            message = f"checkpoint {number} is signed by another key, {checkpoint.key}"
+            message = f"checkpoint {number} {_SIGNED_OTHERWISE}, {checkpoint.key}"
             findings.append(_finding(Tampering.CHECKPOINT_FORGED, number, message))
         else:
             genuine.append(checkpoint)

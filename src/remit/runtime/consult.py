@@ -152,6 +152,11 @@ def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]
     return check_edits(asked, whole)
 
 
+_NOBODY = ("nobody could be asked", "nobody is there to be asked")
+
+
 def _declined(message: str, question: str = "") -> RemitError:
     shown = question if len(question) <= SHOWN else f"{question[:SHOWN]}…"
-    return RemitError(fault(Code.APPROVAL_DECLINED, f"{message}: {shown}" if shown else message))
+    said = f"{message}: {shown}" if shown else message
+    later = "Ask again when somebody can be asked." if message.startswith(_NOBODY) else None
+    return RemitError(fault(Code.APPROVAL_DECLINED, said, suggestion=later))

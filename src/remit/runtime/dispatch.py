@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.redaction import Held, redaction, restore, reveal, strike
 from remit.policy.repeats import CallKey, Earlier, is_outdated
-from remit.policy.verdict import Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
+from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import LIGHT, is_light_call, is_light_request, said_in
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
@@ -387,7 +387,11 @@ class Dispatch(Routing):
     def _guard_failed(self, request: Request, error: Exception) -> Refuse:
         log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))
         return Refuse(
-            fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
+            fault(
+                Code.PERMISSION_DENIED,
+                f"a guard failed ({type(error).__name__}), so nothing is let through",
+                suggestion=GUARD_FAILED,
+            )
         )
 
     def refused(self, request: Request, why: Fault) -> Response:

@@ -222,7 +222,7 @@ class Hub:
 
     async def __aenter__(self) -> Self:
         if self._open:
-            raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already"))
+            raise RemitError(fault(Code.TEAM_INVALID, "the hub is open already", suggestion=""))
         self._parts.registry.check()
         await self._parts.store.open()
         try:
@@ -486,7 +486,7 @@ class Hub:
 
     def _request(self, agent: str, text: str, user: str, options: AskOptions) -> Request:
         if not self._open:
-            raise RemitError(fault(Code.TEAM_INVALID, "the hub is not open: use `async with hub:`"))
+            raise RemitError(fault(Code.TEAM_INVALID, "the hub is not open: use `async with hub:`", suggestion=""))
         if self.loop is not asyncio.get_running_loop():
             raise RuntimeError("the hub runs in another event loop, opened by `with hub:`: use `hub.ask_sync(...)`")
         created_ms = self._parts.clock.wall_ms()

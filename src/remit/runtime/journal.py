@@ -57,7 +57,11 @@ def recall(run: Run, path: str, digest: bytes, keys: Keys, *, repeatable: bool) 
         return None
     opened = keys.unlock(raw, _place(run, path))
     if opened is None:
-        return fault(Code.OUTCOME_UNKNOWN, f"step {path} was recorded with another key and cannot be read")
+        return fault(
+            Code.OUTCOME_UNKNOWN,
+            f"step {path} was recorded with another key and cannot be read",
+            suggestion="Put the key file of the store back from a backup; else look at what the work left behind.",
+        )
     step = _decoder.decode(opened)
     if step.digest != digest:
         if step.earlier:

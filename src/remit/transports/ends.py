@@ -17,6 +17,8 @@ PAUSE_S = 0.05
 WAY_MS = 200
 # Whoever cancels waits no longer than the grace time that the callee has.
 CANCEL_S = 4.0
+# What is advised where an answer is larger than is taken.
+ASK_FOR_LESS = "Ask for less, or for a reference to the result."
 
 
 # A hub keeps outcomes for 24 hours (`runtime/upkeep.py`), and may carry out the same id anew after that. An hour less

@@ -33,7 +33,17 @@ from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, rea
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, Line, Remote, Sending
 from remit.transports.addresses import no_hub
-from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, is_known_there, lost, outgoing, shielded
+from remit.transports.ends import (
+    ASK_FOR_LESS,
+    ATTEMPTS,
+    CANCEL_S,
+    PAUSE_S,
+    Again,
+    is_known_there,
+    lost,
+    outgoing,
+    shielded,
+)
 
 T = TypeVar("T")
 
@@ -115,7 +125,9 @@ class Peer:
         async for part in reply.content.iter_any():
             found += part
             if len(found) > self._max_bytes:
-                raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {self._max_bytes} bytes"))
+                raise RemitError(
+                    fault(Code.TOO_LARGE, f"the answer is larger than {self._max_bytes} bytes", suggestion=ASK_FOR_LESS)
+                )
         return bytes(found)
 
     async def frames(self, reply: ClientResponse) -> AsyncIterator["Event"]:
@@ -132,7 +144,9 @@ class Peer:
                 if event is not None:
                     yield event
             if len(rest) > self._max_bytes:
-                raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {self._max_bytes} bytes"))
+                raise RemitError(
+                    fault(Code.TOO_LARGE, f"an event is larger than {self._max_bytes} bytes", suggestion=ASK_FOR_LESS)
+                )
 
 
 def _body(raw: bytes) -> bytes | BytesIO:

@@ -6,6 +6,7 @@ from remit.faces.api.bodies import Headers
 from remit.protocol.errors import Code, RemitError, fault
 from remit.transports.credentials.bearer import bearer_of
 
+_FROM_HERE = "Open the page that this server itself gives."
 NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -22,9 +23,9 @@ def check(headers: Headers, *, port: int, token: str) -> None:
         raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=f"Ask for http://{names[0]}."))
     # Two of the names are two origins, also where both lead here.
     if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
-        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in"))
+        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
     if headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
-        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in"))
+        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
     shown = bearer_of(headers.get("authorization", ""))
     if shown is None or not compare_digest(shown.encode(), token.encode()):
         why = "this server lets in who knows its token, which is in a file that its owner can read"

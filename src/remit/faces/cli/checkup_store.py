@@ -206,6 +206,9 @@ def _audit(connection: Connection, path: Path) -> Check:
         verdict = verify_file(path)
         if verdict.announced:
             return warning("audit", f"a hub announced a break in the record: {verdict.findings[0]}", todo)
+        if verdict.other_key:
+            back = "Put the key back from a backup; `remit audit verify` names the one that signed."
+            return problem("audit", f"{key_path(path).name} is not the key that signed the record", back)
         if not verdict.ok:
             return problem("audit", f"the record was tampered with: {verdict.findings[0]}", todo)
         return ok("audit", f"the record is whole; {many(verdict.unprotected, 'row')} after the last checkpoint")

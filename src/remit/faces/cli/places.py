@@ -17,7 +17,7 @@ from remit.faces.team.team import Team
 from remit.faces.team.values import STORE_PATH
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean
-from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.runtime.ports import StoreError
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
@@ -73,7 +73,7 @@ def store_file(store_path: Path | None, team_file: Path | None, overrides: Seque
             click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
             return path
         why = error.fault
-        advice = f"{why.suggestion} Or name the store with --store.".lstrip()
+        advice = in_sentences(why.suggestion, "Or name the store with --store.")
         raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
 
 

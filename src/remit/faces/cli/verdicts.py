@@ -15,7 +15,7 @@ from remit.faces.team.detecting import detector_of
 from remit.faces.team.team import Team
 from remit.policy.permission import Powers, authority_of, powers_of
 from remit.policy.redaction import Held, kind_of, reveal, tokens_in
-from remit.policy.verdict import ALLOW, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
+from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, Answer, Call, Json, Request
@@ -180,7 +180,8 @@ def _told(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
 
 
 def _failed(error: Exception) -> Fault:
-    return fault(Code.PERMISSION_DENIED, f"a guard failed ({type(error).__name__}), so nothing is let through")
+    why = f"a guard failed ({type(error).__name__}), so nothing is let through"
+    return fault(Code.PERMISSION_DENIED, why, suggestion=GUARD_FAILED)
 
 
 def _outcome(

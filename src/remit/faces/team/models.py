@@ -11,7 +11,7 @@ from remit.faces.team.sections.agents import AgentSection
 from remit.faces.team.sections.hub import ContextSection
 from remit.faces.team.team import TeamFile
 from remit.protocol.codec import Wrong
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # it loads the event loop, which most commands do without
@@ -88,8 +88,7 @@ def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, 
     try:
         model_agent(agent, environ).check()
     except RemitError as error:
-        message = error.fault.message
-        yield Wrong(place, f"{message}{'' if message.endswith('?') else '.'} {error.fault.suggestion}")
+        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
 
 
 def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:

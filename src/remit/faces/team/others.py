@@ -15,7 +15,7 @@ from remit.faces.team.sections.others import ClientSection
 from remit.faces.team.team import Team, TeamFile
 from remit.policy.reception import Permission
 from remit.protocol.codec import Wrong
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most commands let nobody in
@@ -165,7 +165,7 @@ def _unusable_key(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
     try:
         HubKey.load(path)
     except RemitError as error:
-        yield Wrong(place, f"{error.fault.message}. {error.fault.suggestion}")
+        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
 
 
 def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:

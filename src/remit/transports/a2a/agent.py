@@ -15,7 +15,17 @@ from remit.protocol.records import Approval
 from remit.runtime.ports import Departure, Line, Remote
 from remit.transports.a2a.peer import Peer, events, read
 from remit.transports.a2a.tongue import Offer
-from remit.transports.ends import ATTEMPTS, CANCEL_S, PAUSE_S, Again, is_known_there, lost, outgoing, shielded
+from remit.transports.ends import (
+    ASK_FOR_LESS,
+    ATTEMPTS,
+    CANCEL_S,
+    PAUSE_S,
+    Again,
+    is_known_there,
+    lost,
+    outgoing,
+    shielded,
+)
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -313,7 +323,11 @@ class _Exchange:
             if not self._talk.ended:
                 self._line.name(self._talk.task)
         if self._talk.size() > self._peer.max_bytes:
-            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {self._peer.max_bytes} bytes"))
+            raise RemitError(
+                fault(
+                    Code.TOO_LARGE, f"the answer is larger than {self._peer.max_bytes} bytes", suggestion=ASK_FOR_LESS
+                )
+            )
         if news.progress:
             self._line.progress(news.progress, None)
         if news.piece:

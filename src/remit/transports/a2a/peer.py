@@ -13,6 +13,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Credential, Line, Sending
 from remit.transports.a2a.tongue import Offer, Tongue
 from remit.transports.addresses import Outbound, Reach, is_local, parsed
+from remit.transports.ends import ASK_FOR_LESS
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -155,7 +156,7 @@ async def read(reply: "ClientResponse", most: int) -> bytes:
     async for part in reply.content.iter_any():
         found += part
         if len(found) > most:
-            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {most} bytes"))
+            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {most} bytes", suggestion=ASK_FOR_LESS))
     return bytes(found)
 
 
@@ -177,6 +178,6 @@ async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, No
                 data, size = [], 0
         del rest[:begin]
         if len(rest) + size > most:
-            raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {most} bytes"))
+            raise RemitError(fault(Code.TOO_LARGE, f"an event is larger than {most} bytes", suggestion=ASK_FOR_LESS))
     if data:
         yield b"\n".join(data)

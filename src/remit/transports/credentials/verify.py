@@ -106,7 +106,11 @@ def verify(
         )
     above = _targets(chain.hops[:-1])
     if target is not None and above is not None and target not in above:
-        return fault(Code.PERMISSION_DENIED, f"the credential does not let its bearer ask `{target}`")
+        return fault(
+            Code.PERMISSION_DENIED,
+            f"the credential does not let its bearer ask `{target}`",
+            suggestion="Ask an agent that the credential names, or get one that names this agent.",
+        )
     return Verified(grant=_grant(chain, time_ms), chain=chain)
 
 

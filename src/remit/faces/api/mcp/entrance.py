@@ -51,7 +51,9 @@ class Entrance:
         if sender.is_hub:
             raise RemitError(
                 fault(
-                    Code.PERMISSION_DENIED, f"{sender.name} is a hub: it asks at /v1/delegations, under its credential"
+                    Code.PERMISSION_DENIED,
+                    f"{sender.name} is a hub: it asks at /v1/delegations, under its credential",
+                    suggestion="",
                 )
             )
         sessions = self._sessions or await self._load()

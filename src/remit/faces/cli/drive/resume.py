@@ -72,7 +72,8 @@ def _known(connection: Connection, name: str) -> RunSummary:
     run = find_run(connection, name)
     known = summary_of(connection, run)
     if known is None:
-        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it began"))
+        see = f"See why with `remit runs show {short(run)}`."
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it began", suggestion=see))
     return known
 
 

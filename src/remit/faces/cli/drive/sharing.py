@@ -67,7 +67,9 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
 
 def _able(peer: Peer) -> Peer:
     if peer.revoked:
-        raise RemitError(fault(Code.PERMISSION_DENIED, f"{peer.card.name} was revoked, so that it can ask nothing"))
+        why = f"{peer.card.name} was revoked, so that it can ask nothing"
+        again = "Its owner makes a new device, and you pair with that one's link: remit devices pair LINK"
+        raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=again))
     return peer
 
 
