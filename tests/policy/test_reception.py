@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
-from remit.policy.reception import Grant, Sender, receive, trace_of
+from remit.policy.reception import Grant, Sender, peer_name, receive, trace_of
 from remit.protocol.envelope import USER, ContextFilter, Message, Request, View
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Priority, Remit
@@ -252,3 +252,7 @@ def test_a_sender_that_has_no_remit_can_say_how_deep_it_is_and_who_stands_above(
     held = a_remit(chain=("x",), depth=7)
     remit = taken(replace(sent, remit=held), HUB).remit
     assert (remit.depth, remit.chain) == (7, ("a", "b", "x", "c@north"))
+
+
+def test_sessions_are_kept_apart_for_each_hub_and_not_for_clients() -> None:
+    assert (peer_name(HUB), peer_name(CLIENT)) == ("north", None)
