@@ -7,6 +7,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from remit import Brief, Capability, Code, Hub, Response, Status
@@ -44,6 +45,13 @@ class Seen:
     """What the tools gave back that it called last."""
     tools: Sequence[str] = ()
     max_tokens: int | None = None
+
+
+class TooManyError(Exception):
+    """What a provider's client raises for HTTP 429."""
+
+    status_code = 429
+    response = SimpleNamespace(status_code=429, headers={"retry-after": "2"})
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,7 @@ class FrameworkConformance(AgentConformance):
     no_clash = ""
     """Why the agent's tools and the hub's may have the same name."""
     ends_loops_itself = ""
+    ends_as_a_success = ""
     """Why a model that gets nowhere is ended by the framework, with an answer of sorts."""
     attempts = 1
     """How often the framework begins anew when its model fails."""
@@ -271,6 +280,29 @@ class FrameworkConformance(AgentConformance):
             assert response.usage.prompt == PROMPT * self.attempts
             assert response.usage.completion == COMPLETION * self.attempts
 
+    async def test_a_model_call_that_is_cut_off_is_metered_by_estimate(self) -> None:
+        """What was asked has been paid for, whoever ends the call: a deadline or a person."""
+        self._unless(self.no_usage)
+        self._loop = asyncio.get_running_loop()
+        hub: Hub = self.hub()
+        hub.add(TESTED, self.make(self.script_of(Behaviour.HANGS), []))
+        async with hub:
+            asking = asyncio.create_task(hub.ask(TESTED, "Count the cups on the shelf, one by one", user="u-1"))
+            await self._until_it_hangs()
+            [run] = await hub.store.runs()
+            assert hub.cancel(run.run)
+            response = await self._ended(asking)
+        assert response.usage.estimated
+        assert response.usage.prompt > 5
+
+    async def test_a_provider_that_answers_429_is_a_rate_limit(self) -> None:
+        async def refused(seen: Seen) -> Say:
+            raise TooManyError
+
+        response = await self.ask_with(refused, deadline_ms=50_000)
+        assert response.fault is not None
+        assert (response.fault.code, response.fault.retry_after_ms) == (Code.RATE_LIMITED, 2_000), response.fault
+
     async def test_a_model_that_gets_nowhere_is_stopped(self) -> None:
         seen: list[Seen] = []
         response = await self.ask_with(
@@ -278,11 +310,12 @@ class FrameworkConformance(AgentConformance):
         )
         if self.ends_loops_itself:
             assert 1 < len(seen) < MAX_MODEL_CALLS
-            return
+            if self.ends_as_a_success:
+                return
         assert response.status is Status.FAILED
         assert response.fault is not None
         assert response.fault.code is Code.DELEGATION_FAILED
-        assert len(seen) == MAX_MODEL_CALLS
+        assert len(seen) == MAX_MODEL_CALLS or self.ends_loops_itself
 
     # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

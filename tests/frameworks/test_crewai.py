@@ -73,6 +73,7 @@ def crew_of(*agents: Agent, **options: Any) -> Crew:
 
 class TestCrews(FrameworkConformance):
     no_cap = "each provider's model has its own name for how long an answer may be"
+    ends_as_a_success = "what its model said last is its answer"
     ends_loops_itself = "an agent's own `max_iter` does, and so do five calls of a tool that come to the same"
     no_stop = "what happens in a thread cannot be stopped from outside: it ends at its next model or tool call"
     attempts = 3

@@ -243,3 +243,23 @@ async def test_nothing_is_traced() -> None:
     outer = Agent(name="outer", model=FollowsScript(use_once("ask_inner", {"input": "count"})), tools=tools)
     (await ask(outer)).unwrap()
     assert [thread for thread in set(threading.enumerate()) - before if not thread.name.startswith("remit")] == []
+
+
+async def test_a_tool_that_may_not_be_used_is_told_to_the_model_if_it_names_it() -> None:
+    """The SDK would end the run: it does not know the tool."""
+    used: list[str] = []
+    told: list[str] = []
+
+    def shred() -> str:
+        used.append("shred")
+        return "shredded"
+
+    async def script(seen: Seen) -> Say | Use:
+        told.extend(seen.found)
+        assert "shred" not in seen.tools
+        return Say(["Then not."]) if seen.found else Use("shred", {})
+
+    response = await ask(Agent(name="tea", model=FollowsScript(script), tools=[function_tool(shred)]), tools=())
+    assert response.unwrap() == "Then not."
+    assert (used, response.tool_calls) == ([], ())
+    assert told == ["Error TOOL_NOT_ALLOWED: shred may not be used here"]

@@ -12,7 +12,7 @@ from remit.agents.frameworks.bounds import Bounds, capped, tokens_of
 from remit.agents.prompting import Prompt
 from remit.agents.toolbox import Offer
 from remit.protocol.envelope import Answer, Json
-from remit.protocol.errors import Code, RemitError
+from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 
 af: Any = import_module("agent_framework")
@@ -46,7 +46,8 @@ class FrameworkAgent:
         if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
             bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
         bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())
-        model, options = Model(bounds), {"instructions": prompt.instructions} if prompt.instructions else {}
+        model = Model(bounds, most_rounds=_most_rounds(self._agent.client))
+        options = {"instructions": prompt.instructions} if prompt.instructions else {}
         given = {
             "messages": _messages(prompt, prompt.task),
             "tools": [_tool(bounds, each) for each in bounds.offers.values()],
@@ -86,12 +87,20 @@ class FrameworkAgent:
 class Model(af.ChatMiddleware):
     """What every call of the model passes through."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: Bounds, *, most_rounds: int | None) -> None:
         self.answered = False
         self._bounds = bounds
+        self._most_rounds = most_rounds
+        self._rounds = 0
 
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         bounds, options = self._bounds, dict(context.options or {})
+        if self._rounds == self._most_rounds and options.get("tool_choice") == "none":
+            # The framework would have the model say something without tools, and give that back as the answer.
+            why = f"{bounds.brief.request.target} asked its model {self._rounds} times and did not come to an end"
+            more = "Let its client do more: `function_invocation_configuration`, `max_iterations`."
+            bounds.stop(fault(Code.DELEGATION_FAILED, why, suggestion=more))
+        self._rounds += 1
         offered = bounds.allowed(options.pop("tools", None) or (), _name)
         said = [[part.to_dict() for part in each.contents] for each in context.messages]
         asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in offered])
@@ -133,6 +142,12 @@ class Tools(af.FunctionMiddleware):
             if bounds.stopped_by is None:
                 raise
             raise af.MiddlewareFailure(str(error)) from error  # all others are told to the model
+
+
+def _most_rounds(client: Any) -> int | None:
+    """Return how often a client lets its model ask for tools; None: it does not say."""
+    settings: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
+    return settings.get("max_iterations")
 
 
 def _spend(bounds: Bounds, response: Any, asked: int) -> None:

@@ -60,6 +60,10 @@ class Bounds:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._waited_for: set[futures.Future[Any]] = set()
+        self._in_flight: list[int] = []
+        """About how many tokens it took to ask each call of the model that has not ended."""
+        self._heard: list[str] = []
+        """What the model has said since the last call that ended."""
 
     async def prompt(self) -> Prompt:
         """Return what the agent is told, and how its answer must look if that is laid down."""
@@ -147,6 +151,7 @@ class Bounds:
             why = f"{self._name} asked its model {MAX_MODEL_CALLS} times and did not come to an end"
             self.stop(fault(Code.DELEGATION_FAILED, why))
         self._calls += 1
+        self._in_flight.append(prompt)
         return room
 
     def room(self, prompt: int) -> int | None:
@@ -163,11 +168,23 @@ class Bounds:
 
     def spent(self, prompt: int, completion: int, *, estimated: bool = False) -> None:
         """Meter what a call of the model used; raises when that was more than there was."""
+        if prompt or completion:
+            del self._in_flight[:1]
+            self._heard.clear()
         with self.stopping():
             self.brief.spend(prompt=prompt, completion=completion, estimated=estimated)
 
+    def _spend_in_flight(self) -> None:
+        """Meter what calls of the model that were cut off have used, as far as can be told."""
+        cut, self._in_flight = self._in_flight, []
+        for place, prompt in enumerate(cut):
+            wrote = estimate("".join(self._heard)) if place == 0 and self._heard else 0
+            with suppress(RemitError):  # that nothing is left, or that it was told to stop, changes nothing any more
+                self.brief.spend(prompt=prompt, completion=wrote, estimated=True)
+
     def say(self, text: str) -> None:
         """Let whoever watches read along."""
+        self._heard.append(str(text))
         with self.stopping():
             self.brief.say(str(text))  # a framework may have strings of its own kind
 
@@ -242,14 +259,22 @@ class Bounds:
         try:
             result = await run
         except asyncio.CancelledError:
+            self._spend_in_flight()
             self.give_up()
             raise
-        except Exception:
+        except Exception as error:
             if self.stopped_by is not None:
                 raise self.stopped_by from None
+            self.refused_by_provider(error)
             raise
         self.go_on()
         return result
+
+    def refused_by_provider(self, error: BaseException) -> None:
+        """End the run if a provider refused a call of the model with HTTP 429, in whatever that is wrapped."""
+        if (limited := too_many_requests(error)) is not None:
+            why = f"the provider of {self._name}'s model is asked too often (HTTP 429)"
+            self.stop(fault(Code.RATE_LIMITED, why, retry_after_ms=limited.retry_after_ms))
 
     def unfinished(self, waits_for: str) -> NoReturn:
         """Fail a run that ended in a question, which only a program of the framework's own could answer."""
@@ -264,6 +289,45 @@ class Bounds:
             with suppress(ValueError):  # a result that does not fit is refused by the hub, in its words
                 return Answer(json.loads(output.strip().removeprefix("```json").strip("`")))
         return Answer(str(output))
+
+
+class TooManyRequests(NamedTuple):
+    """What a provider said with HTTP 429."""
+
+    retry_after_ms: int | None
+
+
+# Errors wrap errors, and one that holds itself must not be followed for ever.
+_MAX_CAUSES = 16
+_STATUS_FIELDS = ("status_code", "code", "http_status", "status")
+
+
+def too_many_requests(error: BaseException) -> TooManyRequests | None:
+    """Return when to come back if a provider refused a call with 429, in whatever the framework wrapped that.
+
+    Each client has errors of its own: OpenAI's and LiteLLM's have a `status_code`, Google's a `code`.
+    """
+    rest = [error]
+    for _ in range(_MAX_CAUSES):
+        if not rest:
+            return None
+        each = rest.pop(0)
+        response = getattr(each, "response", None)
+        found = [getattr(each, field, None) for field in _STATUS_FIELDS] + [getattr(response, "status_code", None)]
+        if 429 in found:
+            return TooManyRequests(_retry_after_ms(response))
+        rest += (
+            cast("BaseExceptionGroup[BaseException]", each).exceptions if isinstance(each, BaseExceptionGroup) else ()
+        )
+        rest += [cause for cause in (each.__cause__, each.__context__) if cause is not None]
+    return None
+
+
+def _retry_after_ms(response: Any) -> int | None:
+    try:
+        return max(0, round(float(response.headers["retry-after"]) * 1_000))
+    except (AttributeError, KeyError, TypeError, ValueError):  # none is given, or as a date
+        return None
 
 
 def capped(asked: int | None, left: int | None) -> int | None:

@@ -130,6 +130,10 @@ class Within(plugins.BasePlugin):
     async def after_tool_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, result: Any) -> None:
         self._end(tool_context, None)
 
+    async def on_model_error_callback(self, *, callback_context: Any, llm_request: Any, error: Exception) -> None:
+        # The kit tells of it with the words of the error alone.
+        self._bounds.refused_by_provider(error)
+
     async def on_tool_error_callback(self, *, tool: Any, tool_args: Any, tool_context: Any, error: Exception) -> None:
         self._end(tool_context, error)
 

@@ -14,7 +14,7 @@ from remit.agents.frameworks.bounds import Bounds, Use, capped, tokens_of
 from remit.agents.prompting import Prompt
 from remit.agents.toolbox import Offer
 from remit.protocol.envelope import Answer
-from remit.protocol.errors import RemitError
+from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
 from remit.runtime.respond import worded
 
@@ -113,7 +113,7 @@ class Within(sdk.RunHooks):
         self.bounds.refuse_clash(tool.name for tool in own)
         clone = agent.clone(
             tools=[
-                *self.bounds.allowed(own, lambda tool: tool.name),
+                *(each if self.bounds.allows(each.name) else _forbidden(each.name) for each in own),
                 *(_tool(self.bounds, each) for each in self.bounds.offers.values()),
             ],
             mcp_servers=servers,
@@ -125,6 +125,10 @@ class Within(sdk.RunHooks):
         for each in agent.handoffs:
             clone.handoffs.append(self._handoff(each) if isinstance(each, sdk.Handoff) else await self.clone(each))
         return clone
+
+    def shown(self, tools: list[Any]) -> list[Any]:
+        """Return the tools that a model is told of: not those that stand for one that may not be used."""
+        return [each for each in tools if not isinstance(each, Forbidden)]
 
     def _handoff(self, handoff: Any) -> Any:
         async def invoke(context: Any, arguments: str) -> Any:
@@ -152,7 +156,7 @@ class Within(sdk.RunHooks):
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
         self.bounds.go_on()
-        if tool.name not in self.bounds.offers:
+        if tool.name not in self.bounds.offers and self.bounds.allows(tool.name):
             self._begun[_call_of(context, tool)] = self.bounds.begin(tool.name, _arguments(context))
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: object) -> None:
@@ -187,6 +191,7 @@ class Model(sdk.Model):
     async def get_response(
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> Any:
+        tools = self._within.shown(tools)
         settings, asked = self._capped(system_instructions, input, model_settings, tools)
         response = await self._model.get_response(system_instructions, input, settings, tools, *rest, **options)
         self._answered(response.usage, asked, response.output)
@@ -195,6 +200,7 @@ class Model(sdk.Model):
     async def stream_response(
         self, system_instructions: Any, input: Any, model_settings: Any, tools: Any, *rest: Any, **options: Any
     ) -> AsyncIterator[Any]:
+        tools = self._within.shown(tools)
         settings, asked = self._capped(system_instructions, input, model_settings, tools)
         async for event in self._model.stream_response(system_instructions, input, settings, tools, *rest, **options):
             if event.type == "response.completed":
@@ -248,6 +254,17 @@ def _tool(bounds: Bounds, offer: Offer) -> Any:
         on_invoke_tool=invoke,
         strict_json_schema=False,  # strict schemas have no optional fields
     )
+
+
+class Forbidden(sdk.FunctionTool):
+    """Stands for a tool that may not be used: the SDK ends a run whose model names a tool that it does not know."""
+
+
+def _forbidden(name: str) -> Any:
+    async def refuse(_: Any, __: str) -> str:
+        return f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"
+
+    return Forbidden(name=name, description="", params_json_schema={}, on_invoke_tool=refuse, strict_json_schema=False)
 
 
 def _is_function(tool: Any) -> bool:
