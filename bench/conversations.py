@@ -224,33 +224,34 @@ def synthetic(
     rounds: Sequence[int] = (1, 2, 3, 4),
     context: dict[str, Any] | None = None,
     every: int = 1,
+    specialists: int = 4,
 ) -> Work:
     """Return a conversation of so many messages, half of them the user's.
 
     Users write some 25 words, and are answered with 70. For each turn *errands* are done, each in *rounds* of a tool
-    that gives back 120 words. There are four specialists; instructions have 120 words, and each has two tools.
+    that gives back 120 words. There are four *specialists*; instructions have 120 words, and each has two tools.
     """
     chance = Random(messages)
 
     def words(about: int) -> str:
         return " ".join(chance.choices(WORDS, k=chance.randint(about * 2 // 3, about * 4 // 3))).capitalize() + "."
 
-    tools = tuple(_tool(f"tool_{number}", words(18), words) for number in range(8))
+    tools = tuple(_tool(f"tool_{number}", words(18), words) for number in range(2 * specialists))
     names = [tool.__name__ for tool in tools]
-    specialists = tuple(
+    those = tuple(
         Specialist(f"specialist-{number}", words(10), words(120), tuple(names[2 * number : 2 * number + 2]))
-        for number in range(4)
+        for number in range(specialists)
     )
 
     def errand() -> Errand:
-        who = chance.choice(specialists)
+        who = chance.choice(those)
         used = tuple({chance.choice(who.tools): [{"query": words(6)}]} for _ in range(chance.choice(rounds)))
         return Errand(who.name, words(30), used, words(60), context)
 
     turns = (
         Turn(words(25), tuple(errand() for _ in range(chance.choice(errands))), words(70)) for _ in range(messages // 2)
     )
-    return Work(words(120), specialists, tools, tuple(turns), every)
+    return Work(words(120), those, tools, tuple(turns), every)
 
 
 def _tool(name: str, about: str, words: Callable[[int], str]) -> Callable[..., object]:
@@ -262,3 +263,7 @@ def _tool(name: str, about: str, words: Callable[[int], str]) -> Callable[..., o
     tool.__name__ = name
     tool.__doc__ = about
     return tool
+
+
+# What suits delegation least: every turn needs one specialist, for one use of a tool.
+LOOKUPS = synthetic(40, errands=(1,), rounds=(1,), specialists=1)

@@ -2,8 +2,8 @@
 
 The same conversation is held twice, with real agents in real hubs; only the models follow a script. One agent has all
 instructions and tools, and is shown the whole conversation. The other way, a planner asks specialists with the tool
-`sub_agent`, saying whom and what for and nothing else: so they are shown the newest messages that fit, as is the rule,
-and the planner as much of its past as agents of a model are. Both use the same tools in the same rounds, and give the
+`sub_agent`, saying whom and what for and nothing else: so they are shown no messages, as is the rule, and the planner
+as much of its past as agents of a model are. Both use the same tools in the same rounds, and give the
 same answers.
 
 Counted is everything that each call of a model is sent, with the counter that the hub has: instructions, messages,
@@ -26,7 +26,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from conversations import RECEIPTS, Round, Work, synthetic
+from conversations import LOOKUPS, RECEIPTS, Round, Work, synthetic
 from harness import Figure, at_most, main
 from remit import Answer, Brief, Hub, Limits, ModelAgent
 from remit.faces.tokens import token_counter
@@ -169,8 +169,9 @@ async def all_of_them() -> list[Figure]:
         await compare("10 messages", synthetic(10), 1.2),
         await compare("100 messages", synthetic(100), 1.2),
         await compare("1,000 messages", synthetic(1_000, every=10), 0.5),
-        # What suits delegation least: a specialist for every use of a tool. It helps to say what it is shown.
-        await compare("100, one lookup a turn", synthetic(100, errands=(1,), rounds=(1,)), None),
+        # What suits delegation least: a specialist for every use of a tool.
+        await compare("20 turns, one specialist", LOOKUPS, 1.2),
+        await compare("100, one lookup a turn", synthetic(100, errands=(1,), rounds=(1,)), 1.2),
         await compare("100, one lookup, shown 4", synthetic(100, errands=(1,), rounds=(1,), context=SHOWN), None),
     ]
 

@@ -70,9 +70,14 @@ async def test_a_callee_sees_nothing_of_a_conversation_that_is_filtered_out_whol
     )
 
 
-async def test_without_a_filter_a_callee_sees_messages_and_no_notes() -> None:
+async def test_without_a_filter_a_callee_sees_neither_messages_nor_notes() -> None:
+    """O4, O11: its own instructions and the task; a model that wants it to see more says so."""
+    assert await Office(None).prompt() == await Office(NOTHING).prompt()
+
+
+async def test_with_an_empty_filter_a_callee_sees_messages_and_no_notes() -> None:
     """O2, O4: what was said between the user and the caller, and not what others found."""
-    assert await Office(None).prompt() == (
+    assert await Office({}).prompt() == (
         "request user-prompt: We decided to use PostgreSQL.\n"
         "response text: Noted.\n"
         "instructions: You write code.\n"
@@ -112,8 +117,7 @@ async def test_the_description_of_the_tool_says_what_is_passed() -> None:
     async with hub:
         await hub.ask("planner", "Go", user="u-1")
     [description] = found
-    assert "It sees its own instructions, `task`, `input`, and the newest messages of this conversation" in description
-    assert "nothing else of the conversation" in description
+    assert "It sees only its own instructions, `task`, `input`.\n" in description
 
 
 @pytest.mark.parametrize("context", [None, ContextFilter(), ContextFilter(last_messages=0)])

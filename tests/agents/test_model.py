@@ -799,7 +799,6 @@ async def test_a_callees_model_is_sent_nothing_of_its_callers_work(hub: Hub, ser
     assert "look_up" not in request.text
     assert request.messages == [
         {"role": "system", "content": "You know tea."},
-        {"role": "user", "content": "Is this tea good?"},
         {"role": "user", "content": '[Called by: clerk]\nTask: Judge the tea.\nInput: {"leaves":"sencha"}'},
     ]
     assert "CANARY-RESULT" in above.requests[1].text

@@ -95,11 +95,11 @@ async def test_everything_that_is_said_reaches_the_callee() -> None:
     assert [(message.role, message.text) for message in brief.messages] == [("user", "Is this tea good?")]
 
 
-async def test_without_a_filter_it_is_shown_the_newest_messages() -> None:
-    """O2: an absent filter is the newest that fit."""
+async def test_without_a_filter_it_is_shown_no_messages_and_with_an_empty_one_the_newest() -> None:
+    """O2, O11: an empty filter is the newest that fit; what nobody asks for is not sent."""
     table = Table()
-    await table.ask(CALL)
-    assert [message.text for message in table.briefs[0].messages] == ["Is this tea good?"]
+    await table.ask(CALL | {"task": "Smell it."}, CALL | {"context": {}})
+    assert [[message.text for message in brief.messages] for brief in table.briefs] == [[], ["Is this tea good?"]]
 
 
 @pytest.mark.parametrize(

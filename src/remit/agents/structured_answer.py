@@ -13,30 +13,25 @@ from remit.protocol.envelope import Answer, Artifact, Json, Source
 # The tool by which a model answers with more than a text; the document has no name for it.
 NAME = "structured_answer"
 KINDS = ("table", "json", "url", "id", "file")
-DESCRIPTION = (
-    "Answer with more than a text, if you have more: confidence from 0 to 1, ids of sources, facts for later, "
-    f"artifacts (type {', '.join(KINDS)}), follow_up if you ask back."
-)
+"""The types of artifacts that are read; to name them with every call of a model would cost too much (O11)."""
+DESCRIPTION = "Answer with more than plain text, if there is more."
 # What is said in more is an answer of its own; a fact is kept for all who are asked later.
 _MOST = 20
 _FACT_LENGTH = 300
 _ID_LENGTH = 200
 
-_TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
-# Each word is sent with every call of the model, so what the description says is not said again here.
+# Each word of it is sent with every call of the model, so it names the fields and no more: whatever a model makes of
+# them is read generously.
 SCHEMA: Schema = {
     "type": "object",
     "properties": {
-        "answer": {"type": "string"},
-        "summary": {"type": "string"},
-        "confidence": {"type": "number"},
-        "sources": _TEXTS,
-        "facts": _TEXTS,
-        "artifacts": {
-            "type": "array",
-            "items": {"type": "object", "properties": {"type": {"type": "string"}, "value": {}}},
-        },
-        "follow_up": {"type": "boolean"},
+        "answer": {},
+        "summary": {},
+        "confidence": {},
+        "sources": {},
+        "facts": {},
+        "artifacts": {"description": "[{type, value}]"},
+        "follow_up": {},
     },
     "required": ["answer"],
 }

@@ -37,7 +37,7 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
         given.agent_name,
         objective=given.task,
         input=given.input,
-        context=_shown(given.context or ContextFilter()),
+        context=None if given.context is None else _shown(given.context),
         context_tokens=given.max_context_tokens,
         spare_tokens=_spared(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
@@ -71,7 +71,7 @@ def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentResult
         output="" if response.result is None else text_of(response.result),
         tool_calls=response.tool_calls,
         tokens_used=response.usage.total,
-        duration_seconds=response.duration_ms / 1_000,
+        duration_seconds=round(response.duration_ms / 1_000, 1),  # a model has no use for more digits
         errors=(*errors, *notes, *response.warnings),
     )
 

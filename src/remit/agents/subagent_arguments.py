@@ -26,7 +26,7 @@ class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ]
     context: Annotated[
         ContextFilter | None,
-        Meta(description="Which messages of this conversation it may see; left out, the newest that fit."),
+        Meta(description="Which messages of this conversation it may see; left out, none."),
     ] = None
     input: Annotated[Json, Meta(description="Data for the task, if there is any.")] = None
     max_context_tokens: Annotated[Count, Meta(description="Tokens of all that it is shown.")] = CONTEXT_TOKENS

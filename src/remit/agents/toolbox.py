@@ -73,11 +73,11 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
         + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
         for each in brief.delegates
     )
-    chosen = ", or those that `context` chooses" if arguments == "full" else ""
+    # Each word of it is sent with every call of the model.
+    chosen = ", and the messages that `context` chooses" if arguments == "full" else ""
     description = (
-        "Ask another agent to do a part of the work and get its result back. It sees its own instructions, `task`, "
-        f"`input`, and the newest messages of this conversation that fit{chosen}. It sees nothing else of the "
-        f"conversation, your instructions, tools or results.\nAgents that you can ask:\n{known}"
+        "Have another agent do a part of the work. It sees only its own instructions, `task`, `input`"
+        f"{chosen}.\nAgents:\n{known}"
     )
 
     async def ask(given: dict[str, Json]) -> str:
@@ -88,7 +88,7 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
 
     return [
         Offer(name, description, _schema_of(brief, arguments), ask),
-        Offer("list_agents", "List the agents that you can ask, and what they are for.", _NO_ARGUMENTS, show),
+        Offer("list_agents", "List them.", _NO_ARGUMENTS, show),
     ]
 
 
@@ -98,6 +98,11 @@ def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
     properties: dict[str, Schema] = schema["properties"]
     named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
     told = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
+    if arguments == "short":
+        told = {
+            name: {key: value for key, value in each.items() if key != "description"} for name, each in told.items()
+        }
+        named = {"type": "string", "enum": named["enum"]}
     return schema | {"properties": told | {"agent_name": named}}
 
 
@@ -114,7 +119,7 @@ async def _told(work: Callable[[], Awaitable[Any]]) -> str:
     return text_of(msgspec.to_builtins(value))
 
 
-_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+_NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 def schema_for_models(kind: type[msgspec.Struct]) -> Schema:

@@ -119,7 +119,7 @@ class Turn:
             return StructuredDict(_object_of(self._schema), name="result")
         if not self._structured:
             return str
-        more = StructuredDict(dict(SCHEMA), name=STRUCTURED, description=DESCRIPTION)
+        more = StructuredDict(dict(SCHEMA))  # name and description are said once, with the output
         return [str, ToolOutput(more, name=STRUCTURED, description=DESCRIPTION)]
 
     def _answer(self, output: Json, response: ModelResponse) -> Answer:
