@@ -219,7 +219,9 @@ def test_the_success_of_the_document_is_understood_and_told() -> None:
     )
     reply = CONTRACT.reply(heard, asked(REQUEST))
     assert reply.status == 200
-    assert body_of(reply) == SUCCESS | {"metadata": SUCCESS["metadata"] | {"source_version": "1.0"}}
+    assert body_of(reply) == SUCCESS | {
+        "metadata": SUCCESS["metadata"] | {"source_version": "1.0", "cache_status": "bypass"}
+    }
 
 
 def test_the_partial_response_of_the_document_is_understood_and_told() -> None:

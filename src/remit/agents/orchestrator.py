@@ -66,7 +66,7 @@ class Decided(Struct, frozen=True):
     """What is to be done about a user's words, and how that was found out."""
 
     decision: Decision
-    cache_status: Literal["hit", "miss"]
+    cache_status: Literal["hit", "miss", "bypass"]
     notice: str = ""
 
 
@@ -101,9 +101,9 @@ class Orchestrator:
         said = _said(brief)
         asked = await _open_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
-            return answer
+            return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
         if len(said) <= _LONGEST_REPLY and _HELP.fullmatch(said):
-            return Answer(offer(self._labels(brief)))
+            return Answer(offer(self._labels(brief)), metadata={"cache_status": "bypass"})
         decided = await self._decided(brief, said)
         answer = await self._follow(brief, decided.decision, said)
         how: dict[str, Json] = {"cache_status": decided.cache_status}

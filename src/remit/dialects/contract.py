@@ -282,7 +282,7 @@ def _told(response: Response) -> _Given:
             processing_time_ms=response.duration_ms,
             source_version=response.agent_version,
             capability_version=response.capability_version,
-            cache_status=None if response.cache == "none" else response.cache,
+            cache_status="bypass" if response.cache == "none" else response.cache,
         ),
     )
     return _Given(words, _without(response.metadata, _METADATA | {KEY}))
@@ -317,7 +317,11 @@ def _heard(given: _Given, target: str) -> Response:
 
 
 _CACHES: dict[str, Literal["none", "hit", "miss", "similar"]] = {
-    each: each for each in ("none", "hit", "miss", "similar")
+    "none": "none",
+    "bypass": "none",
+    "hit": "hit",
+    "miss": "miss",
+    "similar": "similar",
 }
 
 

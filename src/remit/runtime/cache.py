@@ -4,13 +4,14 @@ import asyncio
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from remit.policy.breaker import is_failure
 from remit.policy.redaction import restore
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
-from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
+from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.keys import Keys
@@ -61,12 +62,12 @@ def lookup(
     continues a conversation, or shows part of one, is not equal to any other.
     """
     capability = card.capability(request.capability) if request.capability is not None else None
-    if capability is None or not capability.read_only or not capability.cache_ms or request.session != request.id:
+    if capability is None or not capability.read_only or not capability.cache_ms:
         return None
-    if clean.view or request.handoff or request.hints:
+    if request.session not in (None, request.path) or request.hints or not _is_empty(clean.view):
         return None
     remit = clean.remit
-    said = [clean.objective, clean.input]
+    said = [clean.objective, clean.input, _handed_over(clean)]
     scoped = bool(known) and restore(said, known) != said
     around = (
         generation,
@@ -81,11 +82,23 @@ def lookup(
         (request.reason, request.refined_by),
         request.run if scoped else None,
     )
-    key = keys.digest(encode((around, (request.objective, request.input), said)))
-    likeness = (
-        keys.digest(encode(("like", around, _alike(request), _alike(clean)))) if capability.cache_similar else None
-    )
+    handed_over = _handed_over(request)
+    key = keys.digest(encode((around, (request.objective, request.input, handed_over), said)))
+    likeness = None
+    if capability.cache_similar:
+        likeness = keys.digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2])))
     return Lookup(key, capability.cache_ms, public=capability.public, scoped=scoped, likeness=likeness)
+
+
+def _is_empty(view: View | None) -> bool:
+    """Say whether a callee is shown nothing of a conversation."""
+    return view is None or not (view.messages or view.known or view.summary or view.workspace or view.seen)
+
+
+def _handed_over(request: Request) -> Json:
+    """Return what of a hand-over an answer may depend on: not its place in the work, nor in which conversation."""
+    handoff = request.handoff
+    return None if handoff is None else msgspec.to_builtins(replace(handoff, history=None, position=""))
 
 
 def _alike(request: Request) -> tuple[Json, Json]:

@@ -22,7 +22,8 @@ from remit.protocol.records import Kind, Notice, Refusal
 from remit.runtime import journal
 from remit.runtime.admission import GUARDS
 from remit.runtime.aside import aside
-from remit.runtime.cache import Lookup, lookup
+from remit.runtime.cache import Lookup
+from remit.runtime.cache import lookup as lookup_of
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of, granted
 from remit.runtime.ledger import Frame, Route, Run
@@ -176,7 +177,7 @@ class Dispatch(Routing):
                         if route is not None:
                             self.under_way(frame, route, hedge=hedge)
                         if request.capability is not None:
-                            frame.lookup = self._lookup(request, clean, entry, run)
+                            frame.lookup = self.lookup(request, clean, entry, run)
                         if before is not None:
                             _go_on(frame, before, entry)
                         return self.start(frame)
@@ -227,10 +228,10 @@ class Dispatch(Routing):
         self.notice(parent, response.warnings[-1])
         return response
 
-    def _lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
+    def lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
         """Return where an earlier answer to the same may be kept."""
         cache, keys = self.parts.cache, self.parts.redactor.keys
-        return lookup(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
+        return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
 
     async def _gone_on_from(self, known: Response, parent: Frame, route: Route | None) -> Frame | Response:
         """Return what came of a call before a restart; of a leg that failed then, what comes of the next one."""

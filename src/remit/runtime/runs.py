@@ -313,6 +313,7 @@ class Runs:
                         parts.sessions.heed(run, clean.handoff, "")
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
                     frame = self._dispatch.admitted(clean, entry, run, None, now)
+                    frame.lookup = self._dispatch.lookup(request, clean, entry, run)
                     return await self._submit(frame, frame.recorded or clean, content)
 
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
