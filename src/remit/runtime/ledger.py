@@ -315,6 +315,7 @@ class Frame:
         if self.faults_below is None:
             self.faults_below = set()
         self.faults_below.add(blame.key_of(why))
+        self.faults_below.add(blame.key_of(why.outward()))  # as an agent in a process of its own is told of it
 
     def subtree(self) -> "list[Frame]":
         """This frame and all that are in flight below it, parents first."""
