@@ -331,7 +331,8 @@ class FrameworkConformance(AgentConformance):
         hub.add(TESTED, self.make(self.watched(use_once(TOOL, ARGUMENTS), seen), []), tools=[TOOL])
         async with hub:
             response = await hub.ask(TESTED, "Look", user="u-1")
-        assert response.fault == fault(Code.STORE_UNAVAILABLE, "the tin is locked")
+        assert response.fault is not None
+        assert (response.fault.code, response.fault.message) == (Code.STORE_UNAVAILABLE, "the tin is locked")
         assert len(seen) == 1
 
     async def test_what_is_wrong_with_a_tool_call_is_told_to_the_model(self) -> None:

@@ -51,7 +51,8 @@ def seen_by(request: LlmRequest) -> Seen:
     last = parts[-1].function_response
     return Seen(
         text="\n".join([str(request.config.system_instruction), *(part.text or "" for part in parts)]),
-        found=[str(last.response)] if last else [],
+        # The kit puts what a tool gave back under a key.
+        found=[str((last.response or {}).get("result", last.response))] if last else [],
         tools=[*offered, *(field for field in hosted if field != "function_declarations")],
         max_tokens=request.config.max_output_tokens,
     )
