@@ -5,27 +5,27 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from remit.dialects import NAMES, contract, employee, intents, librarian, subagent
+from remit.dialects import NAMES, contract, employee_words, intents, librarian_words, subagent
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 FIELDS: dict[str, tuple[type[Struct], ...]] = {
     "employee": (
-        employee.DelegationRequest,
-        employee.Constraints,
-        employee.HandoffData,
-        employee.Reference,
-        employee.DelegationResponse,
-        employee.TokenUsage,
-        employee.UsedSource,
+        employee_words.DelegationRequest,
+        employee_words.Constraints,
+        employee_words.HandoffData,
+        employee_words.Reference,
+        employee_words.DelegationResponse,
+        employee_words.TokenUsage,
+        employee_words.UsedSource,
     ),
     "librarian": (
-        librarian.DelegationRequest,
-        librarian.DelegationContext,
-        librarian.LibrarianResponse,
-        librarian.LibrarianError,
-        librarian.DelegateRequest,
-        librarian.DelegateContext,
+        librarian_words.DelegationRequest,
+        librarian_words.DelegationContext,
+        librarian_words.LibrarianResponse,
+        librarian_words.LibrarianError,
+        librarian_words.DelegateRequest,
+        librarian_words.DelegateContext,
     ),
     "contract": (
         contract.ContractRequest,

@@ -9,8 +9,12 @@ from typing import cast
 
 import remit
 from remit.protocol.errors import Origin, RemitError, SourceLine
-from remit.runtime.respond import worded
 
+# What is said of an error is for people to read.
+MAX_WORDS = 1_000
+# As much is redacted before it is cut to that length: of half a number no detector knows whose it is. No more, because
+# what an error says may be a stranger's text, and this is done in the event loop.
+MAX_READ = 4 * MAX_WORDS
 # The innermost say where it happened; the ones around them, how the program came there.
 MOST_FRAMES = 5
 _LONGEST_CODE = 120
@@ -23,6 +27,15 @@ _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple(
     {str(Path(path).resolve()) + os.sep for name in ("stdlib", "platstdlib") if (path := sysconfig.get_path(name))}
 )
+
+
+def worded(error: BaseException) -> str:
+    """Return an error's type and text, as far as they can be said."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - it is someone else's `__str__`
+        text = "(no words for it)"
+    return f"{type(error).__name__}: {text[:MAX_READ]}".encode(errors="replace").decode()
 
 
 def origin_of(

@@ -17,8 +17,8 @@ from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import aside
 from remit.runtime.keys import Keys
 from remit.runtime.ledger import Frame, Run
+from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
 from remit.runtime.ports import FACTS, Sealed, Vault
-from remit.runtime.respond import MAX_READ, MAX_WORDS, worded
 
 log = logging.getLogger("remit")
 

@@ -13,13 +13,9 @@ from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.plain import write
 from remit.runtime.ledger import Frame
+from remit.runtime.origin import MAX_WORDS
 from remit.runtime.schemas import MAX_MISFITS
 
-# What is said of an error is for people to read.
-MAX_WORDS = 1_000
-# As much is redacted before it is cut to that length: of half a number no detector knows whose it is. No more, because
-# what an error says may be a stranger's text, and this is done in the event loop.
-MAX_READ = 4 * MAX_WORDS
 MAX_NAME = 100
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
@@ -178,15 +174,6 @@ def failure(frame: Frame, error: BaseException, words: str) -> Fault:
         except RemitError:
             pass  # made by hand, and not well
     return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {words}")
-
-
-def worded(error: BaseException) -> str:
-    """Return an error's type and text, as far as they can be said."""
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - it is someone else's `__str__`
-        text = "(no words for it)"
-    return f"{type(error).__name__}: {text[:MAX_READ]}".encode(errors="replace").decode()
 
 
 def for_callee(request: Request) -> Request:

@@ -18,7 +18,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import HISTORY_TOKENS, Brief
-from remit.runtime.respond import worded
+from remit.runtime.origin import worded
 from remit.runtime.thread_waits import stepping_aside
 
 T = TypeVar("T")

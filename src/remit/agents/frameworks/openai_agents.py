@@ -16,7 +16,7 @@ from remit.agents.toolbox import Offer
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
-from remit.runtime.respond import worded
+from remit.runtime.origin import worded
 
 sdk: Any = import_module("agents")
 
