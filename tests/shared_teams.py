@@ -30,6 +30,8 @@ run = "bobs_code:helper"
 
 [shared.helper]
 devices = ["anna"]
+# Many tests in a minute work with the same two devices.
+rate = {{ calls = 1_000, seconds = 60 }}
 """
 BOBS_CODE = """
 async def helper(brief):
@@ -50,6 +52,7 @@ run = {run}
 allow_shared_agent_calls = true
 devices = ["bob"]
 mode = "full_auto"
+rate = {{ calls = 1_000, seconds = 60 }}
 """
 # A local agent in a few lines: it speaks twice, and is done.
 ANNAS_AGENT = """

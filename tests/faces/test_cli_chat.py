@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -131,7 +132,8 @@ def test_a_conversation_goes_on_with_what_was_said_before_as_its_user_wrote_it(c
 
 def test_a_model_is_told_what_was_said_and_its_calls_are_shown(tmp_path: Path) -> None:
     def plan(request: Request) -> Answer:
-        return say("It is fixed.") if request.results else call("sub_agent", agent_name="coder", task="Fix it")
+        asked: dict[str, Any] = {"agent_name": "coder", "task": "Fix it", "context": {"last_messages": 4}}
+        return say("It is fixed.") if request.results else call("sub_agent", **asked)
 
     with OpenAIServer([plan]) as planner, OpenAIServer([say("One line changed.", usage=(400, 12))]) as coder:
         (tmp_path / "remit.toml").write_text(
