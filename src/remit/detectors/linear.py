@@ -1,7 +1,21 @@
 """Patterns whose cost grows with the text and no faster: RE2's, loaded when the first is made."""
 
+import threading
+import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
+
+# RE2 gives the interpreter back for each search, and has it again before a thread that waits for it has woken up: of
+# thousands of short searches in a row, each keeps it waiting anew. So after some of them the others get a real chance.
+_IN_A_ROW = 64
+_PAUSE_S = 0.0001
+_searches = count(1)
+
+
+def _let_others() -> None:
+    if next(_searches) % _IN_A_ROW == 0 and threading.current_thread() is not threading.main_thread():
+        time.sleep(_PAUSE_S)
 
 
 class Linear:
@@ -27,6 +41,7 @@ class Linear:
 
     def spans(self, text: bytes | str) -> Iterator[tuple[int, int]]:
         """Where in *text* it matches anything."""
+        _let_others()
         for found in self._pattern.finditer(text):
             start, end = found.span(self._group)
             if start < end:
@@ -34,4 +49,5 @@ class Linear:
 
     def matches(self, text: bytes | str) -> bool:
         """Whether it matches all of *text*."""
+        _let_others()
         return self._pattern.fullmatch(text) is not None
