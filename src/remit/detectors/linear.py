@@ -43,6 +43,7 @@ class Linear:
         """Where in *text* it matches anything."""
         _let_others()
         for found in self._pattern.finditer(text):
+            _let_others()
             start, end = found.span(self._group)
             if start < end:
                 yield start, end
