@@ -289,7 +289,7 @@ async def serve(folder: Path) -> None:
     from remit import Answer, Brief, Call, Capability, Hub, Limits
     from remit.faces.api.a2a.routes import Exposure
     from remit.faces.api.app import Api
-    from remit.faces.api.server import Server
+    from remit.faces.api.server import Server, freeze_loaded
     from remit.policy.breaker import BreakerSettings
     from remit.policy.reception import Permission
     from remit.policy.rules import Rule, guard_of
@@ -339,6 +339,7 @@ async def serve(folder: Path) -> None:
         peer = Known(name="north", token=HUB, is_hub=True)
         door = Door([client, peer], wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door, a2a=Exposure()), port=0) as server:
+            freeze_loaded()  # as a process does that serves nothing else
             print(server.address, flush=True)
             while (await asyncio.to_thread(sys.stdin.readline)).strip():
                 print(turns.take(), flush=True)
