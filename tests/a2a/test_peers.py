@@ -461,7 +461,7 @@ async def test_nobody_at_an_address_is_unreachable_and_nothing_is_spent() -> Non
         response = await hub.ask("helper", "Help", user="anna")
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.fault is not None
-    assert response.fault.message.endswith("/.well-known/agent-card.json: Connection refused")
+    assert response.fault.detail.endswith("/.well-known/agent-card.json: Connection refused")
     assert response.usage.total == 0
 
 

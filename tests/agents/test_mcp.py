@@ -286,17 +286,18 @@ async def test_a_server_over_http_is_used_alike(hub: Hub) -> None:
             process.kill()
 
 
-async def test_of_a_server_elsewhere_that_cannot_be_reached_it_is_said_where_it_should_be(hub: Hub) -> None:
+async def test_of_a_server_elsewhere_that_cannot_be_reached_the_record_says_where_it_should_be(hub: Hub) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/mcp"
     hub.mcp("far", url=url, allow=["add"])
     worker(hub, "far.add")
     async with hub:
         ((code, message),) = await used(hub, ("far.add", {"a": 1, "b": 2}))
-    assert (code, message.startswith(f"MCP server far at {url} cannot be reached: ")) == (
-        Code.DELEGATION_UNAVAILABLE,
-        True,
-    )
+        bodies = [each.body for each in await hub.store.records()]
+    (use,) = [each for each in bodies if isinstance(each, ToolUse) and not each.begun]
+    assert (code, message) == (Code.DELEGATION_UNAVAILABLE, "MCP server far cannot be reached")
+    assert use.fault is not None
+    assert use.fault.detail.startswith(f"{url}: ")
 
 
 # ── a server that dies ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -448,14 +449,16 @@ async def test_a_server_whose_tools_cannot_be_told_is_out_of_reach(how: str) -> 
     async with lying(how) as watched:
         code, message = await watched.fault()
         assert code == Code.DELEGATION_UNAVAILABLE
-        assert message.startswith("MCP server liar cannot be reached: ")
+        assert message == "MCP server liar cannot be reached"
         assert watched.cards["liar.echo"].description.endswith("The server cannot be reached now.")
 
 
 async def test_a_server_that_does_not_greet_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "START_S", 0.2)
     async with lying("silent") as watched:
-        assert "it had not greeted" in (await watched.fault())[1]
+        with pytest.raises(RemitError) as caught:
+            await watched.echo()
+        assert "it had not greeted" in caught.value.fault.detail
         await watched.server.ready()  # says so in the log, and lets the agent begin
 
 

@@ -349,7 +349,7 @@ def test_a_fault_that_one_hub_tells_another_hears(code: Code) -> None:
     rest = encode({"code": body.status, "status": body.grpc, "message": body.message, "details": body.details})
     for raw in (rpc, rest):
         found = TONGUE.fault(body.status, raw, "tag")
-        assert (found.code, found.message, found.retry_after_ms) == (code, "because", 1_500)
+        assert (found.code, found.message, found.retry_after_ms) == (code, why.outward().message, 1_500)
     assert body.status in (TABLE[code].status, 400, 500)
 
 

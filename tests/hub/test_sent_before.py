@@ -273,7 +273,7 @@ async def test_an_agent_that_has_moved_is_not_asked_for_what_it_never_got(tmp_pa
         response = await lives.again(target, by_http(now))
     assert ended(response) == UNKNOWN
     assert response.fault is not None
-    assert (before in response.fault.message, now in response.fault.message) == (True, True)
+    assert (before in response.fault.detail, now in response.fault.detail) == (True, True)
     assert new.calls == 0
 
 
@@ -293,7 +293,8 @@ async def test_a_peer_that_turns_this_hub_away_now_leaves_the_outcome_unknown(tm
         response = await lives.again("helper", lambda hub: hub.connect("helper", address, token="stranger"))
     assert ended(response) == UNKNOWN
     assert response.fault is not None
-    assert f"{address} says: " in response.fault.message
+    assert "the hub of helper says: " in response.fault.message
+    assert response.fault.detail == f"helper at {address}"
 
 
 async def test_a_call_that_a_guard_refuses_now_may_have_been_done_before(tmp_path: Path) -> None:

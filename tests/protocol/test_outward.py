@@ -3,7 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from remit import Code, Fault, Origin, Record, Refusal, Response, SourceLine, Status, ToolUse, fault
+from remit import Code, Fault, Origin, Record, Refusal, RemitError, Response, SourceLine, Status, ToolUse, fault
+from remit.protocol.errors import INWARD
 from remit.protocol.records import Kind, outward
 from samples import a_request, a_response
 
@@ -54,3 +55,26 @@ def test_records_are_told_alike() -> None:
         (Kind.RESULT, a_response(), a_response()),
     ):
         assert outward(record(kind, body)) == record(kind, told)
+
+
+def test_what_only_the_operator_is_told_stays_here() -> None:
+    far = fault(Code.DELEGATION_UNAVAILABLE, "far cannot be reached", detail="http://10.0.0.5:8080: Connection refused")
+    assert far.outward() == fault(Code.DELEGATION_UNAVAILABLE, "far cannot be reached")
+    assert replace(WHY, detail="at home").outward() == TOLD
+    assert str(RemitError(far)).splitlines()[:2] == [
+        "DELEGATION_UNAVAILABLE: far cannot be reached",
+        "  http://10.0.0.5:8080: Connection refused",
+    ]
+
+
+def test_of_a_store_that_fails_others_are_told_neither_its_path_nor_the_systems_words() -> None:
+    full = fault(Code.STORE_UNAVAILABLE, "/var/lib/hub.db: the disk is full (FullError)", retry_after_ms=5)
+    told = full.outward()
+    assert (told.code, told.retry_after_ms, told.recoverable) == (Code.STORE_UNAVAILABLE, 5, True)
+    assert told.message == "the store cannot record now, so nothing may start and no answer may leave"
+    assert told.suggestion == "Send the same request id again later."
+
+
+def test_the_fields_that_are_never_sent_are_fields_of_a_fault() -> None:
+    assert set(INWARD) <= set(Fault.__struct_fields__)
+    assert all(not getattr(replace(WHY, detail="x").outward(), name) for name in INWARD)

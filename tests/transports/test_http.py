@@ -227,7 +227,8 @@ async def told_by(url: str) -> str:
     assert ended(response) == (Status.REFUSED, Code.DELEGATION_UNAVAILABLE)
     assert response.usage.total == 0
     assert response.fault is not None
-    return response.fault.message
+    assert response.fault.message == "helper cannot be reached"
+    return response.fault.detail
 
 
 async def test_why_nobody_is_met_at_an_address_is_said_in_words() -> None:
@@ -237,11 +238,11 @@ async def test_why_nobody_is_met_at_an_address_is_said_in_words() -> None:
 
     async with await asyncio.start_server(in_the_clear, "127.0.0.1", 0) as server:
         url = "https://{}:{}".format(*server.sockets[0].getsockname())
-        assert await told_by(url) == f"helper at {url} cannot be reached: it does not speak https"
+        assert await told_by(url) == f"helper at {url}: it does not speak https"
     url = url.replace("https", "http")
-    assert await told_by(url) == f"helper at {url} cannot be reached: Connection refused"
+    assert await told_by(url) == f"helper at {url}: Connection refused"
     url = "http://nobody.invalid:80"
-    assert await told_by(url) == f"helper at {url} cannot be reached: there is no host of that name"
+    assert await told_by(url) == f"helper at {url}: there is no host of that name"
 
 
 async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +254,7 @@ async def test_a_host_that_does_not_answer_at_all_has_begun_nothing(monkeypatch:
             client.setblocking(False)
             client.connect_ex(full.getsockname())
         url = "http://{}:{}".format(*full.getsockname())
-        assert await told_by(url) == f"helper at {url} cannot be reached: nobody answers there within 0.05 s"
+        assert await told_by(url) == f"helper at {url}: nobody answers there within 0.05 s"
 
 
 async def test_what_another_hub_says_of_itself_is_told_as_its_words() -> None:
@@ -265,7 +266,8 @@ async def test_what_another_hub_says_of_itself_is_told_as_its_words() -> None:
     peer = Peer(act)
     response = await asked_of(peer)
     assert response.fault is not None
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ says: there is no `helper` here", response.fault.message)
+    assert response.fault.message == "the hub of helper says: there is no `helper` here"
+    assert re.fullmatch(r"helper at http://127\.0\.0\.1:\d+", response.fault.detail)
 
 
 async def test_a_busy_peer_is_asked_again_when_it_says() -> None:

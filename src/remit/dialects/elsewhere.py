@@ -101,10 +101,11 @@ class _DialectAgent:
                 headers = {name.lower(): value for name, value in reply.headers.items()}
                 return Foreign(headers=headers, body=body, status=reply.status)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
-            return fault(Code.DELEGATION_UNAVAILABLE, f"{self._url} cannot be reached: {in_words(error)}")
+            detail = f"{self._url}: {in_words(error)}"
+            return fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
         except (ClientError, OSError, TimeoutError) as error:
-            why = f"the connection to {self._url} was lost ({type(error).__name__})"
-            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why)) from error
+            why, detail = f"the connection to {request.target} was lost", f"{self._url}: {type(error).__name__}"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=detail)) from error
 
 
 def _after_ms(given: Foreign) -> int | None:

@@ -340,9 +340,8 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
 
     def outward(self) -> "Response":
         """Return the response as others than its hub's own programs get it: see `Fault.outward`."""
-        if self.fault is None or self.fault.origin is None:
-            return self
-        return replace(self, fault=self.fault.outward())
+        told = self.fault and self.fault.outward()
+        return self if told is self.fault else replace(self, fault=told)
 
     def unwrap(self) -> Json:
         """Return the result, or raise the fault as a `RemitError`."""

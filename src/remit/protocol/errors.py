@@ -443,15 +443,27 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     """The peer's own code, where it has one (`BENCHMARK_SOURCE_CLOSED`)."""
     origin: Origin | None = None
     """Where in the code of an agent of this hub it was raised; never sent to others."""
+    detail: str = ""
+    """What only the hub's operator is told: addresses, and the words of the system; never sent to others."""
 
     def outward(self) -> "Fault":
-        """Return the fault as others are told of it: without its origin, and without the text of an exception."""
+        """Return the fault as others are told of it: without origin, detail, and the text of an exception."""
+        if self.code is Code.STORE_UNAVAILABLE:
+            # Which file it is, and what the system says of it, is of use to the operator alone.
+            return fault(self.code, _STORE_TOLD, retry_after_ms=self.retry_after_ms, suggestion=_STORE_ADVICE)
         origin = self.origin
         if origin is None:
-            return self
+            return replace(self, detail="") if self.detail else self
         who = f"tool {origin.tool} of {origin.agent}" if origin.tool else origin.agent
         message = f"{who} failed; the reason is on record at its hub" if origin.error else self.message
-        return replace(self, origin=None, message=message)
+        return replace(self, origin=None, detail="", message=message)
+
+
+# The names of the fields that are never sent to others.
+INWARD = ("origin", "detail")
+
+_STORE_TOLD = "the store cannot record now, so nothing may start and no answer may leave"
+_STORE_ADVICE = "Send the same request id again later."
 
 
 def fault(
@@ -462,8 +474,12 @@ def fault(
     retry_after_ms: int | None = None,
     foreign: str | None = None,
     suggestion: str | None = None,
+    detail: str = "",
 ) -> Fault:
-    """Make the fault for *code*, its advice taken from the table unless a better one is given, or none (`""`)."""
+    """Make the fault for *code*, its advice taken from the table unless a better one is given, or none (`""`).
+
+    *message* is told to everybody, *detail* to the hub's operator alone.
+    """
     row = TABLE[code]
     if suggestion is None:
         suggestion = _timed(row.suggestion, retry_after_ms)
@@ -475,6 +491,7 @@ def fault(
         problems=problems,
         retry_after_ms=retry_after_ms,
         foreign=foreign,
+        detail=detail,
     )
 
 
@@ -511,6 +528,7 @@ class RemitError(Exception):
 
     def __str__(self) -> str:
         lines = [f"{self.fault.code}: {self.fault.message}"]
+        lines += [f"  {self.fault.detail}"] if self.fault.detail else []
         lines += [f"  {problem.path}: {problem.message}" for problem in self.fault.problems]
         if self.fault.suggestion:
             lines.append(f"  → {self.fault.suggestion}")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.protocol.codec import VERSIONS, Versions, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Json, Request, Response, Usage
-from remit.protocol.errors import Code, Fault, Origin
+from remit.protocol.errors import Code, Fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Name
 
@@ -210,11 +210,11 @@ def read_response(raw: bytes) -> Response:
 def outward(record: "Record") -> "Record":
     """Return a record as others than its hub's own programs get it: see `Fault.outward`."""
     match record.body:
-        case Response(fault=Fault(origin=Origin())) as response:
+        case Response(fault=Fault()) as response:
             return replace(record, body=response.outward())
-        case Refusal(response=Response(fault=Fault(origin=Origin())) as response) as refusal:
+        case Refusal(response=Response(fault=Fault()) as response) as refusal:
             return replace(record, body=replace(refusal, response=response.outward()))
-        case ToolUse(fault=Fault(origin=Origin()) as why) as use:
+        case ToolUse(fault=Fault() as why) as use:
             return replace(record, body=replace(use, fault=why.outward()))
         case _:
             return record

@@ -360,7 +360,7 @@ class Carrier:
             frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
         if frame.parent is not None and frame.parent.stopping is not None:
             frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not hear of this any more
-        unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}")
+        unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}", detail=why.detail)
         return replace(response, status=Status.FAILED, fault=replace(unknown, origin=why.origin))
 
     def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:

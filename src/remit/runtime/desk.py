@@ -116,7 +116,7 @@ class LocalDesk:
         if journal.recall(frame.run, path, digest, keys, repeatable=False) is None:
             return why
         what = f"tool {presentable(tool)} was used before the restart, and cannot be used now: {why.message}"
-        return fault(Code.OUTCOME_UNKNOWN, what)
+        return fault(Code.OUTCOME_UNKNOWN, what, detail=why.detail)
 
     async def _use(
         self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str

@@ -244,7 +244,7 @@ class Dispatch(Routing):
         doubt = "" if before is None else _doubt(before, entry, call.capability)
         if not doubt or why.code is Code.OUTCOME_UNKNOWN:
             return why
-        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be gone on with now: {why.message}")
+        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be gone on with now: {why.message}", detail=why.detail)
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
@@ -481,7 +481,7 @@ class Dispatch(Routing):
 def _doubt(before: journal.Step, entry: Entry | None, asked: str | None) -> str:
     """Say why it is not known what came of a step that was begun before a restart; empty: then nothing came of it."""
     if before.departed is not None:
-        return f"it was sent to {before.departed.to} before the restart, and may have been done"
+        return "it had left for another hub before the restart, and may have been done"
     capability = entry.card.capability(asked) if entry is not None and asked is not None else None
     if (entry is not None and isinstance(entry.agent, Remote)) or (capability is not None and capability.read_only):
         return ""
@@ -493,8 +493,8 @@ def _at_home_now(entry: Entry, before: journal.Step) -> Fault | None:
     left = before.departed
     if left is None or isinstance(entry.agent, Remote):
         return None
-    what = f"it was sent to {left.to} before the restart, and {entry.card.name} lives in this hub now"
-    return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it")
+    what = f"it had left for another hub before the restart, and {entry.card.name} lives in this hub now"
+    return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it", detail=f"it was sent to {left.to}")
 
 
 class Heavy(Struct, frozen=True):

@@ -17,7 +17,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
-from remit.runtime.origin import origin_of
+from remit.runtime.origin import MAX_READ, origin_of
 from remit.runtime.ports import Remote, Slot
 from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.schemas import misfits
@@ -104,16 +104,25 @@ class Executor:
         except RemitError as error:
             why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
             if frame.departed is not None and why.code is not Code.OUTCOME_UNKNOWN:
-                why = fault(Code.OUTCOME_UNKNOWN, f"{frame.doubt or 'it was sent before the restart'}: {why.message}")
+                doubt = f"{frame.doubt or 'it was sent before the restart'}: {why.message}"
+                why = fault(Code.OUTCOME_UNKNOWN, doubt, detail=why.detail)
             frame.doubt = ""
+            self._log_detail(frame, why)
             return ended(frame, Status.FAILED, why)
         finally:
             line.close()
             ledger.outbound[line.trace].remove(frame)
             if not ledger.outbound[line.trace]:
                 del ledger.outbound[line.trace]
+        self._log_detail(frame, given.fault)
         response = await _relayed(frame, given, parts.limits.max_result_bytes)
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    def _log_detail(self, frame: Frame, why: Fault | None) -> None:
+        """Log what only the operator is told of a peer that failed."""
+        if why is not None and why.detail:
+            detail = self._dispatch.parts.redactor.clean(why.detail[:MAX_READ], frame.run.sealing)
+            log.warning("%s: %s on %s (%s)", frame.card.name, why.code, frame.path, detail)
 
     async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:
         """The agent answered with who should do it instead: carry that out in its name."""

@@ -148,8 +148,8 @@ class LocalLine:
     async def depart(self, to: str) -> Departure | None:
         frame, parts, left = self._frame, self._dispatch.parts, self._frame.departed
         if left is not None and left.to != to:
-            why = f"{frame.request.target} was sent to {left.to} before the restart, and is at {to} now"
-            raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{why}: it is not known what came of it"))
+            why = f"{frame.request.target} was elsewhere before the restart: it is not known what came of it there"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=f"it was sent to {left.to}, and is at {to} now"))
         if left is not None or frame.run.steps is None:
             # What is not taken up again ends as `OUTCOME_UNKNOWN` after a restart, whatever is on record of it.
             await parts.store.flush()

@@ -139,7 +139,8 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
         message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
         return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
     return replace(
-        given.outward(),
+        # What an agent's code did is for its own hub to say.
+        given if given.fault is None or given.fault.origin is None else given.outward(),
         version=VERSION,
         id=request.id,
         target=request.target,
@@ -205,7 +206,8 @@ def brief_fault(why: Fault) -> Fault:
             break
         problems.append(problem)
     message = why.message if len(why.message) <= MAX_WORDS else "the reason is too long to be told"
-    short = fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms)
+    detail = why.detail if len(why.detail) <= MAX_WORDS else ""
+    short = fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms, detail=detail)
     if (origin := why.origin) is None:
         return short
     # Of the exception only its type: of half a number no detector knows whose it is.

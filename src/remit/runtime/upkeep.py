@@ -165,12 +165,13 @@ class Upkeep(Runs):
         before = journal.begun(run, run.id, parts.redactor.keys)
         left = None if before is None else before.departed
         if left is not None and not isinstance(entry.agent, Remote):
-            return await self._give_up(run, f": it was sent to {left.to}, and {entry.card.name} lives in this hub now")
+            because = f": it had left for another hub, and {entry.card.name} lives in this hub now"
+            return await self._give_up(run, because, detail=f"it was sent to {left.to}")
         frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever becomes of it here
         frame.departed = left
         if left is not None:
-            frame.doubt = f"it was sent to {left.to} before the restart, and may have been done"
+            frame.doubt = "it had left for another hub before the restart, and may have been done"
         elif not isinstance(entry.agent, Remote):
             frame.doubt = "it had begun before the restart, and it is not known how far it came"
         if (why := self._called_off.get(run.id)) is not None:
@@ -192,11 +193,12 @@ class Upkeep(Runs):
             told.update((each.body.delegation, each.body.text) for each in page if isinstance(each.body, Progress))
         return told
 
-    async def _give_up(self, run: Run, because: str = "") -> Response:
+    async def _give_up(self, run: Run, because: str = "", *, detail: str = "") -> Response:
         request = run.request
         why = fault(
             Code.OUTCOME_UNKNOWN,
             f"the hub stopped while {request.target} was at work, and it is not known how far it came{because}",
+            detail=detail,
         )
         response = Response(
             version=VERSION,

@@ -61,7 +61,7 @@ def lost(request: Request, why: Fault, *, sent: bool) -> Response:
     if not sent:
         return refused(request, why)
     if why.code is not Code.OUTCOME_UNKNOWN:
-        why = fault(Code.OUTCOME_UNKNOWN, why.message)
+        why = fault(Code.OUTCOME_UNKNOWN, why.message, detail=why.detail)
     usage = Usage(prompt=request.remit.tokens, estimated=True)
     return replace(refused(request, why), status=Status.FAILED, usage=usage)
 

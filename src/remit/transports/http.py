@@ -229,7 +229,7 @@ class HttpAgent(Remote):
     async def send(self, request: Request, line: Line) -> Response:
         """Ask, again if need be, and return how it ended there; cancelled, cancel it there too."""
         try:
-            left = await line.depart(f"{self._name} at {self._peer.url}")
+            left = await line.depart(self._place)
             if left is not None and not is_known_there(line, left):
                 return await self._look_up(request, line, "it was sent too long ago to be sent again")
             return await self._ask(request, line, sent=left is not None)
@@ -242,7 +242,7 @@ class HttpAgent(Remote):
     async def _ask(self, request: Request, line: Line, *, sent: bool) -> Response:
         attempts, step_s = 0, PAUSE_S
         while True:
-            line.doubt(f"it is not known what became of it at {self._peer.url}")
+            line.doubt(f"it is not known what became of it at {request.target}")
             try:
                 return await self._attempt(request, line, sent=sent)
             except Again as again:
@@ -268,11 +268,13 @@ class HttpAgent(Remote):
             ) as reply:
                 return await self._reply(reply, request, line, sent=sent)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
-            why = f"{self._name} at {self._peer.url} cannot be reached: {in_words(error)}"
-            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
+            detail = f"{self._place}: {in_words(error)}"
+            why = fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
+            raise Again(why, sent=False) from error
         except _LOST as error:
-            why = f"the connection to {self._peer.url} was lost ({type(error).__name__})"
-            raise Again(fault(Code.OUTCOME_UNKNOWN, why), sent=True) from error
+            detail = f"{self._place}: {type(error).__name__}"
+            why = fault(Code.OUTCOME_UNKNOWN, f"the connection to {request.target} was lost", detail=detail)
+            raise Again(why, sent=True) from error
 
     async def _reply(self, reply: ClientResponse, request: Request, line: Line, *, sent: bool) -> Response:
         """Return what a peer answers; *sent* says that it may have got the same before."""
@@ -297,11 +299,11 @@ class HttpAgent(Remote):
                 # What goes with it has changed since: what its agent is shown of a conversation, for one.
                 return await self._look_up(request, line, "it is not the same any more")
             return response
-        why = self._decoded(raw, _Failure).fault
+        why = self._decoded(raw, _Failure).fault.outward()  # origin and detail are for this hub to say
         if reply.status in (429, 503):
             raise Again(why, sent=False)
         # Whoever reads it would take "here" for this hub.
-        why = replace(why, message=f"{self._peer.url} says: {why.message}")
+        why = replace(why, message=f"the hub of {request.target} says: {why.message}", detail=self._place)
         # Turned away at the door, it says nothing about what was sent before.
         return lost(request, why, sent=sent)
 
@@ -310,9 +312,9 @@ class HttpAgent(Remote):
         path = f"{PATH}/{quote(request.id, safe='')}"
         address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
-        line.doubt(f"it is not known what became of it at {self._peer.url}")
+        line.doubt(f"it is not known what became of it at {request.target}")
         while True:
-            why = f"{self._peer.url} does not say what became of it, and {because}"
+            why = f"the hub of {request.target} does not say what became of it, and {because}"
             headers = await self._peer.headers(request, Sending("GET", path))
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
@@ -322,19 +324,20 @@ class HttpAgent(Remote):
                     if reply.status == 202:
                         return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
                     if reply.status not in _BUSY:
-                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+                        detail = f"{self._place}: status {reply.status}"
+                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=detail), sent=True)
             except _LOST:
                 pass  # it is asked for again as long as there is time
             if pause_s * 1_000 >= line.time_left_ms() / 2:
-                return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+                return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             pause_s = min(2 * pause_s, MOST_PAUSE_S)
 
     def _busy(self, reply: ClientResponse) -> Fault:
         wait = reply.headers.get("retry-after", "")
         after_ms = int(wait) * 1_000 if wait.isascii() and wait.isdecimal() and len(wait) <= 6 else None
-        why = f"{self._peer.url} answered with status {reply.status}"
-        return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=after_ms)
+        why = f"the peer answered with status {reply.status}"
+        return fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=after_ms, detail=self._place)
 
     # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -389,8 +392,8 @@ class HttpAgent(Remote):
                                 return ended
                     elif reply.status not in _BUSY:
                         # It was begun there, and may have been done.
-                        why = f"{self._peer.url} tells no more of it: status {reply.status}"
-                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why), sent=True)
+                        why = f"the hub of {request.target} tells no more of it: status {reply.status}"
+                        return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
             except _LOST:
                 pass  # it is asked for again, from where it broke off, as long as there is time
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
@@ -419,9 +422,10 @@ class HttpAgent(Remote):
 
     async def _response(self, raw: bytes) -> Response:
         try:
-            return decode_response(raw) if len(raw) <= SMALL_BODY else await aside.run(decode_response, raw)
+            response = decode_response(raw) if len(raw) <= SMALL_BODY else await aside.run(decode_response, raw)
         except RemitError as error:
             raise RemitError(self._garbage(f"an envelope that cannot be read: {error.fault.message}")) from error
+        return response.outward()  # origin and detail are for this hub to say
 
     def _decoded(self, raw: bytes, kind: type[T], decoder: msgspec.json.Decoder[T] | None = None) -> T:
         try:
@@ -430,4 +434,9 @@ class HttpAgent(Remote):
             raise RemitError(self._garbage(f"a body that cannot be read: {error}")) from error
 
     def _garbage(self, what: str) -> Fault:
-        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._peer.url} sent {what}")
+        return fault(Code.RESULT_VALIDATION_FAILED, f"the peer sent {what}", detail=self._place)
+
+    @property
+    def _place(self) -> str:
+        """Where the agent is, for the operator of this hub."""
+        return f"{self._name} at {self._peer.url}"

@@ -74,7 +74,7 @@ class McpServer:
             if self._stale or self._now() - self._listed > RELIST_S:
                 await self._relist(link)
         except RemitError as error:
-            log.warning("%s", error.fault.message)
+            log.warning("%s", ": ".join(filter(None, (error.fault.message, error.fault.detail))))
 
     async def _linked(self) -> "Link":
         if self._link is not None and self._link.is_up:
@@ -126,9 +126,9 @@ class McpServer:
     def _unreachable(self, how: str) -> RemitError:
         wait_ms = round(max(0.0, self._not_before - self._now()) * 1_000)
         reach = self.settings.reach
-        place = f" at {reach.url}" if isinstance(reach, Address) else ""
-        why = f"MCP server {self.settings.name}{place} cannot be reached: {how}"
-        return RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms or None))
+        detail = f"{reach.url}: {how}" if isinstance(reach, Address) else how
+        why = f"MCP server {self.settings.name} cannot be reached"
+        return RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, retry_after_ms=wait_ms or None, detail=detail))
 
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -177,7 +177,7 @@ def choose(card: PeerCard, url: str) -> Interface:
     for each in card.supported_interfaces:
         if each.protocol_binding in (JSONRPC, HTTP_JSON) and is_spoken(each.protocol_version):
             if urlsplit(each.url).scheme not in ("http", "https") or not urlsplit(each.url).hostname:
-                raise _unusable(url, f"it names an address that is none: {each.url[:200]!r}")
+                raise _unusable(f"{url}: {each.url[:200]!r}", "it names an invalid address")
             return each
     raise _unusable(url, f"it offers neither {JSONRPC} nor {HTTP_JSON} in version {VERSION}")
 
@@ -209,4 +209,4 @@ def _unpacked(text: str) -> bytes:
 
 
 def _unusable(url: str, why: str) -> RemitError:
-    return RemitError(fault(Code.DELEGATION_UNAVAILABLE, f"the agent card at {url} cannot be used: {why}"))
+    return RemitError(fault(Code.DELEGATION_UNAVAILABLE, f"the agent card cannot be used: {why}", detail=url))

@@ -144,7 +144,7 @@ def told(why: Declined | RemitError) -> ErrorBody:
         row = ERRORS[why.error]
         details = [_info(why.error, DOMAIN, why.about), *_violations(why.fields)]
         return ErrorBody(message=why.message, details=tuple(details), rpc=row.rpc, status=row.status, grpc=row.grpc)
-    return _told(why.fault)
+    return _told(why.fault.outward())
 
 
 def _told(why: Fault) -> ErrorBody:

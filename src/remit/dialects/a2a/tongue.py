@@ -91,8 +91,8 @@ class A2aTongue:
     def offer(self, card: bytes, url: str, keys: Collection[str]) -> Offer:
         known = read_card(card, url)
         if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
-            why = f"the agent card at {url} is not signed by a key that is trusted for it"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+            why = "the agent card is not signed by a key that is trusted for it"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, detail=url))
         chosen = choose(known, url)
         headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}
         if known.extended:

@@ -153,6 +153,6 @@ def _refused(sent: Submission | None, why: Fault, version: str | None) -> Respon
         id=(sent.id if sent is not None else None) or NOBODY,
         target=NOBODY if sent is None else sent.target,
         status=Status.REFUSED,
-        fault=why,
+        fault=why.outward(),
         agent_version=version or "1.0",
     )

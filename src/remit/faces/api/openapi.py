@@ -14,7 +14,7 @@ from remit.faces.outputs.schema import as_others_read
 from remit.policy.context import ROLES
 from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Response
-from remit.protocol.errors import TABLE
+from remit.protocol.errors import INWARD, TABLE
 from remit.protocol.records import Kind
 from remit.protocol.submission import Submission
 
@@ -27,7 +27,7 @@ Document = dict[str, Any]
 def document() -> Document:
     """Return what the server offers, for programs."""
     schemas, found = msgspec.json.schema_components(_TYPES, ref_template=_TEMPLATE)
-    components = cast("Document", as_others_read(found))
+    components = _outward(cast("Document", as_others_read(found)))
     # What is checked later than by its type.
     components["Submission"]["properties"]["version"]["enum"] = list(VERSIONS.readable)
     components["ContextFilter"]["properties"]["roles"]["anyOf"][0]["items"] = {"enum": list(ROLES)}
@@ -46,6 +46,13 @@ def document() -> Document:
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _outward(components: Document) -> Document:
+    """Return the schemas without what a fault says to the hub's operator alone: it is never sent."""
+    for name in INWARD:
+        del components["Fault"]["properties"][name]
+    return {name: each for name, each in components.items() if name not in ("Origin", "SourceLine")}
 
 
 def _permitted(paths: Document) -> Document:

@@ -25,6 +25,7 @@ class Failure(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.
 
     code: Annotated[Code, Meta(description="What went wrong; `remit errors CODE` explains it.")]
     message: Annotated[str, Meta(description="The same as a sentence.")]
+    detail: Annotated[str, Meta(description="What only the operator is told: addresses, the system's words.")] = ""
     suggestion: Annotated[str, Meta(description="What to do next.")]
     problems: Annotated[tuple[Problem, ...], Meta(description="Each place that is wrong.")] = ()
     exit_code: Annotated[int, Meta(description="With what the command exits.")]
@@ -35,6 +36,7 @@ def failure_of(why: Fault) -> Failure:
     return Failure(
         code=why.code,
         message=why.message,
+        detail=why.detail,
         suggestion=why.suggestion,
         problems=why.problems,
         exit_code=TABLE[why.code].exit_code,

@@ -105,8 +105,9 @@ class A2aAgent(Remote):
         except (ClientError, OSError, TimeoutError) as error:
             met_nobody = isinstance(error, (ClientConnectorError, ConnectionTimeoutError))
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
-            why = f"the agent card of {self._name} cannot be had from {self._peer.card_url}: {what}"
-            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=False) from error
+            why = f"the agent card of {self._name} cannot be had"
+            detail = f"{self._peer.card_url}: {what}"
+            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
         except RemitError as error:
             if not sent or error.fault.code is not Code.DELEGATION_UNAVAILABLE:
                 raise
@@ -175,7 +176,7 @@ class _Exchange:
             why = refusal.fault
             return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
         self._remember()
-        return self._talk.response()
+        return self._talk.response().outward()  # origin and detail are for this hub to say
 
     def _may_send_again(self) -> bool:
         """Say whether the other side still knows the message by its id: then sending it again begins nothing."""
@@ -257,7 +258,7 @@ class _Exchange:
         begins, before = method.startswith("Send"), self._asked
         self._asked = before or begins
         if self._asked:
-            self._line.doubt(f"it is not known what became of it at {self._offer.url}")
+            self._line.doubt(f"it is not known what became of it at {self._name}")
         try:
             async with self._peer.request(call, headers) as reply:
                 if begins and self._extended and reply.status == 200:
@@ -267,13 +268,14 @@ class _Exchange:
                     yield
         except ClientConnectorError as error:
             self._asked = before
-            why = f"{self._name} at {self._offer.url} cannot be reached ({type(error).__name__})"
-            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why), sent=before) from error
+            detail = f"{self._offer.url}: {type(error).__name__}"
+            why = fault(Code.DELEGATION_UNAVAILABLE, f"{self._name} cannot be reached", detail=detail)
+            raise Again(why, sent=before) from error
         except (ClientError, ConnectionError, TimeoutError) as error:
             if begins and self._talk.task:
                 return  # its task is known, and is gone on with
-            what = f"the connection was lost ({type(error).__name__})"
-            raise (self._unheard(what) if begins else Again(self._lost(what), sent=True)) from error
+            what, how = "the connection was lost", type(error).__name__
+            raise (self._unheard(what, how) if begins else Again(self._lost(what, how), sent=True)) from error
 
     async def _pieces(self, reply: "ClientResponse") -> AsyncGenerator[bytes, None]:
         if reply.status == 200 and reply.content_type == STREAM:
@@ -393,17 +395,18 @@ class _Exchange:
         if self._talk.ended:
             self._line.settle(self._talk.response())
 
-    def _unheard(self, what: str) -> "Again | Refused":
+    def _unheard(self, what: str, how: str = "") -> "Again | Refused":
         """Return what follows if nothing was heard of a message."""
         # Sent again, it could be done twice, unless the other side knows it by its id.
-        why = self._lost(what)
+        why = self._lost(what, how)
         return Again(why, sent=True) if self._extended else Refused(why)
 
-    def _lost(self, what: str) -> Fault:
-        return fault(Code.OUTCOME_UNKNOWN, f"{self._name} at {self._offer.url}: {what}")
+    def _lost(self, what: str, how: str = "") -> Fault:
+        detail = f"{self._offer.url}: {how}" if how else self._offer.url
+        return fault(Code.OUTCOME_UNKNOWN, f"{self._name}: {what}", detail=detail)
 
     def _garbage(self, what: str) -> Fault:
-        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._offer.url} sent {what}")
+        return fault(Code.RESULT_VALIDATION_FAILED, f"{self._name} sent {what}", detail=self._offer.url)
 
 
 class Refused(Exception):

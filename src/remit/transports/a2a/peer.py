@@ -82,8 +82,8 @@ class Peer:
             headers = {"accept": "application/json"} | self._proof()
             async with self._outbound.request("GET", self.card_url, headers=headers) as reply:
                 if reply.status != 200:
-                    why = f"there is no agent card at {self.card_url}: status {reply.status}"
-                    raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why))
+                    why = f"there is no agent card: status {reply.status}"
+                    raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, detail=self.card_url))
                 raw = await read(reply, CARD_BYTES)
         offer = self.tongue.offer(raw, self.card_url, self._keys)
         self._refuse_elsewhere(offer.url)
@@ -95,13 +95,14 @@ class Peer:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
         if host != self._host and host not in self._hosts:
-            why = f"the agent card at {self.card_url} leads to another host: {host[:200]}"
+            detail = f"{self.card_url} leads to {host[:200]}"
+            allow = "If it is meant, have the operator of this hub name the host in `hosts`."
             raise RemitError(
-                fault(Code.PERMISSION_DENIED, why, suggestion=f"If it is meant, name it: hosts=[{host!r}]")
+                fault(Code.PERMISSION_DENIED, "the agent card leads to another host", suggestion=allow, detail=detail)
             )
         if self._is_https and parts.scheme != "https":
-            why = f"the agent card at {self.card_url} leads from https to {parts.scheme}"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why))
+            why = f"the agent card leads from https to {parts.scheme}"
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, detail=self.card_url))
 
     def _proof(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._token}"} if self._token else {}

@@ -37,6 +37,7 @@ def explain(error: Exception, *, as_json: bool = False, named_team: Path | None 
 def worded(fault: Fault) -> str:
     """Return a fault as a few lines: the sentence, each place that is wrong, and what to do."""
     lines = [f"{fault.code}: {fault.message}"]
+    lines += [f"  {fault.detail}"] if fault.detail else []
     lines += [f"  {problem.path}: {problem.message}" for problem in fault.problems]
     if fault.origin is not None:
         lines += [f"  at {frame}" for frame in fault.origin.frames]
