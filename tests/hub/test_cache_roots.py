@@ -1,6 +1,6 @@
 """Kept answers serve root calls and the orchestrator's hand-overs too, each user their own."""
 
-from remit import Brief, Capability, Handoff, Hub
+from remit import Brief, Capability, ContextFilter, Handoff, Hub
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 
@@ -44,13 +44,36 @@ async def test_a_root_call_is_answered_from_what_is_kept_for_its_user() -> None:
     assert ran == ["ann", "bob", "ann", "ann"]
 
 
-async def test_what_may_change_something_or_goes_on_with_a_conversation_is_not_looked_for() -> None:
+async def test_what_may_change_something_is_not_looked_for() -> None:
     hub, ran = a_hub()
     async with hub:
         for _ in range(2):
             assert (await ask(hub, capability="SET"))[1] == "none"
-            assert (await ask(hub, session="s-1"))[1] == "none"
-    assert len(ran) == 4
+    assert len(ran) == 2
+
+
+async def test_within_a_session_an_answer_holds_unless_it_was_made_from_what_was_said_there() -> None:
+    hub, ran = a_hub()
+    reads = True
+
+    @hub.agent("teller", capabilities=[RATE], may_call=["rates"])
+    async def teller(brief: Brief) -> int:
+        if reads:
+            await brief.delegate("rates", objective="look", context=ContextFilter(last_messages=3))
+        return len(ran)
+
+    async def told(session: str | None = None) -> str:
+        response = await hub.ask("teller", user="ann", capability="RATE", input={}, session=session)
+        assert response.ok, response.fault
+        return response.cache
+
+    assert teller
+    async with hub:
+        assert [(await ask(hub, session=name))[1] for name in ("s-1", "s-1", "s-2", "s-2")] == ["miss", "hit"] * 2
+        assert [await told("t-1") for _ in range(2)] == ["miss", "miss"]
+        reads = False
+        assert [await told("t-1") for _ in range(2)] == ["miss", "hit"]
+        assert [await told() for _ in range(2)] == ["miss", "hit"]
 
 
 async def test_what_is_handed_over_is_part_of_what_is_asked_and_where_it_stands_is_not() -> None:

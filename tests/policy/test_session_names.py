@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import here, is_new, named_by_peer, peer_of, there, told
+from remit.policy.session_names import here, is_new, named_by_peer, of_agent, peer_of, there, told
 from remit.protocol.envelope import USER, Request
 from samples import a_request, a_response
 
@@ -62,3 +62,9 @@ def test_a_peer_is_told_its_own_names_and_others_what_there_is() -> None:
     assert told(response, "south") is response
     assert told(response, None) is response
     assert told(replace(response, session=None), "north").session is None
+
+
+def test_a_part_of_a_shared_session_is_named_once_however_often_it_is_asked_for() -> None:
+    own = of_agent("sess-789", "ANL")
+    assert own == "sess-789/ANL" == of_agent(own, "ANL")
+    assert of_agent("sess-789", "DOC") != own

@@ -19,6 +19,11 @@ def there(session: str, peer: str) -> str:
     return session.removesuffix(f"@{peer}")
 
 
+def of_agent(session: str, agent: str) -> str:
+    """Return the name of an agent's own part of a session that several agents share; twice changes nothing."""
+    return f"{session.removesuffix(f'/{agent}')}/{agent}"
+
+
 def peer_of(request: Request) -> str | None:
     """Return the peer that sent a request; None for a user's, a client's, and one that was made here."""
     return request.via if request.via is not None and request.origin.endswith(f"@{request.via}") else None

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from remit.policy.breaker import is_failure
 from remit.policy.redaction import restore
+from remit.policy.session_names import is_new
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
@@ -24,10 +25,21 @@ MOST_BYTES = 16 * 2**20
 class Lookup:
     """What an answer is known by, for how long it holds, and what part a delegation has in it."""
 
-    __slots__ = ("follows", "key", "leads", "likeness", "public", "scoped", "ttl_ms")
+    __slots__ = ("follows", "in_session", "key", "leads", "likeness", "public", "scoped", "ttl_ms")
 
-    def __init__(self, key: bytes, ttl_ms: int, *, public: bool, scoped: bool, likeness: bytes | None = None) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        ttl_ms: int,
+        *,
+        public: bool,
+        scoped: bool,
+        in_session: bool = False,
+        likeness: bytes | None = None,
+    ) -> None:
         self.key = key
+        self.in_session = in_session
+        """Whether there is an earlier conversation to read: an answer made from it holds for this time alone."""
         self.likeness = likeness
         """What it has in common with those that ask for the same in other words; None: only equal ones count."""
         self.ttl_ms = ttl_ms
@@ -59,15 +71,17 @@ def lookup(
     """Return what the answer to a request is known by; None if it may not be kept.
 
     *request* is what was asked, *clean* what the callee is to be given, *known* the tokens of its run. A request that
-    continues a conversation, or shows part of one, is not equal to any other.
+    shows messages of a conversation is not equal to any other; one that continues a session is equal only to others of
+    the same session with the same notes.
     """
     capability = card.capability(request.capability) if request.capability is not None else None
     if capability is None or not capability.read_only or not capability.cache_ms:
         return None
-    if request.session not in (None, request.path) or request.hints or not _is_empty(clean.view):
+    if request.hints or not _is_empty(clean.view):
         return None
+    goes_on = request.session not in (None, request.path) and not is_new(request)
     remit = clean.remit
-    said = [clean.objective, clean.input, _handed_over(clean)]
+    said = [clean.objective, clean.input, _handed_over(clean), _notes(clean)]
     scoped = bool(known) and restore(said, known) != said
     around = (
         generation,
@@ -81,18 +95,26 @@ def lookup(
         remit.may_delegate,
         (request.reason, request.refined_by),
         request.run if scoped else None,
+        request.session if goes_on else None,
     )
     handed_over = _handed_over(request)
     key = keys.digest(encode((around, (request.objective, request.input, handed_over), said)))
     likeness = None
     if capability.cache_similar:
-        likeness = keys.digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2])))
-    return Lookup(key, capability.cache_ms, public=capability.public, scoped=scoped, likeness=likeness)
+        likeness = keys.digest(encode(("like", around, _alike(request), _alike(clean), handed_over, said[2:])))
+    in_session = goes_on or (request.handoff is not None and request.handoff.history is not None)
+    return Lookup(
+        key, capability.cache_ms, public=capability.public, scoped=scoped, in_session=in_session, likeness=likeness
+    )
 
 
 def _is_empty(view: View | None) -> bool:
-    """Say whether a callee is shown nothing of a conversation."""
-    return view is None or not (view.messages or view.known or view.summary or view.workspace or view.seen)
+    """Say whether a callee is shown nothing of what was said in a conversation."""
+    return view is None or not (view.messages or view.summary or view.workspace or view.seen)
+
+
+def _notes(request: Request) -> Json:
+    return None if request.view is None else msgspec.to_builtins(request.view.known)
 
 
 def _handed_over(request: Request) -> Json:
@@ -108,12 +130,17 @@ def _alike(request: Request) -> tuple[Json, Json]:
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 
 
-def landing(wanted: Lookup, response: Response, known: dict[str, str | int]) -> Landing:
-    """Return what others get of a response, redacted as it is; *known* are the tokens of its run."""
+def landing(wanted: Lookup, response: Response, known: dict[str, str | int], *, session_read: bool = False) -> Landing:
+    """Return what others get of a response, redacted as it is; *known* are the tokens of its run.
+
+    *session_read* says that it was made with what was said or kept in its session before.
+    """
     if response.status is not Status.SUCCESS:
         why = response.fault
         # Running out of time, or being cancelled, is the asker's own affair; another may have more time.
         return why.code if why is not None and is_failure(response) and why.code is not Code.TIMEOUT else None
+    if wanted.in_session and session_read:
+        return None  # the next time there is more to read
     if wanted.public and (response.new_facts or response.sources):
         return None  # these are one user's
     # A token means nothing in another run.

@@ -241,7 +241,7 @@ class Carrier:
         landed: Landing = None
         try:
             if not wanted.follows:
-                landed = landing(wanted, response, frame.run.known)
+                landed = landing(wanted, response, frame.run.known, session_read=frame.session_read)
             if isinstance(landed, Response):
                 landed = for_record(landed)  # what its caller does to it changes nobody else's
                 self.parts.cache.put(wanted.key, landed, now + wanted.ttl_ms / 1_000, wanted.likeness)

@@ -216,10 +216,12 @@ class LocalDesk:
             self._dispatch.warn(self._frame, token_given("tool", tool.card.name, field, kind_of(token), tool.key))
 
     async def state(self) -> dict[str, Json]:
+        self._frame.note_session_read()
         return self._revealed(await self._dispatch.parts.sessions.state(self._frame))
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         self._refuse_if_over()
+        self._frame.note_session_read()  # it is told what there is now
         frame, parts = self._frame, self._dispatch.parts
         if not is_light(changes):
             return await self._change_much(changes)
@@ -395,6 +397,7 @@ class LocalDesk:
         return None if capability is None else capability.result_schema
 
     async def conversation(self) -> list[Record]:
+        self._frame.note_session_read()
         request, store = self._frame.request, self._dispatch.parts.store
         await store.flush()
         records: list[Record] = []
@@ -405,6 +408,7 @@ class LocalDesk:
         ]
 
     async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
+        self._frame.note_session_read()
         if of is None:
             return await self._dispatch.parts.sessions.history(self._frame, wanted, tokens)
         from remit.runtime.references import referred  # few callees are given one

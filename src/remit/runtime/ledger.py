@@ -236,6 +236,8 @@ class Frame:
     """Whether its agent said something that nobody listened to."""
     flow: "Flow | None" = None
     """What its agent said, and nobody could be told yet."""
+    session_read = False
+    """Whether it, or one below it, read what was said or kept in a session before."""
     lookup: Lookup | None = None
     """What its answer is known by, where it may be given to others too, or was."""
     route: Route | None = None
@@ -316,6 +318,11 @@ class Frame:
             self.faults_below = set()
         self.faults_below.add(blame.key_of(why))
         self.faults_below.add(blame.key_of(why.outward()))  # as an agent in a process of its own is told of it
+
+    def note_session_read(self) -> None:
+        """Remember that the answer depends on a session, and so do those of all above."""
+        for each in self.lineage():
+            each.session_read = True
 
     def subtree(self) -> "list[Frame]":
         """This frame and all that are in flight below it, parents first."""

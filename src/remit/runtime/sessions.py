@@ -64,6 +64,8 @@ class Sessions:
         wanted, known = request.context, _notes_for(request, frame, run)
         if not known and (wanted is None or wanted == ContextFilter(last_messages=0, known=wanted.known)):
             return None  # without a pause: those that begin together share what is left by it
+        if frame is not None:
+            frame.note_session_read()
         await self._learn_to_count()
         if wanted is None:
             return Shown(View(known=known), last_first=False)

@@ -3,14 +3,17 @@
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from remit.dialects import NAMES, find
 from remit.dialects.exchange import Dialect, Foreign
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
 from remit.faces.api.delegations import STREAM, Delegations
 from remit.faces.api.foreign_streams import stream
+from remit.faces.api.looking import LONGEST_NAME
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import told
+from remit.policy.session_names import of_agent, told
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response
@@ -30,6 +33,8 @@ _USER_AT = {
 
 # An envelope that was refused is read once more for the ids that are echoed, beside the event loop if it is large.
 _ECHOED_BYTES = 4 * SMALL_BODY
+# The documents in which all agents that work for a user share one session id. Here a session is of one agent.
+_SHARED = frozenset({"contract"})
 # The documents that limit fan-out and cycles: agents elsewhere have no other guard of these than this hub.
 _COUNTED = frozenset({"employee"})
 
@@ -55,6 +60,8 @@ class ForeignTongues:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
             sent = await read_as(lambda _: dialect.submission(asked), asked.body)
+            if name in _SHARED and sent.session is not None:
+                sent = _in_own_part(sent, sent.session)
             exchange = _Exchange(name, asked, sent, sender, receive, send)
             response = await self._ended(exchange)
             if response is None:
@@ -132,6 +139,15 @@ async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
         headers["connection"] = "close"  # nobody has read it, or will
     pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
     await send_bytes(send, reply.status, reply.body, pairs)
+
+
+def _in_own_part(sent: Submission, session: str) -> Submission:
+    """Return a request of a shared session in the part of it that belongs to its target."""
+    own = of_agent(session, sent.target)
+    if len(own) > LONGEST_NAME:
+        problem = Problem("$.context.session_id", f"with the agent's name it is longer than {LONGEST_NAME} characters")
+        raise RemitError(malformed((problem,)))
+    return replace(sent, session=own, parent_session=sent.parent_session or session)
 
 
 def _placed(dialect: str, why: Fault) -> Fault:
