@@ -57,7 +57,8 @@ class _DialectAgent:
         self._retries = retries
 
     async def __call__(self, brief: Brief) -> Answer:
-        request = brief.request
+        # A client chooses its id, and another may choose the same; to the server both are this hub.
+        request = replace(brief.request, id=brief.request.path)
         # Not the id alone, which may be that of an argument; nor beside a word by which detectors know secrets.
         kept_as = f"of {request.session or request.id}"
         theirs = (await brief.state()).get(kept_as)

@@ -99,7 +99,7 @@ class Executor:
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
             to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
-            given = await remote.send(to_send, line)
+            given = await remote.send(await self._under_own_id(frame, to_send), line)
             frame.doubt = ""
         except RemitError as error:
             why = failure(frame, error, parts.redactor.worded(error, frame.run.sealing))
@@ -117,6 +117,21 @@ class Executor:
         self._log_detail(frame, given.fault)
         response = await _relayed(frame, given, parts.limits.max_result_bytes)
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
+
+    async def _under_own_id(self, frame: Frame, request: Request) -> Request:
+        """Return a request under the id by which a peer knows it: its place in the run.
+
+        Two clients of this hub may choose the same id, and to the peer both are this hub. A run keeps its id over
+        restarts.
+        """
+        left = frame.departed
+        if request.parent is not None or (left is not None and not left.id):
+            return request
+        retry_of = request.retry_of
+        if retry_of is not None:
+            known = await self._dispatch.parts.store.find(replace(request, id=retry_of), b"")
+            retry_of = None if known is None else known.run
+        return replace(request, id=request.path, retry_of=retry_of)
 
     def _log_detail(self, frame: Frame, why: Fault | None) -> None:
         """Log what only the operator is told of a peer that failed."""

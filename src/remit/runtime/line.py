@@ -154,7 +154,7 @@ class LocalLine:
             # What is not taken up again ends as `OUTCOME_UNKNOWN` after a restart, whatever is on record of it.
             await parts.store.flush()
             return left
-        self._departure = Departure(to, parts.clock.wall_ms())
+        self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
         step = journal.Step(frame.step, departed=self._departure)
         await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
         return None

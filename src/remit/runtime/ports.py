@@ -28,6 +28,8 @@ class Departure(Struct, frozen=True, omit_defaults=True):
     at_ms: int
     task: str = ""
     """What the other side calls it, once it has said so."""
+    id: str = ""
+    """The request id under which it was sent; empty: the sender's own, as earlier versions did."""
 
 
 class Line(Protocol):
