@@ -31,14 +31,16 @@ async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
     """Ask another agent in the name of the one that the brief is for; raises a `RemitError` for wrong arguments."""
     tools = {each.name: each.tools for each in brief.delegates}
     given, notes = read_arguments(arguments, tools_of=tools.get)
-    if given.max_context_tokens > CONTEXT_TOKENS and given.max_context_tokens > brief.remit.context_tokens:
-        notes = (*notes, context_cut(given.max_context_tokens, brief.remit.context_tokens))
+    context_tokens = given.max_context_tokens
+    if context_tokens > CONTEXT_TOKENS and context_tokens > brief.remit.context_tokens:
+        notes = (*notes, context_cut(context_tokens, brief.remit.context_tokens))
+        context_tokens = brief.remit.context_tokens  # told here, by the name that the model gave it
     response = await brief.delegate(
         given.agent_name,
         objective=given.task,
         input=given.input,
         context=None if given.context is None else _shown(given.context),
-        context_tokens=given.max_context_tokens,
+        context_tokens=context_tokens,
         spare_tokens=_spared(brief),
         tools=None if given.allowed_tools is None else frozenset(given.allowed_tools),
         may_delegate=given.allow_nested_calls,

@@ -144,10 +144,10 @@ def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
     return tuple(found)
 
 
-def context_cut(asked: int, granted: int) -> str:
-    """Return what a caller is told that asks for more context than there may be."""
+def context_cut(asked: int, granted: int, name: str = "max_context_tokens") -> str:
+    """Return what a caller is told that asks for more context than there may be; *name* is what it calls that."""
     return (
-        f"max_context_tokens: {granted:,} instead of {asked:,}: more is not allowed here. "
+        f"{name}: {granted:,} instead of {asked:,}: more is not allowed here. "
         "The team file says how much is (`context_tokens` in `[budgets]`)."
     )
 

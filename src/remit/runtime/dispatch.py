@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.policy.reception import context_cut
 from remit.policy.redaction import Held, redaction, restore, reveal, strike
 from remit.policy.repeats import CallKey, Earlier, is_outdated
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
@@ -19,6 +20,7 @@ from remit.protocol.envelope import VERSION, Call, Json, Request, Response, Usag
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
+from remit.protocol.remit import CONTEXT_TOKENS
 from remit.runtime import journal
 from remit.runtime.admission import GUARDS
 from remit.runtime.aside import aside
@@ -173,7 +175,7 @@ class Dispatch(Routing):
                         if clean.handoff is not None:
                             parts.sessions.heed(run, clean.handoff, clean.origin)
                         frame = self.admitted(clean, entry, run, parent, now, errand)
-                        frame.step = step
+                        _take_up(frame, step, call.context_tokens)
                         if route is not None:
                             self.under_way(frame, route, hedge=hedge)
                         if request.capability is not None:
@@ -587,6 +589,15 @@ def _replayed(request: Request, step: journal.Step) -> Notice:
 def _is_ending(frame: Frame) -> bool:
     """Say whether whoever is at work there can ask for nothing more."""
     return frame.stopping is not None or isinstance(frame.state, Status)
+
+
+def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
+    """Note by what a call is known after a restart, and warn its caller if it asks for more context than there is."""
+    frame.step = step
+    if context_tokens is not None and context_tokens > CONTEXT_TOKENS and frame.parent is not None:
+        held = frame.parent.request.remit.context_tokens
+        if context_tokens > held:
+            frame.warnings = [context_cut(context_tokens, held, "context_tokens")]
 
 
 def _go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
