@@ -169,7 +169,7 @@ class Course:
             names = (step.name if attempt == 1 else f"{step.name}~{attempt}" for attempt in count(1))
             unknown = count(1)
             for agent in (step.agent, *step.fallback):
-                for _ in range(step.attempts):
+                for left in reversed(range(step.attempts)):
                     response = await self._ask(step, agent, next(names))
                     while _is_unknown(response) and await self._brief.confirm(self._again(step, next(unknown))):
                         response = await self._ask(step, agent, next(names))
@@ -179,7 +179,7 @@ class Course:
                         return Ended(state=state, result=response.result, confidence=response.confidence)
                     if _is_unknown(response):  # nobody agreed to do it again, here or elsewhere
                         return self._failed(step)
-                    if not await self._may_help(response):
+                    if not left or not await self._may_help(response):
                         break
             return self._failed(step)
 
