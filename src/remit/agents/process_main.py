@@ -79,6 +79,7 @@ from remit.runtime.brief import Brief, Work
 from remit.runtime.brief import Delegate as Delegated
 from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
+from remit.runtime.sayable import plain_arguments, plain_changes, plain_finding
 
 log = logging.getLogger("remit")
 
@@ -236,7 +237,8 @@ class RemoteDesk:
 
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         try:
-            return await self._wish(Use(number=next(self._numbers), tool=tool, arguments=arguments), object)
+            said = plain_arguments(tool, arguments)
+            return await self._wish(Use(number=next(self._numbers), tool=tool, arguments=said), object)
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
@@ -248,13 +250,14 @@ class RemoteDesk:
         return await self._wish(State(number=next(self._numbers)), dict[str, Json])
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
-        return await self._wish(Change(number=next(self._numbers), changes=changes), dict[str, Json])
+        said = plain_changes(self._run.request.target, changes)
+        return await self._wish(Change(number=next(self._numbers), changes=said), dict[str, Json])
 
     async def once(self, name: str, work: Work) -> Json:
         known = await self._wish(Once(number=next(self._numbers), name=name), list[Json])
         if known:
             return known[0]
-        found = await work()
+        found = plain_finding(name, await work())
         try:
             return (await self._wish(Once(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
         except NOT_SAYABLE as error:

@@ -43,6 +43,7 @@ from remit.runtime.origin import origin_of
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.respond import isolated, presentable, verified
+from remit.runtime.sayable import plain_arguments, plain_finding
 from remit.runtime.schemas import misfits
 from remit.runtime.sessions import NOTE_LENGTH
 from remit.runtime.thread_waits import stepping_aside
@@ -91,7 +92,11 @@ class LocalDesk:
             self._record_tool(named, None, 0, why)
             await asyncio.sleep(0)  # who tries again and again must not keep others from running
             raise RemitError(why)
-        arguments = isolated(arguments)
+        try:
+            arguments = plain_arguments(tool, arguments)
+        except RemitError as error:
+            self._record_tool(tool, None, 0, error.fault)
+            raise
         given, shown = arguments, NOTHING
         if frame.run.known:
             if known.card.sees:
@@ -281,7 +286,7 @@ class LocalDesk:
         step = journal.recall(run, path, digest, keys, repeatable=True)
         if isinstance(step, Fault):
             raise RemitError(step)
-        value = isolated(await work()) if step is None else step.value
+        value = plain_finding(name, await work()) if step is None else step.value
         if step is None and run.steps is not None:
             journal.note(parts.store, run, path, journal.Step(digest, True, None, value), keys)
         frame.named = {*(frame.named or ()), path}
