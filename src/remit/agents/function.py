@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from remit.agents.threads import Threads
 from remit.agents.typed import is_stream, read_arguments, signature_of
+from remit.policy.weight import is_light, is_light_value
 from remit.protocol.card import Sees, ToolCard
 from remit.protocol.codec import did_you_mean, plain
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.typed import Member, Unfit, object_schema
+from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Agent, Tool
 from remit.runtime.registry import team_invalid
@@ -36,8 +38,12 @@ def agent_from(function: AgentFunction, threads: Threads) -> Agent:
     declared = signature
 
     async def answer_as_declared(brief: Brief) -> Answer:
-        given = declared.arguments(brief)
-        return declared.checked(await answer(brief, **given), brief.request.target)
+        light = is_light(brief.request.input)
+        given = declared.arguments(brief) if light else await aside.run(declared.arguments, brief)
+        made, name = await answer(brief, **given), brief.request.target
+        if is_light_value(made.result):
+            return declared.checked(made, name)
+        return await aside.run(declared.checked, made, name)
 
     return answer_as_declared
 
@@ -178,15 +184,18 @@ def tool_from(
 
     async def run(given: dict[str, Json], user: str) -> Json:
         try:
-            values = read_arguments(parameters, given)
+            light = is_light(given)
+            values = read_arguments(parameters, given) if light else await aside.run(read_arguments, parameters, given)
         except Unfit as error:
             why = f"the arguments do not fit tool {name}"
             raise error.error(Code.INPUT_VALIDATION_FAILED, why) from error
         if wants_user:
             values["user"] = user
         if is_async(function):
-            return _returned(await function(**values), name)  # pyright: ignore[reportGeneralTypeIssues, reportUnknownArgumentType]
-        return _returned(await threads.run(lambda _: function(**values), None), name)
+            result = cast("object", await function(**values))  # pyright: ignore[reportGeneralTypeIssues]
+        else:
+            result = await threads.run(lambda _: function(**values), None)
+        return _returned(result, name) if is_light_value(result) else await aside.run(_returned, result, name)
 
     return Tool(card, run)
 

@@ -1,6 +1,7 @@
 """How much there is to look through in what is said, counted no further than matters."""
 
 from collections.abc import Collection
+from enum import Enum
 from typing import cast
 
 from msgspec import Struct
@@ -44,6 +45,48 @@ def is_light(*values: Json) -> bool:
         if left < 0:
             return False
     return True
+
+
+def is_light_value(value: object) -> bool:
+    """Say whether a value of any type, a model for one, holds so little that it may be converted in the event loop."""
+    left = LIGHT
+    rest: list[object] = [value]
+    while rest:
+        each = rest.pop()
+        left -= VALUE
+        if isinstance(each, str | bytes | bytearray):
+            left -= len(each)
+        else:
+            parts = _parts_of(each)
+            if VALUE * len(parts) > left:
+                return False
+            rest += parts
+        if left < 0:
+            return False
+    return True
+
+
+def _parts_of(value: object) -> Collection[object]:
+    """Return what a container or a model holds; nothing for a number, a date, or the like."""
+    if isinstance(value, dict):
+        fields = cast("dict[object, object]", value)
+        return (*fields, *fields.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return cast("Collection[object]", value)
+    if isinstance(value, Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if isinstance(value, type | Enum):
+        return ()
+    held: list[object] = list(getattr(value, "__dict__", {}).values())
+    for each in type(value).__mro__:
+        slots: str | Collection[str] = each.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in _NO_FIELDS and hasattr(value, name):
+                held.append(getattr(value, name))
+    return held
+
+
+_NO_FIELDS = frozenset({"__dict__", "__weakref__"})
 
 
 def said_in(request: Request) -> tuple[Json, ...]:
