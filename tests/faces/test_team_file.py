@@ -192,7 +192,10 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
         "agents.user": "`user` is who asks the first agent; give the agent another name",
         "agents.user.run": "`office:number`: a `int` cannot be an agent: give a function that takes a brief, "
         "a `ModelAgent`, or an agent of a framework that Remit knows (docs/frameworks.md)",
-        "agents.none.run": "`office:nothing` does not take one argument, the brief: `nothing()`",
+        "agents.none.run": (
+            "`office:nothing`: `nothing` takes no parameter, and has to take the brief: "
+            "write `def nothing(brief: Brief)`"
+        ),
         "capabilities.TAG.result_schema": f"{folder / 'tag.json'} cannot be read: No such file or directory",
         "capabilities.TAG.sees": "there is no kind of data `EMAI`; did you mean `EMAIL`?",
         "rules[0].from": "there is no agent `tag-aj`; did you mean `tag-ai`?",

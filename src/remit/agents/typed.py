@@ -13,12 +13,10 @@ from remit.protocol.codec import did_you_mean, plain
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError
 from remit.protocol.plain import step
-from remit.protocol.typed import Member, Unfit, declares_fields, name_of, object_schema, read_as, schema_of
+from remit.protocol.typed import MISSING, Member, Unfit, declares_fields, name_of, object_schema, read_as, schema_of
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 from remit.runtime.typed_input import explain_tokens
-
-MISSING = "is required, and is not there"
 
 # What an agent may give back instead of a result.
 _INSTEAD = (Answer, Call, Response, list[Call], tuple[Call, ...])
@@ -56,6 +54,8 @@ class Signature(NamedTuple):
     def arguments(self, brief: Brief) -> dict[str, Any]:
         """Return the arguments of the function besides the brief, or raise a `RemitError` that names what is wrong."""
         agent, given = brief.request.target, brief.request.input
+        if not self.parameters:
+            return {}
         try:
             if self.whole is not None:
                 name, member = self.whole
@@ -100,14 +100,18 @@ def _whole(member: Member, given: Json, objective: str) -> Any:
     except Unfit:
         if not member.required:
             return member.default
+    try:
+        return read_as(None, member.kind)  # one that may be null
+    except Unfit:
         raise Unfit((Problem("$", MISSING),)) from None
 
 
 def _as_declared(value: object, kind: Any) -> Json:
     written = plain(value)
-    if hasattr(kind, "__pydantic_validator__") and isinstance(value, kind):
+    own = type(value) if type(value) in (kind, *get_args(kind)) else kind  # of a union, the one that it is
+    if hasattr(own, "__pydantic_validator__") and isinstance(value, own):
         return written  # validated when it was made, and it may be read in another form than it is written
-    return plain(read_as(written, kind))
+    return plain(read_as(written, own))
 
 
 def read_arguments(members: Mapping[str, Member], given: Mapping[str, Json]) -> dict[str, Any]:
@@ -143,9 +147,12 @@ def signature_of(function: Callable[..., object]) -> Signature | None:
     has a default, as functions in a loop are given its variables; a model or the like with None as default is input.
     """
     try:
-        first, *rest = inspect.signature(function).parameters.values()
+        first, *rest = inspect.signature(function).parameters.values() or (None,)
     except (TypeError, ValueError):  # some that are not written in Python do not say
         return None
+    if first is None:
+        name = _named(function)
+        raise team_invalid(f"`{name}` takes no parameter, and has to take the brief: write `def {name}(brief: Brief)`")
     hints, unread = _hints(function)
     if (kind := hints.get(first.name)) in (str, int, float, bool, bytes) or declares_fields(kind):
         like = f"def {_named(function)}(brief: Brief, {first.name}: {name_of(kind)})"

@@ -10,7 +10,20 @@ from collections.abc import Iterator, Mapping
 from enum import Enum, EnumType
 from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -21,6 +34,8 @@ T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
 
+# What is said of a field that is not there.
+MISSING = "is required, and is not there"
 # Enough to correct a value in one go.
 MAX_PROBLEMS = 20
 # The packages whose types and constraints only pydantic understands.
@@ -49,11 +64,15 @@ class Unfit(Exception):
 
 def read_as(value: Any, kind: type[T], path: str = "$") -> T:
     """Return plain JSON as a value of *kind*, or raise `Unfit` with every wrong field from *path* on."""
+    if kind is object:
+        return value
     if _needs_pydantic(kind):
         try:
             return _adapter(kind).validate_json(write(value))
         except ValueError as error:
-            raise Unfit(_of_pydantic(error, path)) from None
+            raise Unfit(_of_pydantic(error, value, path)) from None
+    if alternatives := _alternatives(kind):
+        return _read_as_one_of(value, alternatives, path)
     try:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=_read_model)
     except msgspec.ValidationError:
@@ -101,6 +120,9 @@ def schema_of(kind: Any, *, written: bool = False) -> JsonSchema:
     found = _Definitions("serialization" if written else "validation")
     if _needs_pydantic(kind):
         return found.complete(found.of_model(kind))
+    if alternatives := _alternatives(kind):
+        each, definitions = msgspec.json.schema_components(alternatives, schema_hook=found.of_model)
+        return found.complete({"anyOf": list(each), "$defs": definitions})
     return found.complete(_root_inlined(msgspec.json.schema(kind, schema_hook=found.of_model)))
 
 
@@ -133,8 +155,10 @@ class _Definitions:
         self._found: JsonSchema = {}
 
     def of_model(self, kind: Any) -> JsonSchema:
+        if kind is object:
+            return {"description": "any value"}  # what is empty counts as unknown
         if not _needs_pydantic(kind):
-            raise NotImplementedError
+            raise TypeError(f"`{name_of(kind)}` has no form in JSON; use text, a model or a dataclass")
         name = getattr(kind, "__name__", "Model")
         # Two models may have one name.
         prefix = next(each for each in _numbered(name) if self._owners.setdefault(each, kind) is kind)
@@ -166,6 +190,43 @@ def _root_inlined(schema: JsonSchema) -> JsonSchema:
     return root | ({"$defs": definitions} if definitions else {})
 
 
+# ── unions of classes ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the members of a union that msgspec does not read, as of two dataclasses; nothing for any other type."""
+    is_union = get_origin(kind) in (Union, UnionType)
+    return get_args(kind) if is_union and not _is_told_apart(kind) else ()
+
+
+@lru_cache(maxsize=256)
+def _is_told_apart(union: Any) -> bool:
+    try:
+        msgspec.json.Decoder(union)
+    except TypeError:
+        return False
+    return True
+
+
+def _read_as_one_of(value: Any, kinds: tuple[Any, ...], path: str) -> Any:
+    """Return a value as the first type that it fits, of those that know most of its fields."""
+    given = cast("dict[str, Any]", value).keys() if isinstance(value, dict) else frozenset[str]()
+    known = [_members(kind).keys() for kind in kinds]
+    fewest = min(len(given - names) for names in known)
+    # Those that do not know all fields would be read without them; of the others, the most alike first.
+    likely = [
+        (len(names - given), kind) for names, kind in zip(known, kinds, strict=True) if len(given - names) == fewest
+    ]
+    nearest: tuple[Problem, ...] = ()
+    for _, kind in sorted(likely, key=lambda each: each[0]):
+        try:
+            return read_as(value, kind, path)
+        except Unfit as error:
+            named = tuple(Problem(each.path, f"as {name_of(kind)}: {each.message}") for each in error.problems)
+            nearest = min(nearest or named, named, key=len)
+    raise Unfit(nearest)
+
+
 # ── pydantic ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -182,23 +243,41 @@ def _adapter(kind: Any) -> Any:
 
 
 def _read_model(kind: type[Any], value: Any) -> Any:
-    """Read a pydantic type within one of msgspec's."""
+    """Read a pydantic type within one of msgspec's, or anything."""
+    if kind is object:
+        return value
     if not _needs_pydantic(kind):
         raise TypeError(f"a `{name_of(kind)}` cannot be read from JSON")
     return _adapter(kind).validate_json(write(value))
 
 
-def _of_pydantic(error: ValueError, path: str) -> tuple[Problem, ...]:
+def _of_pydantic(error: ValueError, value: Any, path: str) -> tuple[Problem, ...]:
     found: Any = getattr(error, "errors", None)
     if found is None:
         return (Problem(path, str(error)),)
     problems: list[Problem] = []
     for each in found(include_url=False, include_context=False, include_input=False)[:MAX_PROBLEMS]:
-        place = path
-        for name in each["loc"]:
-            place = step(place, name)
-        problems.append(Problem(place, str(each["msg"]).removeprefix("Value error, ")))
+        is_missing = each["type"] == "missing"
+        place, options = _place(value, each["loc"], path, is_missing=is_missing)
+        message = MISSING if is_missing else str(each["msg"]).removeprefix("Value error, ")
+        problems.append(Problem(place, "".join(f"as {option}: " for option in options) + message))
     return tuple(problems)
+
+
+def _place(value: Any, loc: tuple[str | int, ...], path: str, *, is_missing: bool) -> tuple[str, list[str]]:
+    """Return the path of what pydantic complains about, and which members of unions it was read as."""
+    options: list[str] = []
+    for index, name in enumerate(loc):
+        members: dict[str | int, Any] = {}
+        if isinstance(value, dict):
+            members = cast("dict[str | int, Any]", value)
+        elif isinstance(value, list):
+            members = dict(enumerate(cast("list[Any]", value)))
+        if name not in members and isinstance(name, str) and not (is_missing and index == len(loc) - 1):
+            options.append(name)
+            continue
+        path, value = step(path, name), members.get(name)
+    return path, options
 
 
 # ── every wrong field ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -213,12 +292,21 @@ def _wrong(value: Any, kind: Any, path: str) -> Iterator[Problem]:
         if parts:
             yield from parts
         elif isinstance(cause := error.__cause__, ValueError) and hasattr(cause, "errors"):
-            yield from _of_pydantic(cause, path)
+            yield from _of_pydantic(cause, value, path)
         else:
             message, _, place = str(error).partition(" - at `")
-            if isinstance(kind, EnumType):
-                message += f"; expected one of {', '.join(repr(each.value) for each in cast('list[Enum]', list(kind)))}"
+            if place.startswith("key`"):
+                message, place = f"key: {message}", place.removeprefix("key` in `")
+            if allowed := _allowed(kind):
+                message += f"; expected one of {', '.join(map(repr, allowed))}"
             yield Problem(path + place.rstrip("`").removeprefix("$"), message)
+
+
+def _allowed(kind: Any) -> list[Any]:
+    """Return all values of an enum or a literal type; nothing for any other."""
+    if isinstance(kind, EnumType):
+        return [each.value for each in cast("list[Enum]", list(kind))]
+    return list(get_args(kind)) if get_origin(kind) is Literal else []
 
 
 def _wrong_parts(value: Any, kind: Any, path: str) -> Iterator[Problem]:
@@ -233,7 +321,7 @@ def _wrong_parts(value: Any, kind: Any, path: str) -> Iterator[Problem]:
                 if name in given:
                     yield from _wrong(given[name], member.kind, step(path, name))
                 elif member.required:
-                    yield Problem(step(path, name), "is required, and is not there")
+                    yield Problem(step(path, name), MISSING)
         elif isinstance(value, list) and get_origin(option) in (list, set, frozenset):
             for index, each in enumerate(cast("list[Any]", value)):
                 yield from _wrong(each, get_args(option)[0], step(path, index))
@@ -242,10 +330,15 @@ def _wrong_parts(value: Any, kind: Any, path: str) -> Iterator[Problem]:
 def _members(kind: Any) -> dict[str, Member]:
     """Return the fields of a class as they are called in JSON; nothing if it has none."""
     info: Any = msgspec.inspect.type_info(kind)
-    if not hasattr(info, "fields"):
-        return {}
+    if not hasattr(info, "fields") or isinstance(info, msgspec.inspect.NamedTupleType):
+        return {}  # a NamedTuple is a list in JSON
     hints = get_type_hints(info.cls, include_extras=True)
-    return {each.encode_name: Member(hints[each.name], each.required) for each in info.fields}
+    return {each.encode_name: Member(_bare(hints[each.name]), each.required) for each in info.fields}
+
+
+def _bare(hint: Any) -> Any:
+    """Return the type of a field of a TypedDict, which may say besides whether it has to be there."""
+    return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
 
 
 def _options(kind: Any) -> list[Any]:
