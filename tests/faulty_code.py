@@ -62,3 +62,15 @@ async def looking_on(brief: Brief) -> list[str]:
     except RemitError as error:
         return [str(one.fault), str(several[0].fault), str(combined.responses[0].fault), str(error.fault)]
     return []
+
+
+class Shy(Exception):
+    pass
+
+
+async def without_words(brief: Brief) -> None:
+    raise Shy
+
+
+async def stopping(brief: Brief) -> None:
+    raise StopIteration

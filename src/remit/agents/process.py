@@ -158,6 +158,8 @@ class Clerk:
         self._heard = 0
         self._wishes: dict[int, asyncio.Task[None]] = {}
         self._room = asyncio.Semaphore(MAX_WISHES)
+        self._told: dict[tuple[Code, str], Fault] = {}
+        """Faults that the agent was told of without their origin, as the hub knows them: it may pass one on."""
 
     async def serve(self) -> Answer | Failed:
         """Hand the delegation over and return how it ended; nothing that the agent asked for is left running."""
@@ -197,7 +199,8 @@ class Clerk:
                 case Done(answer=answer):
                     return self._answer(answer)
                 case Failed() as failed:
-                    return failed
+                    known = self._told.get((failed.fault.code, failed.fault.message), failed.fault)
+                    return msgspec.structs.replace(failed, fault=known)
                 case Progress(text=text, partial=given):
                     partial = None if given == NULL else self._answer(given)
                     with suppress(RemitError):  # told to stop: the end is near, and the agent need not hear of it
@@ -251,11 +254,31 @@ class Clerk:
 
     def _reply(self, number: int, value: Json = None, *, why: Fault | None = None) -> None:
         try:
-            why = None if why is None else why.outward()
-            self._process.send(Reply(number=number, account=self._account(), value=raw(_outward(value)), fault=why))
+            why = None if why is None else self._outward(why)
+            value = raw(self._without_places(value))
+            self._process.send(Reply(number=number, account=self._account(), value=value, fault=why))
         except NOT_SAYABLE as error:
             why = fault(Code.TOO_LARGE, f"what came of it cannot be handed to a process: {error}")
             self._process.send(Reply(number=number, account=self._account(), fault=why))
+
+    def _outward(self, why: Fault) -> Fault:
+        told = why.outward()
+        if told is not why:
+            self._told[told.code, told.message] = why
+        return told
+
+    def _without_places(self, value: Json) -> Json:
+        """Return what came of a wish without places in others' code: a process may run code of strangers."""
+        match value:
+            case Response(fault=Fault() as why):
+                return msgspec.structs.replace(value, fault=self._outward(why))
+            case Combined():
+                parts = tuple(cast("Response", self._without_places(each)) for each in value.responses)
+                return msgspec.structs.replace(value, responses=parts)
+            case list():
+                return [self._without_places(each) for each in cast("list[Json]", value)]
+            case _:
+                return value
 
     async def _carry_out(self, wish: Wish) -> Json:
         brief = self._brief
@@ -328,19 +351,6 @@ def _call(given: Raw) -> Call:
         return unraw(given, Call)
     except msgspec.ValidationError:
         return Call(**unraw(given, dict[str, Json]))
-
-
-def _outward(value: Json) -> Json:
-    """Return what came of a wish without places in the code of other agents: a process may run code of strangers."""
-    match value:
-        case Response():
-            return value.outward()
-        case Combined():
-            return msgspec.structs.replace(value, responses=tuple(each.outward() for each in value.responses))
-        case list():
-            return [_outward(each) for each in cast("list[Json]", value)]
-        case _:
-            return value
 
 
 def _cause(failed: Failed) -> Exception | None:

@@ -39,7 +39,7 @@ from remit.runtime.brief import Delegate, Work
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import chain, fan_out
 from remit.runtime.ledger import Frame
-from remit.runtime.origin import origin_of
+from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
 from remit.runtime.respond import isolated, presentable, verified
@@ -181,13 +181,20 @@ class LocalDesk:
             # Of a tool that sees nothing, the words are its agent's own business, as its results are.
             return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
-            sealing = redactor.after(run, shown)
-            log.error("tool %s failed in %s: %s", name, self._frame.path, redactor.traced(error, sealing))
-            words = redactor.worded(error, sealing)
-            origin = origin_of(error, self._frame.card.name, tool=name, worded=lambda _: words)
-            why = fault(Code.DELEGATION_FAILED, f"tool {name} raised {words}")
-            return None, replace(why, origin=redactor.clean(origin, sealing))
+            return None, await aside.run(self._raised, name, error, redactor.after(run, shown))
         return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
+
+    def _raised(self, tool: str, error: Exception, sealing: Sealing | None) -> Fault:
+        """Return the fault for what a tool raised, with where it was raised, and log it."""
+        frame, redactor = self._frame, self._dispatch.parts.redactor
+        words = redactor.worded(error, sealing)
+        origin = origin_of(error, frame.card.name, tool=tool, worded=lambda _: words)
+        why = fault(Code.DELEGATION_FAILED, f"tool {tool} raised {words}")
+        why = replace(why, origin=redactor.clean(origin, sealing))
+        log.error("tool %s failed in %s: %s%s", tool, frame.path, words, places(why))
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("tool %s failed in %s: %s", tool, frame.path, redactor.traced(error, sealing))
+        return why
 
     async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
         """Return what a tool that sees raw values returned, with tokens for them; nothing if that cannot be done."""
@@ -281,7 +288,7 @@ class LocalDesk:
         run, keys, path = frame.run, parts.redactor.keys, f"{frame.path}#{name}"
         if frame.named is not None and path in frame.named:
             why = f"{frame.card.name} has found out {name} before in this delegation"
-            raise RemitError(fault(Code.DUPLICATE_REQUEST, why))
+            raise RemitError(fault(Code.DUPLICATE_REQUEST, why, suggestion="Give each `once` a name of its own."))
         digest = journal.tool_digest(run, name, {}, keys)
         step = journal.recall(run, path, digest, keys, repeatable=True)
         if isinstance(step, Fault):

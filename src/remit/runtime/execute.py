@@ -17,7 +17,7 @@ from remit.runtime.brief import Brief
 from remit.runtime.desk import LocalDesk
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.ledger import Frame
-from remit.runtime.origin import MAX_READ, origin_of
+from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Remote, Slot
 from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.schemas import misfits
@@ -58,7 +58,8 @@ class Executor:
             raise
         except BaseException as error:  # noqa: BLE001 - logged without what it must not show
             frame.passed_on = bool(frame.faults_below) and is_from_below(error, frame.faults_below or ())
-            return ended(frame, Status.FAILED, self._raised(frame, error))
+            # Beside the loop: detectors may have to be loaded first, and an error's text may be a stranger's.
+            return ended(frame, Status.FAILED, await aside.run(self._raised, frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
@@ -81,11 +82,11 @@ class Executor:
         redactor, sealing = self._dispatch.parts.redactor, frame.run.sealing
         words = redactor.worded(error, sealing)
         why = failure(frame, error, words)
-        if why.origin is None:
-            origin = origin_of(error, frame.card.name, worded=lambda each: redactor.worded(each, sealing))
-            why = replace(why, origin=redactor.clean(origin, sealing))
+        # One that comes from a process has its origin, and nobody has redacted that yet.
+        origin = why.origin or origin_of(error, frame.card.name, worded=lambda each: redactor.worded(each, sealing))
+        why = replace(why, origin=redactor.clean(at_home(origin), sealing))
         if not isinstance(error, RemitError) or error.__cause__ is not None:
-            log.error("agent %s failed on %s: %s%s", frame.card.name, frame.path, words, _places(why))
+            log.error("agent %s failed on %s: %s%s", frame.card.name, frame.path, words, places(why))
             if log.isEnabledFor(logging.DEBUG):
                 log.debug("agent %s failed on %s: %s", frame.card.name, frame.path, redactor.traced(error))
         return why
@@ -180,12 +181,9 @@ class Executor:
         for source in response.sources:
             if source.owner_scope != request.remit.user and source.owner_scope not in shared:
                 message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
-                return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message))
+                only = "Name only sources of the user of the request, or of a scope in `shared_scopes`."
+                return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
         return response
-
-
-def _places(why: Fault) -> str:
-    return "".join(f"\n  at {each}" for each in why.origin.frames) if why.origin is not None else ""
 
 
 async def _relayed(frame: Frame, given: Response, max_bytes: int) -> Response:

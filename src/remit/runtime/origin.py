@@ -7,8 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from msgspec.structs import replace
+
 import remit
-from remit.protocol.errors import Origin, RemitError, SourceLine
+from remit.protocol.errors import Fault, Origin, RemitError, SourceLine
 
 # What is said of an error is for people to read.
 MAX_WORDS = 1_000
@@ -35,7 +37,17 @@ def worded(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - it is someone else's `__str__`
         text = "(no words for it)"
-    return f"{type(error).__name__}: {text[:MAX_READ]}".encode(errors="replace").decode()
+    inner = _first_of(error)
+    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    said = said if inner is None else f"{said}: {worded(inner)}"
+    return said[:MAX_READ].encode(errors="replace").decode()
+
+
+def _first_of(error: BaseException) -> BaseException | None:
+    """Return the first of several that were raised at once, as in a task group: it says where to look."""
+    if not isinstance(error, BaseExceptionGroup):
+        return None
+    return cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
 
 
 def origin_of(
@@ -67,12 +79,21 @@ def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_foreign(each.filename)]
-    # Of several that were raised at once, in a task group, the first says where to look.
-    several = cast("BaseExceptionGroup[BaseException]", error) if isinstance(error, BaseExceptionGroup) else None
-    inner: BaseException | None = None if several is None else several.exceptions[0]
-    if inner is None and isinstance(error, RemitError):
+    inner = _first_of(error)
+    # Python itself raises another error where a coroutine lets StopIteration out.
+    if inner is None and (isinstance(error, RemitError) or not frames):
         inner = error.__cause__
     return frames if inner is None else [*frames, *_frames(inner)]
+
+
+def at_home(origin: Origin) -> Origin:
+    """Return the origin of an agent in a process of its own with paths as they are written in this one."""
+    return replace(origin, frames=tuple(replace(each, file=_path(each.file)) for each in origin.frames))
+
+
+def places(why: Fault) -> str:
+    """Return the lines of a log that say where a fault comes from."""
+    return "".join(f"\n  at {each}" for each in why.origin.frames) if why.origin is not None else ""
 
 
 def _is_foreign(file: str) -> bool:
