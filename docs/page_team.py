@@ -113,23 +113,28 @@ TEAM_HEAD = """\
 A team can be written in Python, as in [agents.md](agents.md), or in a file, `remit.toml`. It says who is there, who may
 call whom, and what all of that may cost:
 
-```toml
+```toml remit.toml
 {example}```
 
 The code is plain Python in the same folder, here `receipts.py`:
 
-```python
+```python receipts.py
 {code}```
 
-A program opens it like this; the command line does the same.
+A program opens it like this, say `ask.py`; the command line does the same.
 
-```python no-run needs the two files above
+```python ask.py
 from pathlib import Path
 
 from remit import hub_of, load_team
 
 with hub_of(load_team(Path("remit.toml"))) as hub:
-    print(hub.ask_sync("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}))
+    print(hub.ask_sync("front-desk", "Can I deduct this?", user="u-1", input={{"amount": 80}}).unwrap())
+```
+
+```console
+$ python ask.py
+$ remit run front-desk "Can I deduct this?" --input '{{"amount": 80}}'
 ```
 
 The file that counts is the one that `--team` or `$REMIT_TEAM` names, else `remit.toml` in the working directory or in

@@ -424,7 +424,7 @@ async def test_what_is_not_there_is_said_as_json(hub: Hub) -> None:
         async with session.get("/v1/delegations") as reply:
             assert (reply.status, reply.headers["allow"]) == (405, "POST")
             why = (await reply.json())["fault"]
-            assert why["message"] == "GET is not what can be done at /v1/delegations, which takes POST"
+            assert why["message"] == "method GET not allowed at /v1/delegations; allowed: POST"
 
 
 async def test_what_cannot_be_read_as_a_whole_says_why_and_not_where(hub: Hub) -> None:

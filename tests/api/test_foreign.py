@@ -59,7 +59,7 @@ async def test_a_dialect_that_is_not_spoken_is_said_with_those_that_are(hub: Hub
     async with serving(tagging(hub)) as server, client_of(server, "north") as session:
         status, body = await said(session, "/dialects/klingon", {})
     assert (status, body["fault"]["code"]) == (404, "NOT_FOUND")
-    assert "employee, librarian, contract, subagent" in body["fault"]["message"]
+    assert "employee, librarian, contract, subagent" in body["fault"]["suggestion"]
 
 
 async def test_who_proves_nothing_is_refused_in_the_words_of_the_dialect(hub: Hub) -> None:

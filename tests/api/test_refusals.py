@@ -230,7 +230,7 @@ def test_addresses_without_end_take_bounded_memory() -> None:
 # ── floods from everywhere ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-WRONG = fault(Code.UNAUTHENTICATED, "who sends this is not known: nobody here has that token")
+WRONG = fault(Code.UNAUTHENTICATED, "the sender is not known: nobody here has that token")
 SCOPE: dict[str, Any] = {"method": "GET", "raw_path": b"/v1/runs"}
 
 

@@ -409,7 +409,7 @@ def test_unknown_fields_and_wrong_types_are_refused_by_name_all_at_once() -> Non
         "": "MALFORMED_ENVELOPE",
         "$.prioriti": "unknown field; did you mean `priority`?",
         "$.source_agent": "control characters are not allowed in a name",
-        "$.priority": "'URGENT' is none of HIGH, NORMAL, LOW",
+        "$.priority": "'URGENT' is not one of HIGH, NORMAL, LOW",
         "$.timeout_ms": "Expected `int` >= 0",
         "$.inputs_json": "Expected `object`, got `array`",
         "$.context.user_id": "Expected `str | null`, got `int`",

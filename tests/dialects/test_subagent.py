@@ -205,7 +205,7 @@ def test_a_failure_is_told_with_its_code_and_what_to_do() -> None:
     assert (told["success"], told["output"]) == (False, "")
     assert told["errors"] == [
         "TOOL_NOT_ALLOWED: coder not authorized to use tool shell. "
-        "Use a tool that both name, or let the team add it to the agent's tools.",
+        "Use a tool that its card and its remit both name, or have the team add it to the agent's `tools`.",
         "old data",
     ]
     heard = SUB_AGENT.response(reply, a_request())

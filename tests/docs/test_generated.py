@@ -29,8 +29,10 @@ def test_every_error_code_has_its_heading() -> None:
 async def test_the_example_of_a_team_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = (DOCS / "team.md").read_text(encoding="utf-8")
     file = tmp_path / "remit.toml"
-    file.write_text(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
-    (tmp_path / "receipts.py").write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
+    file.write_text(re.findall(r"```toml remit.toml\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8")
+    (tmp_path / "receipts.py").write_text(
+        re.findall(r"```python receipts.py\n(.*?)```", page, re.DOTALL)[0], encoding="utf-8"
+    )
     monkeypatch.setattr(sys, "path", list(sys.path))
     async with hub_of(load_team(file, environ={})) as hub:
         monkeypatch.delitem(sys.modules, "receipts")

@@ -219,7 +219,7 @@ async def test_the_steps_of_one_profile_are_shown_and_exported_by_themselves(tmp
         assert [json.loads(row["body"])["turn"] for row in rows] == expected
         assert all(map(is_linked, rows))
     unclear = remit("audit", "export", "--run", "reviewer-0", folder=tmp_path)
-    assert "`reviewer-0` could be any of these:\n  reviewer-01\n  reviewer-03\n" in unclear.stderr
+    assert "ambiguous id `reviewer-0`:\n  reviewer-01\n  reviewer-03\n" in unclear.stderr
     for name in ("other", "other-02"):
         no_run = remit("runs", "show", name, folder=tmp_path)
         assert no_run.returncode == 2

@@ -131,7 +131,7 @@ async def test_the_same_question_of_two_runs_has_two_names(tmp_path: Path) -> No
         names = [line.split()[0] for line in listed]
         assert len(set(names)) == 2
         unclear = await in_another_process("pending", "approve", seen["run"][:4], folder=tmp_path)
-        assert (unclear.returncode, "could be any of" in unclear.stderr) == (2, True)
+        assert (unclear.returncode, "ambiguous id" in unclear.stderr) == (2, True)
         await in_another_process("pending", "approve", names[1], folder=tmp_path)
         assert (await second).result == "paid 6 euros"
         assert not first.done()

@@ -157,7 +157,7 @@ def test_a_name_that_could_be_several_lists_them(recorded: Recorded) -> None:
     done = runs("show", recorded.runs[0][:4])
     assert done.exit_code == 2
     assert all(run in done.stderr for run in recorded.runs)
-    assert "→ Say more of it." in done.stderr
+    assert "→ Type more characters." in done.stderr
 
 
 def test_a_name_that_is_none_says_where_to_look(recorded: Recorded) -> None:

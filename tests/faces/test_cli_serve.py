@@ -232,7 +232,7 @@ def test_a_port_that_is_taken_is_said_and_nothing_is_started(team: Path) -> None
             check=False,
         )
     assert process.returncode == 3
-    assert f"port {port} cannot be listened at" in process.stderr
+    assert f"port {port} is in use" in process.stderr
     assert not (team / ".remit" / "hub.db").exists()
 
 

@@ -178,7 +178,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
     agents = "there are: idle, none, prime, tag-ai, user"
     expected = {
         "nam": "unknown key; did you mean `name`?",
-        "store.durability": "'proces' is none of power, process; did you mean `process`?",
+        "store.durability": "'proces' is not one of power, process; did you mean `process`?",
         "limits.max_depth": "expected an integer, got a text",
         "limits.grace": duration,
         "budgets.run_time": duration,
@@ -188,7 +188,7 @@ def test_everything_that_is_wrong_is_said_at_once_each_in_its_line(folder: Path)
         "agents.prime.sees": "there is no kind of data `IBANS`; did you mean `IBAN`?",
         "agents.tag-ai.run": "`office` has no `tga`; did you mean `tag`?",
         "agents.tag-ai.capabilities": "there is no capability `TAGG`; did you mean `TAG`?",
-        "agents.tag-ai.isolation": "'proces' is none of task, process; did you mean `process`?",
+        "agents.tag-ai.isolation": "'proces' is not one of task, process; did you mean `process`?",
         "agents.user": "`user` is who asks the first agent; give the agent another name",
         "agents.user.run": "`office:number`: a `int` cannot be an agent: give a function that takes a brief, "
         "a `ModelAgent`, or an agent of a framework that Remit knows (docs/frameworks.md)",

@@ -136,7 +136,7 @@ async def test_code_may_be_an_agent_that_is_an_object(folder: Path, server: Open
         ('[agents.a]\nmodel = "x"\napi_key = "$NO"', "remit.toml:3 agents.a.api_key", "variable NO is not set"),
         ('[context]\nsummary_api_key = "$NO"', "remit.toml:2 context.summary_api_key", "is for a `summary_model`"),
         ('[context]\nworkspace = "nowhere"', "remit.toml:2 context.workspace", "nowhere is no folder"),
-        ('[context]\ntokens = "exact"', "remit.toml:2 context.tokens", "none of"),
+        ('[context]\ntokens = "exact"', "remit.toml:2 context.tokens", "not one of"),
         ('[context]\nsummary_model = "gpt-5"', "remit.toml:2 context.summary_model", "Write the provider before"),
     ],
 )
@@ -324,7 +324,7 @@ async def test_the_model_of_an_orchestrator_says_what_is_wanted_and_tells_what_c
         ('[orchestrator]\nnarrate = "model"', "remit.toml:2 orchestrator.narrate", "needs a `model`, as in"),
         ("[orchestrator]\nsettings = {}", "remit.toml:2 orchestrator.settings", "is for an orchestrator that has a"),
         ('[orchestrator]\nmodel = "x:y"', "remit.toml:2 orchestrator.model", "nothing uses it: say `classifier ="),
-        ('[orchestrator]\nclassifier = "tarot"', "remit.toml:2 orchestrator.classifier", "none of"),
+        ('[orchestrator]\nclassifier = "tarot"', "remit.toml:2 orchestrator.classifier", "not one of"),
         (
             '[orchestrator]\nnarrate = "model"\nmodel = "gpt-5"',
             "remit.toml:3 orchestrator.model",

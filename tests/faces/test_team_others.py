@@ -166,7 +166,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
         ("remit.toml:32 clients.open.jwks", "`jwks` is for a client that has an `issuer`"),
         (
             "remit.toml:33 clients.open.algorithms",
-            "'HS256' is none of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519; "
+            "'HS256' is not one of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, Ed25519; "
             "did you mean `RS256`?",
         ),
         ("remit.toml:33 clients.open.algorithms", "`algorithms` is for a client that has an `issuer`"),
@@ -479,7 +479,7 @@ async def test_a_change_of_the_files_counts_at_once(folder: Path) -> None:
         return await door.sender({name.lower(): value for name, value in sent.items()}, *SENDING[:2])
 
     mine = key.signing(NOW_MS).public
-    with pytest.raises(RemitError, match="none of a peer"):
+    with pytest.raises(RemitError, match="belongs to no peer"):
         await come(mine)
     trusted = folder / ".remit" / "trusted.keys"
     trusted.write_text(f"acme {other.signing(NOW_MS).public}\n", encoding="ascii")

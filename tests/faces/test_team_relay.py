@@ -141,12 +141,12 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         ),
         (
             RELAY + '[profiles.mine]\nacp = ["agent"]\nfiles = "write"',
-            ["remit.toml:5 profiles.mine.files: 'write' is none of none, read"],
+            ["remit.toml:5 profiles.mine.files: 'write' is not one of none, read"],
         ),
         (
             PROFILE + 'mode = "semiauto"\nallow = true',
             [
-                "remit.toml:5 profiles.mine.mode: 'semiauto' is none of manual, semi_auto, full_auto; did you mean "
+                "remit.toml:5 profiles.mine.mode: 'semiauto' is not one of manual, semi_auto, full_auto; did you mean "
                 "`semi_auto`?",
                 "remit.toml:6 profiles.mine.allow: unknown key; known keys: acp, agent, allow_shared_agent_calls, "
                 "constraints, devices, env, files, limits, max_concurrent_shared_calls, max_hop_count, mode, rate, "
@@ -156,7 +156,7 @@ GATEWAY = 'other devices are reached over a gateway: say where it is in `[relay]
         (
             PROFILE + 'rules = { off = ["mony"] }\nlimits = { max_turn = 3 }',
             [
-                "remit.toml:5 profiles.mine.rules.off: 'mony' is none of low_confidence, first_contact, money, "
+                "remit.toml:5 profiles.mine.rules.off: 'mony' is not one of low_confidence, first_contact, money, "
                 "credentials, personal_data, links, large_edit, off_objective; did you mean `money`?",
                 "remit.toml:6 profiles.mine.limits.max_turn: unknown key; did you mean `max_turns`?",
             ],
@@ -380,8 +380,8 @@ def test_what_fits_two_devices_is_not_guessed() -> None:
     one, other = Peer(card=card("bob", 1), revoked=True), Peer(card=card("bob", 2), revoked=True)
     with pytest.raises(RemitError) as raised:
         find_device([one, other], "bob")
-    assert raised.value.fault.message == f"`bob` could be {one.device} (bob), {other.device} (bob)"
-    assert raised.value.fault.suggestion == "Give more of the id."
+    assert raised.value.fault.message == f"ambiguous device `bob`: {one.device} (bob), {other.device} (bob)"
+    assert raised.value.fault.suggestion == "Type more of its id."
 
 
 # ── what will not work ────────────────────────────────────────────────────────────────────────────────────────────────

@@ -60,7 +60,9 @@ def test_there_is_an_answer_if_and_only_if_it_rests_on_something(
 
 def test_a_strategy_that_does_not_exist_is_refused_with_those_that_do() -> None:
     assert strategy_named("default") is Strategy.DEFAULT
-    with pytest.raises(RemitError, match="choose one of first-success, best-confidence, merge-all, ai-blend, default"):
+    with pytest.raises(
+        RemitError, match="expected one of first-success, best-confidence, merge-all, ai-blend, default"
+    ):
         strategy_named("majority")
     with pytest.raises(RemitError, match="there is no strategy None"):
         start(None, 1)  # pyright: ignore[reportArgumentType]

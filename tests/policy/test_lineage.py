@@ -18,7 +18,7 @@ def test_a_version_that_is_read_here_passes() -> None:
     facts = Facts(target=a_card(), versions=("1.1", "1.2", "1.3"))
     assert version(a_request(version="1.1"), facts) == ALLOW
     assert version(a_request(version="1.0"), facts) == refuse(
-        Code.VERSION_UNSUPPORTED, "version '1.0' is not spoken here; send one of: 1.1, 1.2, 1.3"
+        Code.VERSION_UNSUPPORTED, "version '1.0' is not supported; supported: 1.1, 1.2, 1.3"
     )
 
 
@@ -29,6 +29,7 @@ def test_prime_may_ask_byte_but_byte_may_not_ask_tag_where_the_limit_is_one() ->
     assert depth(tag, FACTS) == refuse(
         Code.MAX_DEPTH_EXCEEDED,
         "Delegation depth limit reached (1/1). Cannot delegate further. Return results to parent.",
+        suggestion="If calls have to go deeper, have the team raise `max_depth`.",
     )
 
 
@@ -48,6 +49,7 @@ def test_the_fifth_level_below_the_first_agent_is_the_last() -> None:
         refuse(
             Code.MAX_DEPTH_EXCEEDED,
             "Delegation depth limit reached (5/5). Cannot delegate further. Return results to parent.",
+            suggestion="If calls have to go deeper, have the team raise `max_depth`.",
         ),
     ]
 
@@ -102,7 +104,9 @@ def test_three_delegations_at_once_are_allowed(at_once: int) -> None:
 def test_four_delegations_at_once_are_refused_with_the_limit_and_what_to_do() -> None:
     """X4: four are refused whole before any starts."""
     assert fan_out(a_request(), Facts(target=a_card(), held=a_remit(), at_once=4)) == refuse(
-        Code.FAN_OUT_EXCEEDED, "Too many concurrent delegates (4/3). Choose the top 3 most relevant agents."
+        Code.FAN_OUT_EXCEEDED,
+        "Too many concurrent delegates (4/3). Choose the top 3 most relevant agents.",
+        suggestion="Ask the others after these have answered.",
     )
 
 

@@ -64,7 +64,7 @@ def test_a_fault_takes_its_advice_from_the_table(code: Code) -> None:
         code=code,
         message="it went wrong",
         recoverable=row.recoverable,
-        suggestion=row.suggestion.replace("for the time given", "a while"),
+        suggestion=row.suggestion.replace("for the time given", "a while").replace("the fields that are named", "it"),
     )
 
 

@@ -85,7 +85,7 @@ def test_the_third_version_before_the_current_one_is_refused_with_those_that_are
     with pytest.raises(RemitError) as raised:
         decode_request(encode(WRITTEN["1.0"]), LATEST)
     assert raised.value.fault == fault(
-        Code.VERSION_UNSUPPORTED, "version '1.0' is not spoken here; send one of: 1.1, 1.2, 1.3"
+        Code.VERSION_UNSUPPORTED, "version '1.0' is not supported; supported: 1.1, 1.2, 1.3"
     )
 
 
@@ -127,7 +127,7 @@ def test_nothing_is_written_for_a_peer_whose_version_is_not_spoken(version: str)
     with pytest.raises(RemitError) as raised:
         encode_for(CURRENT, version, LATEST)
     assert raised.value.fault == fault(
-        Code.VERSION_UNSUPPORTED, f"version {version!r} is not spoken here; send one of: 1.1, 1.2, 1.3"
+        Code.VERSION_UNSUPPORTED, f"version {version!r} is not supported; supported: 1.1, 1.2, 1.3"
     )
 
 

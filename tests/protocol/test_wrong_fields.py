@@ -53,8 +53,8 @@ class Whole(Struct, forbid_unknown_fields=True):
         (
             {"parts": {"a": {"side": "lefd"}, "b": {"colour": "blue"}, "c": {"side": 1}}},
             [
-                (("parts", "a", "side"), "'lefd' is none of left, right; did you mean `left`?"),
-                (("parts", "b", "colour"), "'blue' is none of red, green"),
+                (("parts", "a", "side"), "'lefd' is not one of left, right; did you mean `left`?"),
+                (("parts", "b", "colour"), "'blue' is not one of red, green"),
                 (("parts", "c", "side"), "Expected `str`, got `int`"),
             ],
         ),

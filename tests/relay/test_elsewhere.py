@@ -402,7 +402,7 @@ async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
         assert (later.fault and later.fault.code) is Code.DELEGATION_UNAVAILABLE
         waited = await asking
         assert waited.fault is not None
-        assert waited.fault.message == "the device of this team is at work no more"
+        assert waited.fault.message == "the device of this team has stopped"
         assert not slow.stopped.is_set()
 
 

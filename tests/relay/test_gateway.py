@@ -657,7 +657,7 @@ async def test_a_gateway_is_served_until_it_is_told_to_stop(tmp_path: Path) -> N
 async def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     async with gateway_at(tmp_path / "one") as at:
         port = int(at.url.rsplit(":", 1)[1])
-        with pytest.raises(RemitError, match=f"port {port} cannot be listened at") as told:
+        with pytest.raises(RemitError, match=f"port {port} is in use") as told:
             await serve_gateway(tmp_path / "two", name=NAME, port=port)
         assert told.value.fault.code is Code.TEAM_INVALID
 

@@ -234,6 +234,6 @@ def test_messages_between_a_profile_and_a_device_are_counted() -> None:
     refused = outgoing(profile, standing=Standing(window=window), now_ms=4_000)
     assert refused is not None
     assert (refused.code, refused.retry_after_ms) == (Code.RATE_LIMITED, 6_000)
-    assert refused.message == "between the profile p and the device device-theirs goes too much; come back in 6000 ms"
+    assert refused.message == ("too many messages between the profile p and the device device-theirs; try again in 6 s")
     assert code(incoming(profile, standing=Standing(window=window), now_ms=4_000)) is Code.RATE_LIMITED
     assert outgoing(profile, standing=Standing(window=window), now_ms=10_000) is None

@@ -206,7 +206,7 @@ async def test_loop_prevention_blocks_recursive_chains(tmp_path: Path) -> None:
         assert declined.code == Code.RATE_LIMITED
     async with two_sides(tmp_path / "often", mode=AUTO, rate=Rate(calls=2, seconds=3_600)) as sides:
         run = await sides.until(await sides.start(), State.ERROR)
-        assert "goes too much; come back in" in run.failure
+        assert "try again in" in run.failure
         assert (await sides.carried_out(), run.timeline[-1].failed) == (2, run.failure)
 
 

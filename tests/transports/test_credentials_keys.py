@@ -239,7 +239,7 @@ def test_a_proof_says_who_sends_what() -> None:
 @pytest.mark.parametrize(
     ("otherwise", "told"),
     [
-        ({"known": {C.public}}, f"the key {A.public} is none of a peer"),
+        ({"known": {C.public}}, f"the key {A.public} belongs to no peer"),
         ({"me": {C.public}}, "its proof is for another hub"),
         ({"credential": ""}, "its proof is for another credential"),
         ({"credential": "tokem"}, "its proof is for another credential"),
@@ -262,7 +262,7 @@ def test_clocks_may_differ_a_little(off_ms: int) -> None:
     beyond = off_ms + (1 if off_ms > 0 else -1)
     if off_ms:
         when = "ago" if off_ms > 0 else "ahead of this clock"
-        told = f"its proof was made 30 seconds {when}; clocks may differ by 30"
+        told = f"its proof was made 30 seconds {when}; clocks may differ by 30 seconds"
         assert why(take(proof(), now_ms=NOW_MS + beyond)) == told
 
 

@@ -172,7 +172,7 @@ def _meant(words: DelegationRequest, traceparent: str | None) -> Submission:
     if limits.max_depth == 0:
         message = "Delegation depth limit reached (0/0). Cannot delegate further. Return results to parent."
         problem = Problem("$.constraints.max_depth", "lets nobody be called: not even a depth of 0 is below it")
-        raise RemitError(fault(Code.MAX_DEPTH_EXCEEDED, message, problems=(problem,)))
+        raise RemitError(fault(Code.MAX_DEPTH_EXCEEDED, message, problems=(problem,), suggestion=""))
     handoff = Handoff(
         facts=words.handoff_data.facts,
         references=tuple(

@@ -91,7 +91,7 @@ class Librarian:
     def submission(self, asked: Foreign) -> Submission:
         version = decode(asked.body, _Version).version
         if isinstance(version, str) and version != VERSION:
-            message = f"version {version[:20]!r} is not spoken here; send {VERSION}"
+            message = f"version {version[:20]!r} is not supported; supported: {VERSION}"
             raise RemitError(fault(Code.VERSION_UNSUPPORTED, message))
         words = _request_in(asked.body)
         target = _addressed(asked.target)

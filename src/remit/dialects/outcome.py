@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from remit.dialects.exchange import Foreign, read
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import VERSION, Request, Response
-from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault
+from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault, to_retry_after
 from remit.protocol.lifecycle import Status
 
 T = TypeVar("T")
@@ -89,7 +89,8 @@ def heard(given: Foreign, kind: type[T], request: Request) -> T | Response:
         if given.status < 300:
             raise
     code = _OF_STATUS.get(given.status, Code.DELEGATION_FAILED)
-    why = fault(code, f"{request.target} gave no answer but HTTP status {given.status}")
+    how = "Check the token that is sent to it." if given.status == 401 else None
+    why = fault(code, f"{request.target} gave no answer but HTTP status {given.status}", suggestion=how)
     response = Response(version=VERSION, id=request.id, target=request.target, status=status_of(code), fault=why)
     return in_time(response, given)
 
@@ -101,10 +102,10 @@ def in_time(response: Response, given: Foreign) -> Response:
         raise RemitError(malformed((Problem("$", f"{response.status} contradicts whether there is an error"),)))
     if why is None:
         if given.status >= 300:
-            raise RemitError(malformed((Problem("$", f"a success with HTTP status {given.status} is none"),)))
+            raise RemitError(malformed((Problem("$", f"a success cannot have HTTP status {given.status}"),)))
         return response
     wait = why.retry_after_ms if why.retry_after_ms is not None else retry_after_ms(given)
-    return replace(response, fault=replace(why, retry_after_ms=wait))
+    return replace(response, fault=to_retry_after(why, wait))
 
 
 def retry_after_ms(given: Foreign) -> int | None:

@@ -23,6 +23,9 @@ _CODES = (
     (re.compile(r"Recursive sub-agent calls detected"), Code.LOOP_DETECTED),
 )
 
+# Sentences that end with what to do, so that no more advice is needed.
+_ADVISES = re.compile(r"Return results to parent|Choose (?:the )?top [0-9]+ most relevant|Simplify task")
+
 # Where our sentences differ from those of the employees.
 _THEIRS = (
     (re.compile(r"Choose the top ([0-9]+) most relevant agents"), r"Choose top \1 most relevant employees"),
@@ -63,7 +66,7 @@ def fault_of(error: str) -> Fault:
     """Return the fault that a document's sentence stands for; one that nobody knows is a failure."""
     begins = error[:_READ]
     code = next((code for pattern, code in _CODES if pattern.search(begins)), Code.DELEGATION_FAILED)
-    return fault(code, _counted(error, -1))
+    return fault(code, _counted(error, -1), suggestion="" if _ADVISES.search(begins) else None)
 
 
 def _counted(words: str, more: int) -> str:

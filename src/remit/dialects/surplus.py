@@ -154,7 +154,7 @@ def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
     version = claims[_VERSION]
     if version != VERSION:
         problem = Problem(path_of((*place, _VERSION)), f"expected {VERSION}")
-        message = f"version {str(version)[:20]!r} of `{KEY}` is not spoken here; send {VERSION}"
+        message = f"version {str(version)[:20]!r} of `{KEY}` is not supported; supported: {VERSION}"
         raise RemitError(fault(Code.VERSION_UNSUPPORTED, message, problems=(problem,)))
     rest = {name: value for name, value in claims.items() if name not in (_VERSION, _JSON)}
     problems: list[Problem] = []

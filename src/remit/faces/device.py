@@ -124,7 +124,9 @@ def find_device(peers: Iterable[Peer], named: str) -> Peer:
     if found:
         which = ", ".join(f"{each.device} ({each.card.name})" for each in found)
         raise RemitError(
-            fault(Code.INPUT_VALIDATION_FAILED, f"`{named}` could be {which}", suggestion="Give more of the id.")
+            fault(
+                Code.INPUT_VALIDATION_FAILED, f"ambiguous device `{named}`: {which}", suggestion="Type more of its id."
+            )
         )
     names = [each.card.name for each in known if not each.revoked]
     near = did_you_mean(named, names) or (f"; there are: {', '.join(names)}" if names else "; none is known yet")

@@ -201,7 +201,7 @@ class _Watch:
             self._end(error)
         except Exception as error:  # noqa: BLE001 - where a task ends, and it is logged
             _log.exception("the device is at work no more")
-            why = f"the device is at work no more ({type(error).__name__}); its log says more"
+            why = f"the device has stopped ({type(error).__name__}); its log says why"
             self._end(RemitError(fault(Code.DELEGATION_FAILED, why)))
 
     def _end(self, error: RemitError) -> None:

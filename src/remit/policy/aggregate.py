@@ -100,8 +100,8 @@ def strategy_named(name: str) -> Strategy:
     try:
         return Strategy(name)
     except ValueError as error:
-        message = f"there is no strategy {name!r}; choose one of {', '.join(Strategy)}"
-        problems = (Problem("$.strategy", f"is none of {', '.join(Strategy)}"),)
+        message = f"there is no strategy {name!r}"
+        problems = (Problem("$.strategy", f"expected one of {', '.join(Strategy)}"),)
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, problems=problems)) from error
 
 

@@ -10,7 +10,7 @@ def version(request: Request, facts: Facts) -> Verdict:
     if request.version in facts.versions:
         return ALLOW
     readable = ", ".join(facts.versions)
-    return refuse(Code.VERSION_UNSUPPORTED, f"version {request.version!r} is not spoken here; send one of: {readable}")
+    return refuse(Code.VERSION_UNSUPPORTED, f"version {request.version!r} is not supported; supported: {readable}")
 
 
 def depth(request: Request, facts: Facts) -> Verdict:
@@ -22,6 +22,7 @@ def depth(request: Request, facts: Facts) -> Verdict:
     return refuse(
         Code.MAX_DEPTH_EXCEEDED,
         f"Delegation depth limit reached ({reached}). Cannot delegate further. Return results to parent.",
+        suggestion="If calls have to go deeper, have the team raise `max_depth`.",
     )
 
 
@@ -70,6 +71,7 @@ def fan_out(request: Request, facts: Facts) -> Verdict:
     return refuse(
         Code.FAN_OUT_EXCEEDED,
         f"Too many concurrent delegates ({wanted}/{limit}). Choose the top {limit} most relevant agents.",
+        suggestion="Ask the others after these have answered.",
     )
 
 

@@ -34,6 +34,6 @@ def rate(request: Request, facts: Facts) -> Verdict:
         return ALLOW
     return refuse(
         Code.RATE_LIMITED,
-        f"{request.target} is asked too often; come back in {facts.rate_wait_ms} ms",
+        f"{request.target} is asked too often",
         retry_after_ms=facts.rate_wait_ms,
     )

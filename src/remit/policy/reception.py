@@ -82,7 +82,11 @@ def receive(
     if isinstance(user, Fault):
         return user
     if grant is not None and grant.user != user:
-        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential is another user's")
+        return fault(
+            Code.USER_MISMATCH,
+            "User ID mismatch - security violation: the credential is another user's",
+            suggestion="Ask for the user of the credential.",
+        )
     known = exposed if sender.targets is None else exposed & sender.targets
     if sent.target not in known:
         # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
@@ -166,12 +170,23 @@ def _user(sent: Submission, sender: Sender) -> str | Fault:
         problem = Problem("$.user", "say for which user this is asked")
         return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.user", problems=(problem,))
     if sent.user is not None and sent.user != said:
-        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the request names two users")
-    if sender.users is not None and said not in sender.users:
         return fault(
-            Code.USER_MISMATCH, f"User ID mismatch - security violation: {sender.name} may not ask for `{said}`"
+            Code.USER_MISMATCH,
+            "User ID mismatch - security violation: the request names two users",
+            suggestion="Name one user: `user` and the user of the remit have to be the same.",
         )
+    if sender.users is not None and said not in sender.users:
+        return not_for(sender, said)
     return said
+
+
+def not_for(sender: Sender, user: str) -> Fault:
+    """Return why a sender may not ask in the name of a user."""
+    return fault(
+        Code.USER_MISMATCH,
+        f"User ID mismatch - security violation: {sender.name} may not ask for `{user}`",
+        suggestion=f"Ask for a user of {sender.name}: its `users` in the team file name them.",
+    )
 
 
 def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:

@@ -132,7 +132,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
                     message = (
                         "a guard rewrote more than what is said: a request's route is fixed, and its remit only narrows"
                     )
-                    return refuse(Code.PERMISSION_DENIED, message)
+                    return refuse(Code.PERMISSION_DENIED, message, suggestion="Correct the guard.")
                 request = rewritten
             case Ask(question=question) if question in facts.approved:
                 continue
@@ -157,7 +157,7 @@ def _says_the_same(request: Request, rewritten: Request) -> bool:
 _ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "session", "parent_session")
 
 
-GUARD_FAILED = "Mend the guard; the log of the hub says where it failed."
+GUARD_FAILED = "Correct the guard; the log of the hub says where it failed."
 """What is advised where a guard of the team's own cannot judge."""
 
 

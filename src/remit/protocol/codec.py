@@ -113,7 +113,7 @@ class Versions(Struct, frozen=True):
             return version
         readable = ", ".join(self.readable)
         raise RemitError(
-            fault(Code.VERSION_UNSUPPORTED, f"version {_shown(version)} is not spoken here; send one of: {readable}")
+            fault(Code.VERSION_UNSUPPORTED, f"version {_shown(version)} is not supported; supported: {readable}")
         )
 
     def upgrade(self, value: dict[str, Any], version: str) -> dict[str, Any]:
@@ -507,7 +507,7 @@ def _plainer(message: str, value: Json, kind: Any) -> str:
         return next(rules, NAME_RULE if "matching regex" in message else message)
     if isinstance(value, str) and "enum value" in message:
         known = [str(choice) for option in options(kind) for choice in _choices(option)]
-        return f"{_shown(value)} is none of {', '.join(known)}{did_you_mean(value, known)}"
+        return f"{_shown(value)} is not one of {', '.join(known)}{did_you_mean(value, known)}"
     return message
 
 

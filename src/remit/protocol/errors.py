@@ -191,7 +191,7 @@ TABLE: dict[Code, Row] = {
         4,
         False,
         "The tool is not named by both the agent's card and its remit.",
-        "Use a tool that both name, or let the team add it to the agent's tools.",
+        "Use a tool that its card and its remit both name, or have the team add it to the agent's `tools`.",
     ),
     Code.PATH_NOT_ALLOWED: Row(
         Blame.CALLER,
@@ -320,7 +320,7 @@ TABLE: dict[Code, Row] = {
         1,
         True,
         "The callee gave back something that is not an answer: the wrong type or schema, or too much of it.",
-        "Retry, or ask another agent; the callee needs mending.",
+        "Retry, or ask another agent. The callee has to be corrected.",
     ),
     Code.DUPLICATE_REQUEST: Row(
         Blame.CALLER,
@@ -336,7 +336,7 @@ TABLE: dict[Code, Row] = {
         1,
         True,
         "Another run of the same session has changed what this one wanted to change, since this one read it.",
-        "Read the state again, and decide anew.",
+        "Read the state again, then decide again.",
     ),
     Code.DELEGATION_UNAVAILABLE: Row(
         Blame.PEER,
@@ -360,7 +360,7 @@ TABLE: dict[Code, Row] = {
         130,
         True,
         "The delegation, or one that it was part of, was cancelled.",
-        "Nothing, if it was meant; else ask again under a new id.",
+        "If this was not intended, ask again under a new id.",
     ),
     Code.OUTCOME_UNKNOWN: Row(
         Blame.HUB,
@@ -376,7 +376,7 @@ TABLE: dict[Code, Row] = {
         7,
         True,
         "The store cannot record, so nothing may start and no answer may leave.",
-        "Mend what the message names (disk, file, permission); then send the same request id again.",
+        "Correct what the message names (disk, file, permission); then send the same request id again.",
     ),
     Code.TEAM_INVALID: Row(
         Blame.HUB,
@@ -482,7 +482,7 @@ def fault(
     """
     row = TABLE[code]
     if suggestion is None:
-        suggestion = _timed(row.suggestion, retry_after_ms)
+        suggestion = advice(code, problems, retry_after_ms)
     return Fault(
         code=code,
         message=message,
@@ -495,15 +495,24 @@ def fault(
     )
 
 
-_TIME_GIVEN, _LATER = "for the time given", "Try again later"
+_TIME_GIVEN, _LATER, _FIELDS = "for the time given", "Try again later", "the fields that are named"
 
 
-def _timed(suggestion: str, retry_after_ms: int | None) -> str:
-    """Return advice to wait with the time in it, where that is known."""
+def advice(code: Code, problems: tuple[Problem, ...] = (), retry_after_ms: int | None = None) -> str:
+    """Return the advice of the table for a fault: with the time to wait where that is known, and of fields if any."""
+    suggestion = TABLE[code].suggestion if problems else TABLE[code].suggestion.replace(_FIELDS, "it")
     if retry_after_ms is None:
         return suggestion.replace(_TIME_GIVEN, "a while")
     wait = duration(retry_after_ms)
     return suggestion.replace(_TIME_GIVEN, wait).replace(_LATER, f"Try again in {wait}")
+
+
+def to_retry_after(fault: Fault, retry_after_ms: int | None) -> Fault:
+    """Return a fault with the time after which to try again; advice that comes from the table gives that time too."""
+    known = advice(fault.code, fault.problems, fault.retry_after_ms)
+    timed = advice(fault.code, fault.problems, retry_after_ms)
+    suggestion = timed if fault.suggestion == known else fault.suggestion
+    return replace(fault, retry_after_ms=retry_after_ms, suggestion=suggestion)
 
 
 def duration(milliseconds: int) -> str:

@@ -210,9 +210,7 @@ class Errands:
 
     def close(self) -> None:
         """Ask nothing any more; who waits is left to the hub for a while, which may be about to close."""
-        self._end = self._end or RemitError(
-            fault(Code.DELEGATION_UNAVAILABLE, "the device of this team is at work no more")
-        )
+        self._end = self._end or RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the device of this team has stopped"))
         if self._sent:
             asyncio.get_running_loop().call_later(LEFT_S, self.end, self._end)
 
@@ -233,7 +231,7 @@ class Errands:
         above = above or self._waiting(root.via, root.id)
         if above is None:
             why = f"what the device {root.via} asked for is over, so that nothing more is asked for it"
-            raise RemitError(fault(Code.STATE_CONFLICT, why))
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=""))
         return peer, above
 
     def _waiting(self, device: str, request: str) -> Control | None:

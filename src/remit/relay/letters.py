@@ -94,6 +94,4 @@ def read(body: bytes) -> Letter:
         return _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         problem = Problem("$", str(error)[:200])
-        raise RemitError(
-            fault(Code.MALFORMED_ENVELOPE, "a device sent what is no letter", problems=(problem,))
-        ) from None
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid message from peer", problems=(problem,))) from None

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from remit.policy.rate import Window, count, wait_ms
 from remit.protocol.card import Rate
-from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import MAX_INTEGER
 from remit.relay.frames import Constraints, Mode
 from remit.relay.review import Rules
@@ -167,8 +167,10 @@ def _too_often(profile: Profile, device: str, standing: Standing, now_ms: int) -
     wait = wait_ms(standing.window, profile.rate, now_ms / 1_000)
     if not wait:
         return None
-    message = f"between the profile {profile.id} and the device {device} goes too much; come back in {wait} ms"
-    return fault(Code.RATE_LIMITED, message, retry_after_ms=wait)
+    message = (
+        f"too many messages between the profile {profile.id} and the device {device}; try again in {duration(wait)}"
+    )
+    return fault(Code.RATE_LIMITED, message, retry_after_ms=wait, suggestion="")
 
 
 def _too_many(profile: Profile, standing: Standing, code: Code) -> Fault | None:

@@ -25,7 +25,11 @@ from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError, Whose
 from remit.runtime.runs import Going
 
-NOTHING_SHARED = fault(Code.AGENT_NOT_FOUND, "the device that was asked shares no agent")
+NOTHING_SHARED = fault(
+    Code.AGENT_NOT_FOUND,
+    "the device that was asked shares no agent",
+    suggestion="Ask its owner to share one with yours.",
+)
 
 # Enough to see what is going on. Whoever is turned away more often must not fill the record with it, which is for good.
 NOTED_REFUSALS = Rate(calls=60, seconds=60)

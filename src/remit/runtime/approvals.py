@@ -102,7 +102,8 @@ def find(pending: Sequence[Question], name: str) -> Question:
         if name and (each.id.startswith(name) or each.id.endswith(name))
     ]
     if len(fitting) > 1:
-        raise _not_there(f"`{name}` could be any of {', '.join(each.id for each in fitting)}: say more of it")
+        ids = ", ".join(each.id for each in fitting)
+        raise _not_there(f"ambiguous id `{name}`: {ids}", suggestion="Type more characters.")
     if not fitting:
         raise _not_there(f"no question `{name}` is pending")
     return fitting[0]
@@ -127,7 +128,5 @@ def _allowed(editable: frozenset[str]) -> str:
     return f"these may: {', '.join(sorted(editable))}" if editable else "this request can only be approved as it is"
 
 
-def _not_there(message: str) -> RemitError:
-    return RemitError(
-        fault(Code.INPUT_VALIDATION_FAILED, message, suggestion="See what is pending with `remit pending list`.")
-    )
+def _not_there(message: str, suggestion: str = "See what is pending with `remit pending list`.") -> RemitError:
+    return RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, suggestion=suggestion))

@@ -246,7 +246,7 @@ class Dispatch(Routing):
         doubt = "" if before is None else _doubt(before, entry, call.capability)
         if not doubt or why.code is Code.OUTCOME_UNKNOWN:
             return why
-        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be gone on with now: {why.message}", detail=why.detail)
+        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be resumed now: {why.message}", detail=why.detail)
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
@@ -560,7 +560,7 @@ def _name_once(parent: Frame, step: str) -> None:
         parent.named = set()
     if step in parent.named:
         why = f"{parent.card.name} has made a call named {step} before in this delegation"
-        raise RemitError(fault(Code.DUPLICATE_REQUEST, why))
+        raise RemitError(fault(Code.DUPLICATE_REQUEST, why, suggestion="Give each call a name of its own."))
     parent.named.add(step)
 
 

@@ -30,7 +30,7 @@ async def referred(parts: Parts, frame: Frame, reference: str, wanted: ContextFi
     await parts.store.flush()
     owner = await parts.store.owner(session)
     if owner is None:
-        raise RemitError(fault(Code.NOT_FOUND, f"the conversation `{reference[:100]}` is not kept here"))
+        raise RemitError(fault(Code.NOT_FOUND, f"the conversation `{reference[:100]}` is not kept here", suggestion=""))
     if owner.user != user:
         why = f"User ID mismatch - security violation: the conversation `{reference[:100]}` is another user's"
         raise RemitError(fault(Code.USER_MISMATCH, why))

@@ -133,8 +133,9 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
     try:
         given = checked(given, max_bytes=max_bytes)
     except RemitError as error:
-        why = fault(Code.RESULT_VALIDATION_FAILED, f"{request.target} gave an answer that cannot be used: {error}")
-        return ended(frame, Status.FAILED, why)
+        wrong = error.fault
+        message = f"{request.target} gave an answer that cannot be used: {wrong.message}"
+        return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems))
     if given.ok is (given.fault is not None):
         message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
         return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))

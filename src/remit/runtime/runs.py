@@ -382,7 +382,8 @@ class Runs:
         except Exception as error:
             log.error("a detector failed on %s: %s", request.run, redactor.worded(error))
             why = f"the request could not be redacted ({type(error).__name__}), so nothing is let through"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why)) from error
+            how = "Correct the detector; the log of the hub says why it failed."
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how)) from error
         if struck and light:
             redactor.keep(run, struck, of_user=True)
         elif struck:

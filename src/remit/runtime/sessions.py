@@ -252,7 +252,8 @@ class Sessions:
             made = encode({name: value for name, value in (now | changes).items() if value is not None})
             if len(made) > most_bytes:
                 why = f"{frame.card.name} would keep {len(made)} bytes, and may keep {most_bytes}"
-                raise RemitError(fault(Code.TOO_LARGE, why))
+                less = "Keep less, or a reference to where the data lies."
+                raise RemitError(fault(Code.TOO_LARGE, why, suggestion=less))
             written = await self._store.cas(_state_key(frame), revision, made)
             if written is not None:
                 # Of several changes of one agent at once, the newest is what it knows.

@@ -25,7 +25,9 @@ def listening(host: str, port: int) -> socket.socket:
         number = error.errno if isinstance(error, OSError) else None
         reason = os.strerror(number) if number and number > 0 else getattr(error, "strerror", None) or str(error)
         reason = reason.partition(" (while")[0]
-        why = f"{host} port {port} cannot be listened at: {reason}"
+        why = f"cannot listen on {host} port {port}: {reason}"
+        if number == errno.EADDRINUSE:
+            why = f"{host} port {port} is in use"
         suggestion = "Choose another with --port, or 0 for any that is free."
         if number in _NOT_HERE or (number or 0) < 0:  # what is wrong with a name has numbers of its own
             suggestion = "Choose an address of this machine with --host: 127.0.0.1, or 0.0.0.0 for all that it has."

@@ -105,9 +105,7 @@ class Stall:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
             if len(self._waiting) >= self._queue:
-                message = (
-                    f"{self._agent} is busy and {len(self._waiting)} requests wait; come back in {COME_BACK_MS} ms"
-                )
+                message = f"the queue of {self._agent} is full: {len(self._waiting)} requests wait"
                 raise RemitError(fault(Code.OVERLOADED, message, retry_after_ms=COME_BACK_MS))
         await self.take(HEAD_START[request.remit.priority])
         return Place(self)

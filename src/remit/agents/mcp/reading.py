@@ -128,7 +128,7 @@ def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
     try:
         size = len(encode(data))
     except (TypeError, ValueError, OverflowError, RecursionError, RemitError) as error:
-        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{tool} gave what is no JSON")) from error
+        raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, f"{tool} did not return valid JSON")) from error
     if size > most:
         message = f"{tool} gave {size} bytes of data; at most {most} are taken"
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message))

@@ -212,7 +212,7 @@ class McpServer:
                 self._lost(link)
             raise self._interrupted(name, f"{name} did not answer within {settings.time_s:g} s") from error
         except Nonsense as error:
-            why = f"{name} gave what is no answer: {error}"
+            why = f"{name} did not give a valid answer: {error}"
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why)) from error
         except Refused as error:
             why = f"{name} was refused by its server: {plain(str(error), MAX_WORDS)}"

@@ -5,7 +5,6 @@ from enum import StrEnum
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
 from remit.dialects.a2a.extension import EXTENSION
 from remit.protocol.envelope import Json
@@ -225,8 +224,8 @@ def heard(code: int, message: str, details: tuple[Detail, ...], peer: str, statu
     for info in infos:
         if info.domain == OWN_DOMAIN and info.reason in Code.__members__:
             wait = str(info.metadata.get("retryAfterMs", ""))
-            made = fault(Code[info.reason], said, problems=problems)
-            return replace(made, retry_after_ms=int(wait)) if wait.isdecimal() and len(wait) <= 9 else made
+            wait_ms = int(wait) if wait.isdecimal() and len(wait) <= 9 else None
+            return fault(Code[info.reason], said, problems=problems, retry_after_ms=wait_ms)
     reason = next((each.reason[:100] for each in infos), None)
     error = _OF_RPC.get(code) or (Error(reason) if reason in Error.__members__ else None)
     if error is not None:

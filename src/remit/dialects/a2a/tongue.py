@@ -92,7 +92,8 @@ class A2aTongue:
         known = read_card(card, url)
         if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
             why = "the agent card is not signed by a key that is trusted for it"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why, detail=url))
+            how = "Compare the keys that are trusted for it with those that its owner publishes."
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=url))
         chosen = choose(known, url)
         headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}
         if known.extended:

@@ -146,7 +146,9 @@ def kind_of(name: str) -> type[Act]:
     for act, (kind, _) in ACTS.items():
         if act == name:
             return kind
-    raise RemitError(fault(Code.NOT_FOUND, f"`{name[:100]}` is not what can be done with a run: {', '.join(ACTS)} are"))
+    raise RemitError(
+        fault(Code.NOT_FOUND, f"a run has no action `{name[:100]}`", suggestion=f"Use one of {', '.join(ACTS)}.")
+    )
 
 
 def possible(run: Overlay) -> tuple[ActName, ...]:

@@ -150,7 +150,7 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
     headers = error.headers if isinstance(error, HTTPException) else None
     if status == 405:
         takes = (headers or {}).get("Allow", "")
-        what = f"{request.method} is not what can be done at {request.url.path[:100]}, which takes {takes}"
+        what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
     else:
         what = f"there is nothing at {request.url.path[:100]}"
     body = encode(Failure(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))

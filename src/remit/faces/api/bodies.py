@@ -101,12 +101,11 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise RemitError(
-            fault(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is {kind[:100] or 'not said'}; send application/json")
-        )
+        why = f"content type {kind[:100]} is not supported" if kind else "the header Content-Type is missing"
+        raise RemitError(fault(Code.UNSUPPORTED_MEDIA_TYPE, why))
     if headers.get("content-encoding", "identity").strip().lower() != "identity":
         # A few bytes may unpack to gigabytes; envelopes are small enough to be sent as they are.
-        raise RemitError(fault(Code.UNSUPPORTED_MEDIA_TYPE, "compressed bodies are not taken; send it as it is"))
+        raise RemitError(_COMPRESSED)
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > max_bytes:
         raise RemitError(_too_large(max_bytes))
@@ -114,7 +113,8 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     stated = digest_in(headers.get(CONTENT_DIGEST.lower(), ""))
     if stated is not None and sha256(body).digest() != stated:
         why = f"the body is not the one that {CONTENT_DIGEST} names: it was changed on the way"
-        raise RemitError(fault(Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE, why))
+        code = Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE
+        raise RemitError(fault(code, why, suggestion="Send it again, with the digest of the body that is sent."))
     return body
 
 
@@ -159,6 +159,11 @@ class _Reading:
 
 
 _READING = _Reading()
+_COMPRESSED = fault(
+    Code.UNSUPPORTED_MEDIA_TYPE,
+    "compressed bodies are not supported",
+    suggestion="Send the body without a Content-Encoding.",
+)
 
 
 def _too_large(max_bytes: int) -> Fault:

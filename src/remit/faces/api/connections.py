@@ -320,5 +320,9 @@ _HEADERS_TOO_LARGE = fault(
     Code.TOO_LARGE,
     f"the headers and the address are larger than {MOST_HEADERS} bytes, which is the most that is taken",
 )
-_NO_HTTP = fault(Code.MALFORMED_ENVELOPE, "what was sent is no HTTP request")
-_BODY_TOO_SLOW = fault(Code.TIMEOUT, f"the body had not come after {BODY_S:.0f} s; nothing was started")
+_NO_HTTP = fault(Code.MALFORMED_ENVELOPE, "invalid HTTP request")
+_BODY_TOO_SLOW = fault(
+    Code.TIMEOUT,
+    f"the body had not come after {BODY_S:.0f} s; nothing was started",
+    suggestion="Send the request again, with the whole body in that time.",
+)

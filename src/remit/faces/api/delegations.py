@@ -378,7 +378,8 @@ async def _send_end(send: Send, request: Request, response: Response) -> None:
 
 def going_down() -> RemitError:
     """Return why nothing more is taken."""
-    return RemitError(fault(Code.OVERLOADED, "this server is going down; ask another", retry_after_ms=1_000))
+    how = "Ask another server, or try again in 1 s."
+    return RemitError(fault(Code.OVERLOADED, "this server is shutting down", retry_after_ms=1_000, suggestion=how))
 
 
 def visible(sender: Sender, others: Permission | None = None) -> Whose:

@@ -49,8 +49,8 @@ class ForeignTongues:
         """`POST /dialects/{name}`, and what the documents call that address."""
         name: str = scope["path_params"]["name"]
         if name not in NAMES:
-            known = ", ".join(NAMES)
-            raise RemitError(fault(Code.NOT_FOUND, f"there is no dialect `{name[:100]}`; there are: {known}"))
+            known = f"Use one of {', '.join(NAMES)}."
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no dialect `{name[:100]}`", suggestion=known))
         dialect, headers = find(name), headers_of(scope)
         # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
@@ -111,8 +111,8 @@ class ForeignTongues:
         # None of the dialects knows of something that waits for a person: they wait, too.
         end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
         if not isinstance(end, Response):
-            why = "this server goes down before it has ended; send the same again"
-            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why))
+            why = "this server shuts down before the request has ended"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, suggestion="Send the same request again."))
         return end
 
 

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from remit.faces.api.bodies import Headers, Scope
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
@@ -168,15 +168,10 @@ class Refusals:
     def admit(self, address: str, headers: Headers) -> None:
         """Raise a `RemitError` if an address has failed too often, and this might be one more guess."""
         if wait_s := self.failures.wait_s(address, headers):
-            why = f"{FAILURES} requests from your address have proven nobody within {WINDOW_S:.0f} s"
-            raise RemitError(
-                fault(
-                    Code.RATE_LIMITED,
-                    why,
-                    retry_after_ms=round(wait_s * 1_000) or 1,
-                    suggestion="Come back later, with a token that counts.",
-                )
-            )
+            why = f"{FAILURES} requests from your address without a valid token within {WINDOW_S:.0f} s"
+            wait_ms = round(wait_s * 1_000) or 1
+            suggestion = f"Try again in {duration(wait_ms)}, with a valid token."
+            raise RemitError(fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms, suggestion=suggestion))
 
     def note(self, scope: Scope, address: str, why: Fault) -> None:
         """Count a refusal, and put it on record unless there were too many like it a moment ago."""

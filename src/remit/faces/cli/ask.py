@@ -11,7 +11,7 @@ from remit.faces.cli.suggest import session_ids
 
 @click.command()
 @click.argument("text", required=False)
-@click.option("--user", metavar="NAME", help="In whose name. Without it: yours, as the system knows it.")
+@click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 @click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
 @click.option("--input", "given_input", metavar="JSON", help="Data for it: JSON, @FILE, or - for stdin.")

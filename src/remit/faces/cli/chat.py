@@ -51,7 +51,7 @@ _SHARED = {
     "--api", "serves", is_flag=True, help="With DEVICE: let other programs of yours show and steer the run, over HTTP."
 )
 @click.option("--session", metavar="ID", shell_complete=session_ids, help="Go on in a session, not in a new one.")
-@click.option("--user", metavar="NAME", help="In whose name. Without it: yours, as the system knows it.")
+@click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 @click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What an answer may cost.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long one may take: 30s, 5m.")
 @click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")

@@ -8,7 +8,7 @@ from remit.faces.cli.options import json_option, team_options
 
 
 @click.command()
-@click.option("--user", metavar="NAME", help="In whose name. Without it: yours, as the system knows it.")
+@click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 @click.option("--tools", "server", metavar="SERVER", help="Serve nothing: list the tools of a server in [mcp.SERVER].")
 @click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs, on stderr.")
 @team_options

@@ -173,7 +173,7 @@ def _find(found: Sequence[Asked], name: str) -> Asked:
     if not fitting:
         return find(questions if name != "last" or not drafts else [], name)
     which = ", ".join(each.draft for each in fitting)
-    raise click.UsageError(f"`{name}` could be any of {which}: say more of it")
+    raise click.UsageError(f"ambiguous id `{name}` ({which}): type more characters")
 
 
 def _drafts_in(found: Sequence[Asked]) -> tuple[SharedDraft, ...]:

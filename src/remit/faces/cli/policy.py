@@ -52,7 +52,7 @@ def guards(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) ->
 @click.argument("objective")
 @click.option("--capability", metavar="CODE", help="Ask for this capability.")
 @click.option("--input", "given", metavar="JSON", help="Input for the agent: JSON, @FILE, or - for stdin.")
-@click.option("--user", default="someone", show_default=True, help="In whose name.")
+@click.option("--user", default="someone", show_default=True, help="User to ask as.")
 @click.option("--budget", type=click.IntRange(min=0), metavar="TOKENS", help="How many tokens it may spend.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
 @click.option("--tools", metavar="NAMES", help="The only tools that it may use, with commas between them.")

@@ -12,7 +12,7 @@ from remit.faces.cli.suggest import agent_names, session_ids
 @click.command()
 @click.argument("agent", shell_complete=agent_names)
 @click.argument("task", required=False)
-@click.option("--user", metavar="NAME", help="In whose name. Without it: yours, as the system knows it.")
+@click.option("--user", metavar="NAME", help="User to run as.  [default: current user]")
 @click.option("--budget", "max_tokens", type=click.IntRange(min=1), metavar="TOKENS", help="What all agents may spend.")
 @click.option("--deadline", "deadline_ms", type=Duration(), metavar="TIME", help="How long it may take: 30s, 5m.")
 @click.option("--capability", metavar="CODE", help="Which of the agent's capabilities is wanted.")

@@ -105,7 +105,7 @@ class A2aAgent(Remote):
         except (ClientError, OSError, TimeoutError) as error:
             met_nobody = isinstance(error, (ClientConnectorError, ConnectionTimeoutError))
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
-            why = f"the agent card of {self._name} cannot be had"
+            why = f"the agent card of {self._name} cannot be fetched"
             detail = f"{self._peer.card_url}: {what}"
             raise Again(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
         except RemitError as error:

@@ -102,7 +102,8 @@ class Peer:
             )
         if self._is_https and parts.scheme != "https":
             why = f"the agent card leads from https to {parts.scheme}"
-            raise RemitError(fault(Code.PERMISSION_DENIED, why, detail=self.card_url))
+            how = "Ask its owner for a card that leads to an https address."
+            raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=self.card_url))
 
     def _proof(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._token}"} if self._token else {}

@@ -87,7 +87,8 @@ def attenuate(held: Chain, pair: Pair, remit: Remit, *, to: str, request_id: str
     if number == MAX_HOPS:
         return fault(Code.MAX_DEPTH_EXCEEDED, f"a credential passes on at most {MAX_HOPS} times")
     if any(hop.user != remit.user for hop in held.hops):
-        return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential is another user's")
+        why = "User ID mismatch - security violation: the credential is another user's"
+        return fault(Code.USER_MISMATCH, why, suggestion="Ask for the user of the credential.")
     if not all(hop.may_delegate for hop in held.hops):
         return fault(Code.NESTED_CALLS_FORBIDDEN, "the credential does not let this hub ask another")
     added = remit.chain[len(above) :]
@@ -258,9 +259,12 @@ def _broken(hops: tuple[Hop, ...], signers: tuple[str, ...]) -> Fault | None:
         if signers[number] != written(above.to):
             return _invalid(f"block {number} is not signed by the hub that the block before names")
         if hop.user != above.user:
-            return fault(Code.USER_MISMATCH, "User ID mismatch - security violation: the credential names two users")
+            why = "User ID mismatch - security violation: the credential names two users"
+            return fault(Code.USER_MISMATCH, why, suggestion="Ask whoever passed the request on for a new credential.")
         if not above.may_delegate:
-            return fault(Code.NESTED_CALLS_FORBIDDEN, f"block {number - 1} of the credential forbids to ask another")
+            return fault(
+                Code.NESTED_CALLS_FORBIDDEN, f"block {number - 1} of the credential forbids asking another hub"
+            )
         if not hop.chain or hop.depth < above.depth + len(hop.chain):
             return _invalid(f"block {number} does not stand deeper than the block before")
     if sum(len(hop.chain) for hop in hops) > MAX_AGENTS:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.reception import Grant, Permission, Sender
+from remit.policy.reception import Grant, Permission, Sender, not_for
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name, Names
@@ -138,10 +138,10 @@ class Door:
                 await self._take(headers[_PROOF])
             return _sender(prover)
         if _CREDENTIAL in headers:
-            raise _unknown(f"a credential came without the header {PROOF}")
+            raise _unknown(f"a credential came without the header {PROOF}", _PROVE)
         token = bearer_of(headers.get(_BEARER, ""))
         if token is None:
-            raise _unknown("there is no token")
+            raise _unknown("no token was sent")
         name = self._bearers.who(token)
         return await self._user(token) if name is None else _sender(self._known[name])
 
@@ -154,7 +154,7 @@ class Door:
             if isinstance(user, str):
                 if each.users is None or user in each.users:
                     return replace(_sender(each), users=frozenset({user}))
-                user = fault(Code.USER_MISMATCH, f"`{user}` is no user of {each.name} here")
+                user = not_for(_sender(each), user)
             # Whoever knew the token best says why it does not count: that it has expired, rather than not its own.
             why = user if why.code is Code.UNAUTHENTICATED else why
         raise RemitError(why)
@@ -170,7 +170,10 @@ class Door:
 
     def _prover(self, headers: Mapping[str, str], method: str, path: str) -> Known:
         if self._key is None:
-            raise _unknown("this hub has no key, and so no use for those of others")
+            raise _unknown(
+                "this hub has no key, and takes no proofs",
+                "Make a key there with `remit keys init`, or agree on a token.",
+            )
         owners, now_ms = self._owners(), self._wall_ms()
         stated = self._proofs.take(
             headers[_PROOF],
@@ -211,13 +214,19 @@ class Door:
         owners = self._owners()
         # The headers are those of `sender`; whoever mixes up two requests is not believed.
         if stated is None or stated.signer not in owners or owners[stated.signer].name != sender.name:
-            raise _unknown("its proof was not taken")
+            raise _unknown("its proof was not taken", _PROVE)
         token = headers.get(_CREDENTIAL, "")
         if not token:
             raise _without_credential(sender)
         if sent.id is None:
             # By its id what a request spends is counted once, and by it alone.
-            raise RemitError(fault(Code.CREDENTIAL_INVALID, "a request under a credential needs an id of its own"))
+            raise RemitError(
+                fault(
+                    Code.CREDENTIAL_INVALID,
+                    "a request under a credential needs an id of its own",
+                    suggestion="Send it with an `id`.",
+                )
+            )
         verified = self._verifier()(
             token,
             peer_key=stated.signer,
@@ -273,7 +282,10 @@ def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
     if headers.get("content-length", "0").strip() in ("", "0") and "transfer-encoding" not in headers:
         return EMPTY
     stated = digest_in(headers.get(_DIGEST, ""))
-    return _unknown(f"a body came without its SHA-256 digest in {CONTENT_DIGEST}").fault if stated is None else stated
+    if stated is None:
+        how = f"Send the digest of the body in the header {CONTENT_DIGEST}."
+        return _unknown(f"a body came without its SHA-256 digest in {CONTENT_DIGEST}", how).fault
+    return stated
 
 
 def _sender(known: Known) -> Sender:
@@ -287,8 +299,11 @@ def _sender(known: Known) -> Sender:
     )
 
 
-def _unknown(why: str) -> RemitError:
-    return RemitError(fault(Code.UNAUTHENTICATED, f"who sends this is not known: {why}"))
+_PROVE = f"Send a proof of the hub's key with each request, in the header {PROOF}."
+
+
+def _unknown(why: str, suggestion: str | None = None) -> RemitError:
+    return RemitError(fault(Code.UNAUTHENTICATED, f"the sender is not known: {why}", suggestion=suggestion))
 
 
 def _without_credential(sender: Sender) -> RemitError:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 import msgspec
 from msgspec import Struct
 
-from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import Name
 from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
 from remit.transports.credentials.trust import Watched
@@ -123,8 +123,9 @@ class Issuer(Struct, frozen=True, kw_only=True):
         except ExpiredTokenError:
             return fault(Code.CREDENTIAL_EXPIRED, "the token has expired", suggestion="Sign in again for a new one.")
         except OSError:
-            why = f"the keys of {self.issuer} cannot be had"
-            return fault(Code.UNAUTHENTICATED, why, retry_after_ms=AGAIN_S * 1_000, suggestion="Try again later.")
+            why = f"the keys of {self.issuer} cannot be fetched"
+            again = f"Try again in {duration(AGAIN_S * 1_000)}."
+            return fault(Code.UNAUTHENTICATED, why, retry_after_ms=AGAIN_S * 1_000, suggestion=again)
         except JoseError as error:
             return _refused(error.description or error.error)
         except (ValueError, TypeError, RecursionError):
@@ -150,6 +151,6 @@ class Issuer(Struct, frozen=True, kw_only=True):
 def _refused(why: str) -> Fault:
     return fault(
         Code.UNAUTHENTICATED,
-        f"the token does not count here: {why}",
+        f"the token is not valid here: {why}",
         suggestion="Get a token for this hub from the identity provider that its team file names.",
     )

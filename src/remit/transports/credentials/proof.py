@@ -116,7 +116,7 @@ class Proofs:
             return _unproven("its proof cannot be read, or is of another version of Remit")
         signature, signed, statement = read
         if statement.signer not in known:
-            return _unproven(f"the key {statement.signer} is none of a peer")
+            return _unproven(f"the key {statement.signer} belongs to no peer")
         if not is_signed(statement.signer, signature, _DOMAIN + signed):
             return _unproven("its proof is not signed with the key that it names")
         if written(statement.to) not in me:
@@ -125,7 +125,7 @@ class Proofs:
             when = "ago" if statement.at_ms < now_ms else "ahead of this clock"
             return _unproven(
                 f"its proof was made {abs(now_ms - statement.at_ms) // 1_000} seconds {when}; "
-                f"clocks may differ by {WINDOW_MS // 1_000}"
+                f"clocks may differ by {WINDOW_MS // 1_000} seconds"
             )
         if statement.credential != digest_of(credential):
             return _unproven("its proof is for another credential")

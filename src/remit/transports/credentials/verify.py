@@ -102,7 +102,7 @@ def verify(
         return fault(
             Code.CREDENTIAL_EXPIRED,
             f"by the clock of this hub the credential expired {(WINDOW_MS - time_ms) // 1_000} seconds ago; "
-            f"clocks may differ by {WINDOW_MS // 1_000}",
+            f"clocks may differ by {WINDOW_MS // 1_000} seconds",
         )
     above = _targets(chain.hops[:-1])
     if target is not None and above is not None and target not in above:

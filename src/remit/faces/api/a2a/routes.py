@@ -90,7 +90,8 @@ class A2a:
     async def _default_card(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         name = self._exposure.default
         if name is None:
-            raise RemitError(fault(Code.NOT_FOUND, "no agent is the default here; cards are at /a2a/AGENT" + CARD_PATH))
+            where = f"Cards are at /a2a/AGENT{CARD_PATH}."
+            raise RemitError(fault(Code.NOT_FOUND, "this server has no default agent", suggestion=where))
         await self._cards.send(self._card(name), scope, headers_of(scope), send)
 
     async def _keys(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all

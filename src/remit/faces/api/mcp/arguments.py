@@ -9,7 +9,7 @@ from remit.faces.api.bodies import Failure
 from remit.faces.api.looking import PublicCard
 from remit.protocol.codec import convert, text_of
 from remit.protocol.envelope import Json, Response
-from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
@@ -248,8 +248,8 @@ def failed(why: Fault) -> Told:
 def worded(why: Fault) -> str:
     """Return a fault as a model reads it: what was wrong, where, and what it can do."""
     lines = [f"{why.code}: {why.message}", *(f"- {each.path}: {each.message}" for each in why.problems)]
-    if why.retry_after_ms is not None:
-        lines.append(f"Try again in {why.retry_after_ms / 1_000:g} s.")
+    if why.retry_after_ms is not None and (wait := duration(why.retry_after_ms)) not in why.suggestion:
+        lines.append(f"Try again in {wait}.")
     return "\n".join([*lines, why.suggestion]).strip()
 
 

@@ -13,7 +13,7 @@ from remit.faces.api.bodies import Headers, Receive, Scope, Send, headers_of, re
 from remit.faces.api.delegations import Delegations
 from remit.faces.api.mcp.attending import Caller
 from remit.faces.api.refusals import note
-from remit.policy.reception import Sender
+from remit.policy.reception import Sender, not_for
 from remit.protocol.codec import refuse_many_values, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Name
@@ -103,8 +103,7 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
     for wrong in wrong_fields(named, Name):
         return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {USER_HEADER} is wrong: {wrong.message}"))
     if users is not None and named not in users:
-        why = f"User ID mismatch - security violation: {sender.name} may not ask for `{named}`"
-        return RemitError(fault(Code.USER_MISMATCH, why))
+        return RemitError(not_for(sender, named))
     # A host is a host: its models see what its user may see, and no more, whatever else its client may do here.
     bound = replace(sender, users=frozenset({named}), may=frozenset())
     return Caller(sender=bound, user=named, headers=headers)

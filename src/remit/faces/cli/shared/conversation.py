@@ -314,8 +314,9 @@ def continued(runs: tuple[Overlay, ...], wanted: Wanted) -> Overlay:
         if name != NEWEST:
             why = f"there is no run `{name[:100]}` {between}"
     elif len(found) > 1:
-        why = f"`{name[:100]}` could be any of {', '.join(each.id for each in found)}: say more of it"
+        why = f"ambiguous id `{name[:100]}`: {', '.join(each.id for each in found)}"
     else:
         why = f"the run {found[0].id} has ended, and that is final"
     others = f"Those that can go on: {', '.join(each.id for each in left)}." if left else ""
-    raise RemitError(fault(Code.NOT_FOUND, why, suggestion=others or "Begin one with --objective TEXT."))
+    advice = "Type more characters." if len(found) > 1 else others or "Begin one with --objective TEXT."
+    raise RemitError(fault(Code.NOT_FOUND, why, suggestion=advice))

@@ -38,7 +38,7 @@ def find_run(connection: Connection, name: str) -> str:
     if len(fitting) > 1:
         shown = "\n".join(f"  {each.run}  {each.agent}: {one_line(each.objective, 60)}" for each in fitting.values())
         count = f"more than {MANY}" if len(fitting) > MANY else str(len(fitting))
-        raise _not_found(f"`{name}` could be any of {count} runs:\n{shown}", "Say more of it.")
+        raise _not_found(f"ambiguous id `{name}`: {count} runs begin with it:\n{shown}", _MORE)
     return next(iter(fitting))
 
 
@@ -49,9 +49,7 @@ def find_recorded(connection: Connection, name: str) -> str:
         if name in shared or len(shared) == 1:
             return name if name in shared else shared[0]
         if shared:
-            raise _not_found(
-                f"`{name}` could be any of these:\n" + "\n".join(f"  {run}" for run in shared), "Say more of it."
-            )
+            raise _not_found(f"ambiguous id `{name}`:\n" + "\n".join(f"  {run}" for run in shared), _MORE)
     return find_run(connection, name)
 
 
@@ -78,6 +76,9 @@ def tree_of(connection: Connection, run: str) -> Tree:
 def standing(summary: RunSummary) -> str:
     """Return how a run ended, or where it stands, in a word."""
     return summary.response.status if summary.response else summary.state
+
+
+_MORE = "Type more characters."
 
 
 def _not_found(message: str, suggestion: str) -> RemitError:
