@@ -238,7 +238,7 @@ def test_one_wrong_thing_is_said_in_one_sentence(folder: Path) -> None:
     assert str(raised.value) == (
         f"TEAM_INVALID: one thing is wrong in {folder / 'remit.toml'}\n"
         "  remit.toml:2 limits.max_dept: unknown key; did you mean `max_depth`?\n"
-        "  → Correct what is named; `remit validate` checks the file without running anything."
+        "  → Correct what is named; `remit validate` checks the file without running an agent."
     )
 
 

@@ -278,7 +278,7 @@ def test_validate_counts_workflows_and_names_what_is_wrong_with_them(desk: Path)
     (desk / "remit.toml").write_text(TEAM + MISTAKES, encoding="utf-8")
     done = remit("validate", folder=desk)
     assert done.returncode == 3
-    assert "workflows.other.steps[3].when: it cannot be read" in done.stdout
+    assert "workflows.other.steps[3].when: invalid condition; write it like" in done.stdout
 
 
 def test_policy_explains_calls_of_a_workflow(desk: Path) -> None:

@@ -249,7 +249,7 @@ def test_a_sound_workflow_has_no_problems() -> None:
         (flow(a_step("a", capability="C", fallback=("y",))), "steps.a.fallback", "`y` does not have"),
         (flow(a_step("a", share=0.5, tokens=5)), "steps.a.share", "either"),
         (flow(a_step("a", after=("b",))), "steps.a.after", "there is no step `b`"),
-        (flow(a_step("a", after=("a",))), "steps.a.after", "there is no step `a`"),
+        (flow(a_step("a", after=("a",))), "steps.a.after", "a step cannot wait for itself"),
         (flow(a_step("a", objective="{b}")), "steps.a.objective", "there is no step `b`"),
         (flow(a_step("a", input=["{b.x}"])), "steps.a.input", "there is no step `b`"),
         (flow(a_step("a", when="b.ok")), "steps.a.when", "there is no step `b`"),

@@ -271,6 +271,15 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda part, whole: part in whole,
     ast.NotIn: lambda part, whole: part not in whole,
 }
+_NOT_IN_CONDITIONS: dict[type[ast.AST], str] = {
+    ast.Call: "calls",
+    ast.BinOp: "arithmetic",
+    ast.Subscript: "brackets: `step.0` is the first of a list",
+    ast.IfExp: "`if`",
+    ast.Is: "`is`: `==` compares",
+    ast.IsNot: "`is not`: `!=` compares",
+}
+EXAMPLE = "`npv.value > 0 and not audit.failed`"
 CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
@@ -284,7 +293,7 @@ def _parsed(condition: str) -> ast.expr:
     try:
         tree = ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        raise ValueError("it cannot be read") from error
+        raise ValueError(f"invalid condition; write it like {EXAMPLE}") from error
     for node in ast.walk(tree):
         match node:
             case ast.BoolOp() | ast.UnaryOp(op=ast.Not()) | ast.Compare() | ast.Name() | ast.Attribute() | ast.List():
@@ -298,7 +307,8 @@ def _parsed(condition: str) -> ast.expr:
             case ast.cmpop() if type(node) in _COMPARE:
                 pass
             case _:
-                raise ValueError(f"a condition cannot have a {type(node).__name__}")
+                what = _NOT_IN_CONDITIONS.get(type(node), "anything but comparisons")
+                raise ValueError(f"a condition cannot contain {what}; write it like {EXAMPLE}")
     return tree
 
 

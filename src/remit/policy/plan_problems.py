@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from remit.policy.plan import CONSTANTS, INPUT, REQUEST, Step, Workflow, asked, awaited, references, waits_for
-from remit.protocol.codec import did_you_mean
-from remit.protocol.errors import Problem
+from remit.protocol.codec import checked, did_you_mean
+from remit.protocol.errors import Problem, RemitError
 
 Offered = Mapping[str, Collection[str] | None]
 """The agents that are there, and the capabilities of each; None: those are not known."""
@@ -14,6 +14,10 @@ def problems(
     workflow: Workflow, *, agents: Offered | None = None, capabilities: Collection[str] | None = None
 ) -> tuple[Problem, ...]:
     """Return everything that is wrong with a workflow, each with its place; nothing: it can be run."""
+    try:
+        checked(workflow)
+    except RemitError as error:  # a program may have written anything into its fields
+        return tuple(Problem(each.path.removeprefix("$."), each.message) for each in error.fault.problems)
     return tuple(_problems(workflow, agents, capabilities))
 
 
@@ -52,12 +56,12 @@ def _of_step(
     if step.share is not None and step.tokens is not None:
         yield Problem(f"{place}.share", "give either a share or a number of tokens")
     others = [name for name in names if name != step.name]
-    yield from _unknown(f"{place}.after", "step", awaited(step), others)
+    yield from _unknown(f"{place}.after", "step", awaited(step), others, step.name)
     for field in ("objective", "input"):
         said = [name for name, _ in references(getattr(step, field))]
-        yield from _unknown(f"{place}.{field}", "step", said, [*others, INPUT, REQUEST])
+        yield from _unknown(f"{place}.{field}", "step", said, [*others, INPUT, REQUEST], step.name)
     try:
-        yield from _unknown(f"{place}.when", "step", [name for name, _ in asked(step)], others)
+        yield from _unknown(f"{place}.when", "step", [name for name, _ in asked(step)], others, step.name)
     except ValueError as error:
         yield Problem(f"{place}.when", str(error))
 
@@ -74,9 +78,13 @@ def _unable(place: str, step: Step, code: str, agents: Offered) -> Iterator[Prob
                 yield Problem(f"{place}.{key}", f"`{name}` does not have the capability `{code}`")
 
 
-def _unknown(place: str, kind: str, named: Iterable[str], known: Collection[str] | None) -> Iterator[Problem]:
+def _unknown(
+    place: str, kind: str, named: Iterable[str], known: Collection[str] | None, own: str = ""
+) -> Iterator[Problem]:
     for name in dict.fromkeys(named):
-        if known is not None and name not in known:
+        if name == own:
+            yield Problem(place, "a step cannot wait for itself")
+        elif known is not None and name not in known:
             yield Problem(place, f"there is no {kind} `{name}`{did_you_mean(name, known)}")
 
 

@@ -271,6 +271,8 @@ def _needed_to_run(team: TeamFile, place: Place) -> bool:
     """Say whether a team's agents cannot be run here without a secret."""
     if place[0] == "relay":
         return any(agent.device is not None for agent in team.agents.values())
+    if place[0] == "peers":
+        return any(agent.peer == place[1] for agent in team.agents.values())
     return place[0] not in ("clients", "profiles", "mcp")
 
 

@@ -16,6 +16,9 @@ from remit.runtime.registry import team_invalid
 
 Found = TypeVar("Found")
 
+# How what is said of code that cannot be imported begins.
+IMPORTING = "importing `"
+
 
 class CodeError(Exception):
     """What a team file names is not there, or not what it should be; the text is for whoever wrote it."""
@@ -256,7 +259,7 @@ def _how_it_failed(module: str, error: BaseException) -> str:
         last = [each for each in frames if not each.filename.startswith("<frozen importlib")][-1]
         where = f"{Path(last.filename).name}:{last.lineno}"
     what = error.msg if isinstance(error, SyntaxError) else error
-    return f"importing `{module}` failed at {where}: {type(error).__name__}: {what}"
+    return f"{IMPORTING}{module}` failed at {where}: {type(error).__name__}: {what}"
 
 
 def _modules_in(folder: Path) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from remit.faces.team import checks, mcp, others, sharing, telemetry
+from remit.faces.team.code import IMPORTING
 from remit.faces.team.lines import Lines, Place, dotted, value_at
 from remit.faces.team.models import uncallable
 from remit.faces.team.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
@@ -61,8 +62,8 @@ def load_team(
 
     *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
     file. Without *secrets*, the environment need not hold them; without *serving*, not those that running an agent does
-    not need. Without *code*, no code that the file names is
-    imported. With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
+    not need, and programs of MCP servers need not be there. Without *code*, no code that the file names is imported.
+    With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
     it is also made sure that models can be called, as far as that shows without calling them.
     """
     path = Path(path).absolute()
@@ -91,7 +92,8 @@ def load_team(
             found.append(checks.unfound_code(team, path.parent))
         elif thorough:
             found.append(checks.unseen_code(team, path.parent))
-        found += [mcp.unstartable(team, path.parent), checks.unconfinable(team)] if code or thorough else []
+        found += [mcp.unstartable(team, path.parent)] if serving and (code or thorough) else []
+        found += [checks.unconfinable(team)] if code or thorough else []
         amiss = {each.place for each in wrong}
         if secrets and (code or thorough):  # without its address a server's model looks like an unknown one
             found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
@@ -290,12 +292,15 @@ def _secrets_in(said: Any, place: Place = ()) -> Iterator[Wrong]:
 
 def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
     count = "one thing is" if len(problems) == 1 else f"{len(problems)} things are"
+    # What is wrong with code shows when it is imported, which the plain check does not do.
+    imported = any(each.message.startswith(IMPORTING) for each in problems)
+    check = "`remit validate --code` imports it" if imported else "`remit validate` checks the file"
     return RemitError(
         fault(
             Code.TEAM_INVALID,
             f"{count} wrong in {path}",
             problems=tuple(problems),
-            suggestion="Correct what is named; `remit validate` checks the file without running anything.",
+            suggestion=f"Correct what is named; {check} without running an agent.",
         )
     )
 
