@@ -122,6 +122,13 @@ def translated(error: BaseException, model: str) -> RemitError | None:
             return None
 
 
+def without_key(error: UserError, model: object) -> RemitError | None:
+    """Return the error of a model whose key is not in the environment; None: it is another error."""
+    if _VARIABLE.search(error.message) is None:
+        return None
+    return RemitError(_unusable(model if isinstance(model, str) else type(model).__name__, error.message))
+
+
 def cut_short(model: str) -> Fault:
     """Return the fault for a model that could not say what it wanted to in the tokens that it could have."""
     why = f"the tokens that {model} could have for its answer ran out before there was one"

@@ -32,6 +32,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from remit.agents.frameworks.bounds import Bounds, capped
 from remit.agents.metering import prompt_tokens, spent
+from remit.agents.providers import without_key
 from remit.agents.toolbox import Offer
 from remit.protocol.envelope import Answer, Json, Message
 from remit.protocol.errors import RemitError
@@ -76,6 +77,8 @@ class PydanticAgent:
         except UserError as error:
             if "conflicts with existing tool" in str(error):
                 bounds.refuse_clash(name for name in bounds.offers if repr(name) in str(error))
+            if (unusable := without_key(error, self._agent.model)) is not None:
+                raise unusable from error
             raise
         finally:
             with suppress(RemitError):  # more than there was: the hub sees to that
