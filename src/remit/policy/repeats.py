@@ -13,7 +13,7 @@ CallKey = tuple[str, str, str | bytes]
 """What identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
 
 # Chosen on 30 public traces that people had labelled (bench/repeats.py): with these, five of the seven that repeat
-# themselves are named, and less than one call in a hundred of the others.
+# themselves are named, and less than one call in a hundred of the others. Chosen on the others, three are.
 CALL_SHARE = 0.3
 """The share of words in which two calls may differ and still be nearly the same."""
 ANSWER_SHARE = 0.5
@@ -70,13 +70,20 @@ def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
     return max(length, other_length) - common <= most
 
 
-def repeated_without_progress(call: Counter[str], earlier: Iterable[Said]) -> bool:
+def repeated_without_progress(
+    call: Counter[str],
+    earlier: Iterable[Said],
+    *,
+    call_share: float = CALL_SHARE,
+    answer_share: float = ANSWER_SHARE,
+    enough: int = ENOUGH,
+) -> bool:
     """Say whether a call is nearly the same as several before it, whose answers brought nothing new either."""
-    alike = [each for each in earlier if is_near(call, each.call, CALL_SHARE)]
+    alike = [each for each in earlier if is_near(call, each.call, call_share)]
     answers = [each.answer for each in alike if each.answer is not None]
     last = answers[-1] if answers else None
-    stuck = [each for each in alike if each.answer is None or last is None or is_near(each.answer, last, ANSWER_SHARE)]
-    return len(stuck) >= ENOUGH
+    stuck = [each for each in alike if each.answer is None or last is None or is_near(each.answer, last, answer_share)]
+    return len(stuck) >= enough
 
 
 def _canonical_text(text: str) -> str:
