@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from remit import Brief, Capability, Code, Hub, Response, Status
+from pydantic import BaseModel
+
+from remit import Answer, Artifact, Brief, Capability, Code, Handoff, Hub, Response, Source, Status
 from remit.agents.frameworks.bounds import MAX_MODEL_CALLS
 from remit.policy.redaction import TOKEN
 from remit.protocol.errors import RemitError, fault
@@ -33,6 +35,55 @@ from remit.testing.agents import (
 )
 
 ASKS_HELPER = {"agent_name": HELPER, "task": ERRAND}
+
+GIVEN = Source(owner_scope="public", source_id="handbook", relevance=0.9)
+
+
+class Thing(BaseModel):
+    """An artifact, as the output of an agent may declare it."""
+
+    type: str
+    value: str
+    label: str
+
+
+class Reply(BaseModel):
+    """An output with the fields of an answer."""
+
+    answer: str
+    summary: str
+    confidence: float
+    sources: list[str]
+    facts: list[str]
+    artifacts: list[Thing]
+    follow_up: bool
+
+
+class Cups(BaseModel):
+    """An output of another kind, though one of its fields is called as one of an answer's."""
+
+    answer: str
+    count: int
+
+
+SAID = Reply(
+    answer="Seven cups.",
+    summary="Seven.",
+    confidence=0.8,
+    sources=["handbook", "shelf-2"],
+    facts=["The cups are on the shelf."],
+    artifacts=[Thing(type="id", value="shelf-2", label="shelf")],
+    follow_up=True,
+)
+MEANT = Answer(
+    "Seven cups.",
+    summary="Seven.",
+    confidence=0.8,
+    sources=(GIVEN, Source(owner_scope="u-1", source_id="shelf-2")),
+    new_facts=("The cups are on the shelf.",),
+    artifacts=(Artifact(type="id", value="shelf-2", label="shelf"),),
+    requires_followup=True,
+)
 
 
 @dataclass(frozen=True)
@@ -104,15 +155,21 @@ class FrameworkConformance(AgentConformance):
     no_clash = ""
     """Why the agent's tools and the hub's may have the same name."""
     ends_loops_itself = ""
-    ends_as_a_success = ""
-    """Why a model that gets nowhere is ended by the framework, with an answer of sorts."""
+    """Why a model that gets nowhere is ended by the framework."""
     attempts = 1
     """How often the framework begins anew when its model fails."""
     swallows_tool_errors = False
     """Whether the framework tells its model when a tool fails, and goes on."""
 
+    no_typed_output = ""
+    """Why the agent cannot be made to answer in a form of its own."""
+
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         """Return an agent of the framework, with a model that follows the script and these tools of its own."""
+        raise NotImplementedError
+
+    def make_typed(self, said: BaseModel) -> Any:
+        """Return an agent whose output is of the type of *said*, and whose model says that."""
         raise NotImplementedError
 
     def state_of(self, agent: Any) -> object:
@@ -240,6 +297,40 @@ class FrameworkConformance(AgentConformance):
         assert response.unwrap() == {"count": 7}
         assert '"count"' in seen[0].text
 
+    async def test_references_and_hints_reach_its_model(self) -> None:
+        """X1: handoff_data.references and context_hints."""
+        seen: list[Seen] = []
+        mine = Source(owner_scope="u-1", source_id="shelf-2")
+        handoff = Handoff(references=(GIVEN, mine))
+        await self.reply_of(
+            self.make(self.watched(say("Seven."), seen), []), handoff=handoff, hints=("kitchen", "blue ones")
+        )
+        assert "References:\n- handbook (relevance 0.9)\n- shelf-2\nHints: kitchen; blue ones" in seen[0].text
+
+    # ── what it gives back ────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def test_a_typed_output_with_the_fields_of_an_answer_is_one(self) -> None:
+        """X2: summary, confidence, sources, facts, artifacts, follow-up."""
+        self._unless(self.no_typed_output)
+        reply = await self.reply_of(self.make_typed(SAID), handoff=Handoff(references=(GIVEN,)))
+        assert reply.ok, reply.fault
+        found = Answer(
+            reply.result,
+            summary=reply.summary,
+            confidence=reply.confidence,
+            sources=reply.sources,
+            new_facts=reply.new_facts,
+            artifacts=reply.artifacts,
+            requires_followup=reply.requires_followup,
+            warnings=reply.warnings,
+        )
+        assert found == MEANT
+
+    async def test_another_typed_output_is_the_result_whole(self) -> None:
+        self._unless(self.no_typed_output)
+        reply = await self.reply_of(self.make_typed(Cups(answer="on the shelf", count=7)))
+        assert reply.unwrap() == {"answer": "on the shelf", "count": 7}
+
     # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def test_a_model_call_may_write_no_more_than_is_left(self) -> None:
@@ -310,8 +401,6 @@ class FrameworkConformance(AgentConformance):
         )
         if self.ends_loops_itself:
             assert 1 < len(seen) < MAX_MODEL_CALLS
-            if self.ends_as_a_success:
-                return
         assert response.status is Status.FAILED
         assert response.fault is not None
         assert response.fault.code is Code.DELEGATION_FAILED
@@ -340,6 +429,20 @@ class FrameworkConformance(AgentConformance):
         response = await self.ask_with(use_once(TOOL, {"lock": "tea"}))
         assert response.ok, response.fault
         assert Code.INPUT_VALIDATION_FAILED in response.result
+
+    async def test_a_name_that_is_no_tools_is_told_to_the_model(self) -> None:
+        """One bad call does not end a run: the model can correct itself."""
+        seen: list[Seen] = []
+
+        async def script(given: Seen) -> Say | Use:
+            return Say(["Then not."]) if len(seen) > 1 else Use("make_coffee")
+
+        response = await self.ask_with(self.watched(script, seen))
+        assert response.unwrap() == "Then not."
+        assert len(seen) == 2
+        told = " ".join((*seen[1].found, seen[1].text))
+        assert "make_coffee" in told or "not found" in told
+        assert "make_coffee" not in response.tool_calls
 
     async def test_a_tool_of_its_own_is_recorded_with_its_arguments_and_its_failure(self) -> None:
         self._unless(self.no_own_tools)
@@ -437,6 +540,20 @@ class FrameworkConformance(AgentConformance):
         self.agent = lambda _: self.make(script, [self.tool_of_its_own()])
         async with self.opened(Behaviour.ANSWERS) as hub:
             return await hub.ask(TESTED, "Count the cups", user="u-1", **options)
+
+    async def reply_of(self, agent: object, **call: Any) -> Response:
+        """Return what another agent gets back from the agent."""
+        hub, replies = self.hub(), list[Response]()
+        hub.add(TESTED, agent)
+
+        @hub.agent("boss", may_call=[TESTED])
+        async def boss(brief: Brief) -> str:
+            replies.append(await brief.delegate(TESTED, objective="Count the cups", **call))
+            return "done"
+
+        async with hub:
+            (await hub.ask("boss", "Go", user="u-1")).unwrap()
+        return replies[0]
 
     async def ask_in_hub(self, agent: object, **options: Any) -> Response:
         hub = self.hub()

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+import pytest
 from agent_framework import (
     Agent,
     AgentResponse,
@@ -87,6 +88,10 @@ class TestAgentFramework(FrameworkConformance):
 
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return Agent(client=FollowsScript(script), instructions=instructions, tools=[tool(each) for each in tools])
+
+    def make_typed(self, said: BaseModel) -> Any:
+        client = FollowsScript(say(said.model_dump_json()))
+        return Agent(client=client, default_options={"response_format": type(said)})
 
     def state_of(self, agent: Any) -> object:
         return dict(agent.default_options), list(agent.context_providers), agent.middleware
@@ -172,3 +177,81 @@ async def test_a_call_that_waits_for_approval_is_no_answer() -> None:
     assert response.fault is not None
     assert response.fault.code is Code.DELEGATION_FAILED
     assert "(pay)" in response.fault.message
+
+
+# ── limits of its client ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def look() -> str:
+    """Look."""
+    return "in the tin"
+
+
+def fail() -> str:
+    """Look."""
+    raise ValueError("the tin is locked")
+
+
+async def looks_again(given: Seen) -> Say | Use:
+    return Use("look")
+
+
+def limited(script: Script, used: Callable[[], str] = look, **limits: Any) -> Agent:
+    client = FollowsScript(script)
+    client.function_invocation_configuration |= limits
+    return Agent(client=client, tools=[tool(used, name="look")])
+
+
+@pytest.mark.parametrize(
+    ("used", "limits", "calls"),
+    [
+        (look, {"max_iterations": 3}, 4),
+        (look, {"max_function_calls": 2}, 3),
+        (fail, {"max_consecutive_errors_per_request": 2}, 3),
+    ],
+)
+async def test_an_agent_that_wants_more_than_its_client_allows_has_failed(
+    used: Callable[[], str], limits: dict[str, int], calls: int
+) -> None:
+    """The framework would have its model say something without tools, and call that the answer."""
+    response = await ask(limited(looks_again, used, **limits))
+    assert response.fault is not None
+    assert response.fault.code is Code.DELEGATION_FAILED
+    assert f"asked its model {calls} times" in response.fault.message
+    assert next(iter(limits)) in response.fault.suggestion
+    assert len(response.tool_calls) == calls - 1
+    assert response.usage.total == calls * (PROMPT + COMPLETION)
+
+
+@pytest.mark.parametrize("limits", [{"max_iterations": 1}, {"max_function_calls": 1}])
+async def test_an_agent_that_is_done_at_its_limit_has_answered(limits: dict[str, int]) -> None:
+    response = await ask(limited(use_once("look", {}), **limits))
+    assert response.unwrap() == "in the tin"
+
+
+async def test_an_agent_that_may_not_use_tools_at_all_is_left_so() -> None:
+    chosen: list[object] = []
+
+    class Watched(FollowsScript):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **rest: Any) -> Any:
+            chosen.append(options.get("tool_choice"))
+            return super()._inner_get_response(messages=messages, stream=stream, options=options, **rest)
+
+    agent = Agent(client=Watched(say("yes")), tools=[tool(look)], default_options={"tool_choice": "none"})
+    assert (await ask(agent)).unwrap() == "yes"
+    assert chosen == ["none"]
+
+
+async def test_the_limits_of_a_client_without_a_layer_for_middleware_hold_too() -> None:
+    class Bare(FunctionInvocationLayer, BaseChatClient):
+        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **rest: Any) -> Any:
+            script = say("Enough.") if options.get("tool_choice") == "none" else looks_again
+            told = FollowsScript(script)
+            return told._inner_get_response(messages=messages, stream=stream, options=options)
+
+    client = Bare()
+    client.function_invocation_configuration["max_iterations"] = 2
+    response = await ask(Agent(client=client, tools=[tool(look)]))
+    assert response.fault is not None
+    assert response.fault.code is Code.DELEGATION_FAILED
+    assert "max_iterations" in response.fault.suggestion

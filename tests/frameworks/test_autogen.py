@@ -82,6 +82,9 @@ class TestAutoGen(FrameworkConformance):
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return made(script, tools, system_message=instructions or None)
 
+    def make_typed(self, said: BaseModel) -> Any:
+        return made(say(said.model_dump_json()), output_content_type=type(said))
+
     def state_of(self, agent: Any) -> object:
         return (
             list(agent._tools),

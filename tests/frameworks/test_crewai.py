@@ -73,7 +73,6 @@ def crew_of(*agents: Agent, **options: Any) -> Crew:
 
 class TestCrews(FrameworkConformance):
     no_cap = "each provider's model has its own name for how long an answer may be"
-    ends_as_a_success = "what its model said last is its answer"
     ends_loops_itself = "an agent's own `max_iter` does, and so do five calls of a tool that come to the same"
     no_stop = "what happens in a thread cannot be stopped from outside: it ends at its next model or tool call"
     attempts = 3
@@ -88,6 +87,11 @@ class TestCrews(FrameworkConformance):
         agent.backstory = instructions
         return crew_of(agent)
 
+    def make_typed(self, said: BaseModel) -> Any:
+        agent = agent_of(say(said.model_dump_json()))
+        task = Task(description="{task}", expected_output="cups", agent=agent, output_pydantic=type(said))
+        return Crew(agents=[agent], tasks=[task])
+
     def state_of(self, agent: Any) -> object:
         return [(list(each.tools), each.llm, each.verbose) for each in agent.agents], [
             (each.description, list(each.tools)) for each in agent.tasks
@@ -96,6 +100,7 @@ class TestCrews(FrameworkConformance):
 
 class TestAgentsAlone(TestCrews):
     attempts = 1
+    no_typed_output = "in which form it answers is said by a task"
 
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         agent = agent_of(script, tools)
@@ -237,3 +242,24 @@ async def test_a_crew_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
 async def test_nothing_is_reported_to_crewai() -> None:
     (await ask(crew_of(agent_of(say("yes"))))).unwrap()
     assert not Telemetry()._should_execute_telemetry()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_an_agent_that_reaches_its_limit_has_failed(alone: bool) -> None:
+    """CrewAI would have its model say something, and call that the answer."""
+    seen: list[Seen] = []
+
+    async def looks_again(given: Seen) -> Say | Use:
+        seen.append(given)
+        return Use("look", {"place": f"drawer {len(seen)}"}) if given.tools else Say(["Enough."])
+
+    def look(place: str) -> str:
+        """Look somewhere."""
+        return f"nothing in {place}"
+
+    agent = agent_of(looks_again, [look], max_iter=3)
+    response = await ask(agent if alone else crew_of(agent))
+    assert response.fault is not None
+    assert response.fault.code is Code.DELEGATION_FAILED
+    assert "`max_iter`" in response.fault.message
+    assert len(seen) == 3

@@ -67,6 +67,9 @@ class TestAgentDevelopmentKit(FrameworkConformance):
             tools=[FunctionTool(each) for each in tools],
         )
 
+    def make_typed(self, said: BaseModel) -> Any:
+        return made("tea", say(said.model_dump_json()), output_schema=type(said))
+
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.sub_agents), agent.instruction, agent.generate_content_config
 

@@ -20,7 +20,7 @@ from langsmith.utils import get_env_var, tracing_is_enabled
 from pydantic import BaseModel
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response, Status
+from remit import Answer, Code, Hub, Response, Status
 from remit.agents.frameworks.langgraph import hub_tools
 from remit.protocol.records import Delta
 from remit.testing.agents import COMPLETION, HELPED, HELPER, PROMPT
@@ -94,6 +94,10 @@ class TestAgentsThatTakeTools(FrameworkConformance):
             middleware=[hub_tools()],
         )
 
+    def make_typed(self, said: BaseModel) -> Any:
+        script = use_once(type(said).__name__, said.model_dump())
+        return create_agent(FollowsScript(script=script), response_format=type(said), middleware=[hub_tools()])
+
     def state_of(self, agent: Any) -> object:
         return sorted(agent.nodes), sorted(agent.nodes["tools"].bound.tools_by_name), agent.config
 
@@ -108,6 +112,10 @@ class TestAgentsAsTheyAre(FrameworkConformance):
         return create_agent(
             FollowsScript(script=script), [tool(each) for each in tools], system_prompt=instructions or None
         )
+
+    def make_typed(self, said: BaseModel) -> Any:
+        script = use_once(type(said).__name__, said.model_dump())
+        return create_agent(FollowsScript(script=script), response_format=type(said))
 
     def state_of(self, agent: Any) -> object:
         return sorted(agent.nodes), sorted(agent.nodes["tools"].bound.tools_by_name), agent.config
@@ -289,6 +297,36 @@ async def test_an_entrypoint_is_an_agent_too() -> None:
         return {"heard": given}
 
     assert (await ask(work)).unwrap() == {"heard": "Make tea"}
+
+
+async def test_an_entrypoint_may_give_back_an_answer() -> None:
+    @entrypoint()
+    async def work(given: str) -> Answer:
+        return Answer(given.upper(), confidence=0.8)
+
+    response = await ask(work)
+    assert (response.unwrap(), response.confidence) == ("MAKE TEA", 0.8)
+
+
+class Asked(MessagesState):
+    answer: str
+    confidence: float
+
+
+class Answered(TypedDict):
+    answer: str
+    confidence: float
+
+
+async def test_a_graph_answers_with_what_its_output_schema_names() -> None:
+    async def work(state: Asked) -> Any:
+        return {"answer": state["messages"][-1].text.upper(), "confidence": 0.8, "messages": [AIMessage("done")]}
+
+    builder = StateGraph(Asked, output_schema=Answered)
+    builder.add_node("work", work)
+    builder.add_edge(START, "work")
+    response = await ask(builder.compile())
+    assert (response.unwrap(), response.confidence) == ("MAKE TEA", 0.8)
 
 
 async def test_a_graph_that_waits_for_a_person_has_not_finished() -> None:

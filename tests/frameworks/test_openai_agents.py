@@ -79,6 +79,9 @@ class TestOpenAIAgents(FrameworkConformance):
     def make(self, script: Script, tools: Sequence[Callable[..., Any]], instructions: str = "") -> Any:
         return made(script, tools, instructions=instructions or None)
 
+    def make_typed(self, said: BaseModel) -> Any:
+        return made(say(said.model_dump_json()), output_type=type(said))
+
     def state_of(self, agent: Any) -> object:
         return list(agent.tools), list(agent.handoffs), agent.model, agent.instructions, agent.hooks
 

@@ -25,7 +25,7 @@ from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.usage import RequestUsage
 
 from frameworks.suite import FrameworkConformance, Say, Script, Seen, Use, say, use_once
-from remit import Code, Hub, Response
+from remit import Answer, Code, Hub, Response
 from remit.agents.frameworks.pydantic_ai import adapt
 from remit.protocol.records import Delta
 from remit.testing.agents import COMPLETION, PROMPT, Behaviour
@@ -82,6 +82,9 @@ class TestPydanticAI(FrameworkConformance):
             return Agent(streaming_model_of(self.script_of(behaviour)))
         return super().agent(behaviour)
 
+    def make_typed(self, said: BaseModel) -> Any:
+        return Agent(TestModel(custom_output_args=said.model_dump()), output_type=type(said))
+
     def state_of(self, agent: Any) -> object:
         return [(type(each), list(each.tools)) for each in agent.toolsets], agent.name, agent.model
 
@@ -102,6 +105,14 @@ async def test_a_structured_output_comes_back_as_json() -> None:
     model = TestModel(custom_output_args={"count": 7, "where": ["shelf", "sink"]})
     response = await ask(Agent(model, output_type=Cups))
     assert response.unwrap() == {"count": 7, "where": ["shelf", "sink"]}
+
+
+async def test_a_function_that_makes_the_output_may_give_back_an_answer() -> None:
+    def answered(count: int) -> Any:
+        return Answer(f"{count} cups", confidence=0.8)
+
+    response = await ask(Agent(TestModel(custom_output_args={"count": 7}), output_type=answered))
+    assert (response.unwrap(), response.confidence) == ("7 cups", 0.8)
 
 
 async def test_a_wrapped_agent_and_one_of_a_subclass_are_known_too() -> None:

@@ -3,10 +3,12 @@
 Imported only once somebody brings such an agent; the framework is no dependency, so its types are not known here.
 """
 
-from collections.abc import Awaitable, Callable
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from remit.agents.frameworks.bounds import Bounds, capped, tokens_of
 from remit.agents.prompting import Prompt
@@ -16,6 +18,11 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
 
 af: Any = import_module("agent_framework")
+
+# After which its client has the model answer without tools: model calls, tool calls, failures in a row, and time.
+_ROUNDS, _CALLS = "max_iterations", "max_function_calls"
+_ERRORS, _SECONDS = "max_consecutive_errors_per_request", "max_duration_seconds"
+_LIMITS = (_ROUNDS, _CALLS, _ERRORS, _SECONDS)
 
 
 def adapt(agent: Any) -> "FrameworkAgent":
@@ -46,7 +53,7 @@ class FrameworkAgent:
         if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
             bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
         bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())
-        model = Model(bounds, most_rounds=_most_rounds(self._agent.client))
+        model = Model(bounds, self._agent.client)
         options = {"instructions": prompt.instructions} if prompt.instructions else {}
         given = {
             "messages": _messages(prompt, prompt.task),
@@ -60,8 +67,10 @@ class FrameworkAgent:
             if model.answered:
                 raise
             response = await bounds.ended(self._agent.run(**given))
-        if not model.answered:
-            self._settle(bounds, prompt, response)  # a client without a layer for middleware
+        if not model.answered:  # a client without a layer for middleware
+            self._settle(bounds, prompt, response)
+            if _limit_reached(self._agent.client, response):
+                _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
         return response
 
     async def _as_it_is(self, bounds: Bounds, prompt: Prompt) -> Any:
@@ -87,20 +96,19 @@ class FrameworkAgent:
 class Model(af.ChatMiddleware):
     """What every call of the model passes through."""
 
-    def __init__(self, bounds: Bounds, *, most_rounds: int | None) -> None:
+    def __init__(self, bounds: Bounds, client: Any) -> None:
         self.answered = False
         self._bounds = bounds
-        self._most_rounds = most_rounds
-        self._rounds = 0
+        self._limits: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
+        # As the framework counts them; a call comes in several pieces.
+        self._counted = {_ROUNDS: 0, _ERRORS: 0}
+        self._calls: set[object] = set()
+        self._allowed = 0
+        self._started_s = time.monotonic()
 
     async def process(self, context: Any, call_next: Callable[[], Awaitable[None]]) -> None:
         bounds, options = self._bounds, dict(context.options or {})
-        if self._rounds == self._most_rounds and options.get("tool_choice") == "none":
-            # The framework would have the model say something without tools, and give that back as the answer.
-            why = f"{bounds.brief.request.target} asked its model {self._rounds} times and did not come to an end"
-            more = "Let its client do more: `function_invocation_configuration`, `max_iterations`."
-            bounds.stop(fault(Code.DELEGATION_FAILED, why, suggestion=more))
-        self._rounds += 1
+        at_limit = self._at_limit(options, context.messages)
         offered = bounds.allowed(options.pop("tools", None) or (), _name)
         said = [[part.to_dict() for part in each.contents] for each in context.messages]
         asked = tokens_of(options.get("instructions"), said, [_schema(each) for each in offered])
@@ -109,14 +117,48 @@ class Model(af.ChatMiddleware):
         context.options = options | ({"tools": offered} if offered else {}) | ({"max_tokens": most} if most else {})
         await call_next()
         if context.stream:
-            context.result.with_result_hook(partial(self._answered, asked))
+            # From what comes piece by piece, the framework takes out the calls that it does not carry out.
+            context.result.with_transform_hook(self._heard)
+            context.result.with_result_hook(partial(self._answered, asked, at_limit))
         else:
-            self._answered(asked, context.result)
+            for message in context.result.messages:
+                self._heard(message)
+            self._answered(asked, at_limit, context.result)
 
-    def _answered(self, asked: int, response: Any) -> Any:
+    def _at_limit(self, options: dict[str, Any], messages: Sequence[Any]) -> bool:
+        """Say whether the framework forbids its model more tools because of a limit, and allow them again.
+
+        It would give back as an answer whatever the model then says. Allowed to go on, a model that is done says so.
+        """
+        failed = bool(messages) and any(getattr(part, "exception", None) for part in messages[-1].contents)
+        self._counted[_ERRORS] = self._counted[_ERRORS] + 1 if failed else 0
+        counted = self._counted | {_CALLS: len(self._calls), _SECONDS: time.monotonic() - self._started_s}
+        reached = any(self._limits.get(name) is not None and counted[name] >= self._limits[name] for name in _LIMITS)
+        self._counted[_ROUNDS] += 1
+        if not reached or options.get("tool_choice") != "none":
+            return False
+        del options["tool_choice"]
+        return True
+
+    def _heard(self, said: Any) -> Any:
+        """Note the tools that a model calls in an answer, or in a piece of one."""
+        self._calls |= {part.call_id or id(part) for part in said.contents if part.type == "function_call"}
+        return said
+
+    def _answered(self, asked: int, at_limit: bool, response: Any) -> Any:
         self.answered = True
         _spend(self._bounds, response, asked)
+        if at_limit and len(self._calls) > self._allowed:
+            _stop_at_limit(self._bounds, self._counted[_ROUNDS])
+        self._allowed = len(self._calls)
         return response
+
+
+def _stop_at_limit(bounds: Bounds, rounds: int) -> NoReturn:
+    why = f"{bounds.brief.request.target} asked its model {rounds} times and did not come to an end"
+    named = ", ".join(f"`{each}`" for each in _LIMITS)
+    more = f"Raise a limit in its client's `function_invocation_configuration` ({named})."
+    bounds.stop(fault(Code.DELEGATION_FAILED, why, suggestion=more))
 
 
 class Tools(af.FunctionMiddleware):
@@ -144,10 +186,12 @@ class Tools(af.FunctionMiddleware):
             raise af.MiddlewareFailure(str(error)) from error  # all others are told to the model
 
 
-def _most_rounds(client: Any) -> int | None:
-    """Return how often a client lets its model ask for tools; None: it does not say."""
-    settings: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
-    return settings.get("max_iterations")
+def _limit_reached(client: Any, response: Any) -> bool:
+    """Say whether a run used tools as often as its client allows; such a client asks for a last answer without them."""
+    limits: dict[str, Any] = getattr(client, "function_invocation_configuration", None) or {}
+    results = [[part for part in each.contents if part.type == "function_result"] for each in response.messages]
+    rounds, calls = sum(1 for each in results if each), sum(map(len, results))
+    return rounds >= (limits.get(_ROUNDS) or math.inf) or calls >= (limits.get(_CALLS) or math.inf)
 
 
 def _spend(bounds: Bounds, response: Any, asked: int) -> None:

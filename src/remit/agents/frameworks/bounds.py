@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 
 from msgspec.structs import replace
 
+from remit.agents.frameworks.results import OPAQUE, answer_from, plain
 from remit.agents.prompting import Prompt, prompt_of
 from remit.agents.toolbox import Offer, offers
 from remit.policy.budget import estimate
@@ -30,8 +31,6 @@ MAX_MODEL_CALLS = 50
 CAPPED_BELOW = 8_192
 # Some providers take no fewer, and nothing can be said in fewer.
 LEAST_OUTPUT = 16
-# So many letters without a space are no text, but a picture or a file, written as one.
-OPAQUE = 4_000
 # How long a thread waits before it looks whether there is still anything to wait for.
 LOOK_S = 1.0
 
@@ -281,14 +280,9 @@ class Bounds:
         self.stop(fault(Code.DELEGATION_FAILED, f"{self._name} did not finish: it waits for {waits_for}"))
 
     def answer(self, output: object) -> Answer:
-        """Return what a run gave as an answer: a text as it is, or as the JSON that was wanted; the rest as JSON."""
-        if not isinstance(output, str):
-            return Answer(plain(output))
-        schema = self.brief.result_schema
-        if schema is not None and schema.get("type") != "string":
-            with suppress(ValueError):  # a result that does not fit is refused by the hub, in its words
-                return Answer(json.loads(output.strip().removeprefix("```json").strip("`")))
-        return Answer(str(output))
+        """Return what a run gave back as an answer: see `answer_from`."""
+        brief = self.brief
+        return answer_from(output, brief.result_schema, user=brief.user, references=brief.handoff.references)
 
 
 class TooManyRequests(NamedTuple):
@@ -333,16 +327,6 @@ def _retry_after_ms(response: Any) -> int | None:
 def capped(asked: int | None, left: int | None) -> int | None:
     """Return the smaller of what an agent's settings let a call write, and what is left; None limits nothing."""
     return min((each for each in (asked, left) if each is not None), default=None)
-
-
-def plain(value: object, *, without_none: bool = False) -> Json:
-    """Return a value as JSON; what is none is told by its text."""
-    from pydantic_core import to_jsonable_python  # every framework that is adapted here has it
-
-    try:
-        return to_jsonable_python(value, exclude_none=without_none, bytes_mode="base64", fallback=str)
-    except ValueError:  # bytes in a value that takes them for text, or a value that holds itself
-        return str(value)[:OPAQUE]
 
 
 def tokens_of(*values: object) -> int:

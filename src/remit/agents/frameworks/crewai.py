@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 from remit.agents.frameworks.bounds import Bounds, Use, tokens_of
 from remit.agents.prompting import Prompt
 from remit.agents.threads import Threads
 from remit.agents.toolbox import Offer
 from remit.protocol.envelope import Answer, Json
+from remit.protocol.errors import Code, fault
 from remit.runtime.brief import Brief
 from remit.runtime.thread_waits import stepping_aside
 
@@ -33,6 +34,7 @@ crewai: Any = import_module("crewai")
 crewai_tools: Any = import_module("crewai.tools")
 console: Any = import_module("crewai.events.utils.console_formatter")
 hooks: Any = import_module("crewai.hooks.dispatch")
+i18n: Any = import_module("crewai.utilities.i18n")
 sanitized: Callable[[str], str] = import_module("crewai.utilities.string_utils").sanitize_tool_name
 pydantic: Any = import_module("pydantic")
 
@@ -134,7 +136,8 @@ def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
     def before(call: Any) -> bool | None:
         if bounds.stopped_by is not None or not _allows(bounds, call.tool_name):
             return False
-        if call.tool_name not in map(sanitized, bounds.offers):
+        # Without a tool, the name is no tool's, and CrewAI tells its model so.
+        if call.tool is not None and call.tool_name not in map(sanitized, bounds.offers):
             begun[id(call.tool_input)] = bounds.in_loop(lambda: bounds.begin(call.tool_name, dict(call.tool_input)))
         return None
 
@@ -192,6 +195,8 @@ def _metered_kind(kind: Any) -> Any:
         def call(self, messages: Any, *args: Any, **options: Any) -> Any:
             if (bounds := _running.get()) is None:
                 return kind.call(self, messages, *args, **options)
+            if _is_last_word(messages):
+                bounds.in_loop(lambda: _stop_at_limit(bounds))
             asked = tokens_of(messages, args[0] if args else options.get("tools"))
             bounds.in_loop(lambda: bounds.next_call(asked))
             before = dict(self._token_usage)
@@ -221,6 +226,18 @@ def _metered_kind(kind: Any) -> Any:
 
 
 _COUNTS = ("prompt_tokens", "completion_tokens")
+
+
+def _is_last_word(messages: Any) -> bool:
+    """Say whether a model is told to stop and answer, as CrewAI tells it once its agent has reached `max_iter`."""
+    if isinstance(messages, str) or not messages:
+        return False
+    return messages[-1].get("content") == i18n.I18N_DEFAULT.errors("force_final_answer")
+
+
+def _stop_at_limit(bounds: Bounds) -> NoReturn:
+    why = f"an agent of {bounds.brief.request.target} reached its `max_iter` and did not come to an end"
+    bounds.stop(fault(Code.DELEGATION_FAILED, why, suggestion="Raise `max_iter` of the agent."))
 
 
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

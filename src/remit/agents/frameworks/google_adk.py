@@ -123,7 +123,8 @@ class Within(plugins.BasePlugin):
         self._bounds.go_on()
         if not _allows(self._bounds, tool.name):
             return {"error": f"{Code.TOOL_NOT_ALLOWED}: {tool.name} may not be used here"}
-        if tool.name not in self._bounds.offers and tool.name not in _CONTROLS:
+        exists = type(tool) is not adk_tools.BaseTool  # which stands for a name that is no tool's
+        if exists and tool.name not in self._bounds.offers and tool.name not in _CONTROLS:
             self._begun[tool_context.function_call_id] = self._bounds.begin(tool.name, tool_args)
         return None
 

@@ -79,8 +79,12 @@ class Graph:
 
     async def _run(self, bounds: Bounds, given: object, config: dict[str, Any]) -> Any:
         state: Any = None
-        modes = ["messages", "updates", "values"]
-        async with aclosing(self._graph.astream(given, config, stream_mode=modes, subgraphs=True)) as stream:
+        options: dict[str, Any] = {
+            "stream_mode": ["messages", "updates", "values"],
+            "subgraphs": True,
+            "output_keys": self._graph.output_channels,  # what the graph says that it gives back, if that is not all
+        }
+        async with aclosing(self._graph.astream(given, config, **options)) as stream:
             async for path, mode, piece in stream:
                 if mode == "messages":
                     said, where = piece
@@ -124,10 +128,14 @@ class Graph:
         raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=names))
 
     def _output(self, state: Any) -> object:
-        if "messages" not in self._graph.channels:
+        if not _has_messages(state):
             return state
         structured = state.get("structured_response")
         return state["messages"][-1].text if structured is None else structured
+
+
+def _has_messages(state: Any) -> bool:
+    return isinstance(state, dict) and "messages" in state
 
 
 class Within(callbacks.BaseCallbackHandler):

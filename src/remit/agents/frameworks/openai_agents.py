@@ -67,6 +67,7 @@ class Within(sdk.RunHooks):
             model_provider=Provider(sdk.MultiProvider(), self),
             call_model_input_filter=self._instruct,
             tool_error_formatter=self._note_failure,
+            tool_not_found_behavior="return_error_to_model",  # else a name that is no tool's ends the run
         )
         said = [{"role": each.role, "content": each.text} for each in self._prompt.messages]
         options = {
