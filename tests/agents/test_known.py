@@ -117,7 +117,7 @@ async def test_the_description_of_the_tool_says_what_is_passed() -> None:
     async with hub:
         await hub.ask("planner", "Go", user="u-1")
     [description] = found
-    assert "It sees only its own instructions, `task`, `input`.\n" in description
+    assert "It sees only `task` and `input`.\n" in description
 
 
 @pytest.mark.parametrize("context", [None, ContextFilter(), ContextFilter(last_messages=0)])

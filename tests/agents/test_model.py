@@ -828,10 +828,11 @@ async def test_the_callers_model_is_told_how_it_went(hub: Hub, serve: Serve) -> 
 async def test_a_model_can_ask_who_there_is(hub: Hub, serve: Serve) -> None:
     server = serve(call("list_agents"), say("There is one."))
     hub.add("clerk", model_at(server), may_call=["expert"])
-    hub.add("expert", _after_a_while, description="Knows tea.", capabilities=["TASTE"])
+    knows = "Knows tea. " * 20
+    hub.add("expert", _after_a_while, description=knows, capabilities=["TASTE"])
     await ask(hub)
     assert json.loads(server.requests[1].results[0]) == [
-        {"name": "expert", "description": "Knows tea.", "capabilities": ["TASTE"]}
+        {"name": "expert", "description": knows, "capabilities": ["TASTE"]}
     ]
     offered = next(each["function"] for each in server.requests[0].body["tools"] if "sub" in each["function"]["name"])
-    assert "- expert: Knows tea. (can TASTE)" in offered["description"]
+    assert f"- expert: {knows[:199]}… (can TASTE)" in offered["description"]

@@ -11,6 +11,8 @@ from remit.agents.toolbox import Offer, offers
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
+LONG = "Helps with all that is done in a kitchen, " * 5
+
 
 def _help(brief: Brief) -> str:
     return "helped"
@@ -19,13 +21,15 @@ def _help(brief: Brief) -> str:
 class Kitchen:
     """An agent that looks at what it is offered, and uses one of the offers."""
 
-    def __init__(self, *, tools: Any = ("weigh",), may_call: Any = ("helper",)) -> None:
+    def __init__(
+        self, *, tools: Any = ("weigh",), may_call: Any = ("helper",), helps: str = "Helps\n  with all."
+    ) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False)
         self.offered: tuple[Offer, ...] = ()
         self.hub.tool("weigh", safe_to_repeat=True)(self.weigh)
         self.hub.tool("fail", safe_to_repeat=True)(self.fail)
         self.hub.add("cook", self._cook, tools=tools, may_call=may_call)
-        self.hub.add("helper", _help, description="Helps\n  with all.", capabilities=["HELP"])
+        self.hub.add("helper", _help, description=helps, capabilities=["HELP"])
         self.use: tuple[str, dict[str, Any]] | None = None
 
     async def weigh(self, what: str, grams: bool = True) -> dict[str, object]:
@@ -53,14 +57,14 @@ class Kitchen:
 
 
 async def test_offered_are_the_agents_tools_and_delegation() -> None:
-    assert await Kitchen().names() == ["weigh", "sub_agent", "list_agents"]
+    assert await Kitchen().names() == ["weigh", "sub_agent"]
 
 
 async def test_a_tool_that_card_or_remit_do_not_name_is_not_offered() -> None:
     """O6, X11."""
-    assert await Kitchen(tools=()).names() == ["sub_agent", "list_agents"]
-    assert await Kitchen(tools=("weigh", "fail")).names(tools=("fail",)) == ["fail", "sub_agent", "list_agents"]
-    assert await Kitchen().names(tools=()) == ["sub_agent", "list_agents"]
+    assert await Kitchen(tools=()).names() == ["sub_agent"]
+    assert await Kitchen(tools=("weigh", "fail")).names(tools=("fail",)) == ["fail", "sub_agent"]
+    assert await Kitchen().names(tools=()) == ["sub_agent"]
 
 
 async def test_delegation_is_offered_only_to_those_who_may() -> None:
@@ -71,7 +75,7 @@ async def test_delegation_is_offered_only_to_those_who_may() -> None:
 
 
 async def test_a_tool_of_the_team_keeps_its_name_and_delegation_takes_another() -> None:
-    kitchen = Kitchen(tools=("sub_agent", "list_agents"))
+    kitchen = Kitchen(tools=("sub_agent", "list_agents"), helps=LONG)
     kitchen.hub.tool("sub_agent", safe_to_repeat=True)(lambda: "mine")
     kitchen.hub.tool("list_agents", safe_to_repeat=True)(lambda: "mine too")
     assert await kitchen.names() == ["list_agents", "sub_agent", "delegate_task"]
@@ -87,7 +91,7 @@ async def test_a_name_that_providers_do_not_take_is_said_in_one_that_they_do() -
 async def test_an_offer_says_what_it_is_for_and_what_it_takes() -> None:
     kitchen = Kitchen()
     await kitchen.ask()
-    weigh, ask, _ = kitchen.offered
+    weigh, ask = kitchen.offered
     assert weigh.description == "Say what something weighs."
     assert weigh.schema["properties"].keys() == {"what", "grams"}
     assert weigh.schema["required"] == ["what"]
@@ -115,9 +119,13 @@ async def test_a_refused_delegation_is_told_as_a_result() -> None:
     assert json.loads(said)["success"] is False
 
 
-async def test_who_can_be_asked_is_told_on_demand() -> None:
-    said = (await Kitchen().ask(("list_agents", {}))).unwrap()
-    assert json.loads(said) == [{"name": "helper", "description": "Helps\n  with all.", "capabilities": ["HELP"]}]
+async def test_what_is_too_long_to_be_said_with_every_call_is_told_on_demand() -> None:
+    """O11: what is said of an agent is sent with every call of the model, and a second tool for it too."""
+    kitchen = Kitchen(helps=LONG)
+    said = (await kitchen.ask(("list_agents", {}))).unwrap()
+    assert json.loads(said) == [{"name": "helper", "description": LONG, "capabilities": ["HELP"]}]
+    assert f"- helper: {LONG[:199]}… (can HELP)" in kitchen.offered[1].description
+    assert await Kitchen(helps=LONG[:200]).names() == ["weigh", "sub_agent"]
 
 
 @pytest.mark.parametrize("code", [Code.TOKEN_BUDGET_EXCEEDED, Code.TIMEOUT, Code.CANCELLED, Code.STORE_UNAVAILABLE])

@@ -42,7 +42,7 @@ async def test_an_agent_that_may_call_and_names_nobody_may_call_everyone() -> No
 
     async with hub:
         assert (await hub.ask("boss", "Go", user="u-1")).result == "gone"
-    assert offered == ["sub_agent", "list_agents"]
+    assert offered == ["sub_agent"]
 
 
 async def test_a_callee_that_comes_only_with_a_restart_does_not_mean_everyone(tmp_path: Path) -> None:

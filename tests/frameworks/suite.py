@@ -247,7 +247,7 @@ class FrameworkConformance(AgentConformance):
         self._unless(self.no_tools)
         seen: list[Seen] = []
         await self.ask_with(self.watched(say("Yes."), seen))
-        assert sorted(seen[0].tools) == sorted([OWN_TOOL, TOOL, "sub_agent", "list_agents"])
+        assert sorted(seen[0].tools) == sorted([OWN_TOOL, TOOL, "sub_agent"])
 
     async def test_its_model_sees_tokens_and_the_hubs_tool_gets_values(self) -> None:
         self._unless(self.no_tools)

@@ -235,7 +235,13 @@ async def test_a_thread_that_was_left_behind_ends_at_its_next_call() -> None:
 
 
 async def test_a_crew_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    (await ask(crew_of(agent_of(use_once("list_agents", {}), verbose=True), verbose=True))).unwrap()
+    (
+        await ask(
+            crew_of(
+                agent_of(use_once("sub_agent", {"agent_name": HELPER, "task": "count"}), verbose=True), verbose=True
+            )
+        )
+    ).unwrap()
     assert capfd.readouterr() == ("", "")
 
 

@@ -139,7 +139,7 @@ async def test_delegation_and_restriction_follow_a_transfer() -> None:
     above = made("desk", use_once("transfer_to_agent", {"agent_name": "brewer"}), sub_agents=[below])
     response = await ask(above, tools=[])
     assert HELPED in response.unwrap()
-    assert sorted(seen[0].tools) == ["list_agents", "sub_agent", "transfer_to_agent"]
+    assert sorted(seen[0].tools) == ["sub_agent", "transfer_to_agent"]
     assert above.sub_agents == [below]
     assert below.parent_agent is above
 

@@ -26,6 +26,9 @@ TOOL_ROUNDS = 8
 Arguments = Literal["short", "full"]
 """Which arguments of `sub_agent` a model is told of: those that every model can fill in, or all of them."""
 
+# So many characters of an agent's description are sent with every call of a model.
+_DESCRIBED = 200
+
 # What small models can fill in; whatever else they make up.
 _SHORT = ("agent_name", "task", "input")
 
@@ -46,7 +49,9 @@ def offers(
     delegation: Literal["sub_agent", "delegate_task"] = "sub_agent",
     arguments: Arguments = "short",
 ) -> tuple[Offer, ...]:
-    """Return the tools of a brief: those of the hub, and `sub_agent` and `list_agents` where others may be asked.
+    """Return the tools of a brief: those of the hub, and `sub_agent` where others may be asked.
+
+    Where an agent's description is too long to be sent with every call, `list_agents` gives it whole.
 
     *delegation* is what asking is called: hosts that have a `sub_agent` of their own know it as `delegate_task`.
     A model is told of the three *arguments* that it needs, or of all; all are read in either case.
@@ -68,17 +73,15 @@ def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any])
 
 
 def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
+    described = {each.name: " ".join(each.description.split()) for each in brief.delegates}
     known = "\n".join(
-        f"- {each.name}: {' '.join(each.description.split())[:200]}"
+        f"- {each.name}: {_shortened(described[each.name])}"
         + (f" (can {', '.join(each.capabilities)})" if each.capabilities else "")
         for each in brief.delegates
     )
     # Each word of it is sent with every call of the model.
-    chosen = ", and the messages that `context` chooses" if arguments == "full" else ""
-    description = (
-        "Have another agent do a part of the work. It sees only its own instructions, `task`, `input`"
-        f"{chosen}.\nAgents:\n{known}"
-    )
+    seen = "`task`, `input` and the messages that `context` chooses" if arguments == "full" else "`task` and `input`"
+    description = f"Have another agent do a part of the work. It sees only {seen}.\nAgents:\n{known}"
 
     async def ask(given: dict[str, Json]) -> str:
         return await _told(lambda: sub_agent(brief, given))
@@ -86,10 +89,14 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
     async def show(_: dict[str, Json]) -> str:
         return text_of(list_agents(brief))
 
-    return [
-        Offer(name, description, _schema_of(brief, arguments), ask),
-        Offer("list_agents", "List them.", _NO_ARGUMENTS, show),
-    ]
+    found = [Offer(name, description, _schema_of(brief, arguments), ask)]
+    if any(len(each) > _DESCRIBED for each in described.values()):  # else all of it is said already
+        found.append(Offer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
+    return found
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _DESCRIBED else text[: _DESCRIBED - 1] + "…"
 
 
 def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
