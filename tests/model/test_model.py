@@ -115,7 +115,9 @@ async def test_it_knows_what_was_said_before(hub: Hub, base_url: str) -> None:
 
 async def test_a_planner_asks_a_specialist_who_sees_only_what_it_should(hub: Hub, base_url: str) -> None:
     """O1, O4, O7: through the tool `sub_agent`, both with the model."""
-    planner = ToolsBySchema(served(base_url, temperature=0.0), "sub_agent", times=1, fixed={"agent_name": "librarian"})
+    # A filter is read although the model is told of none: without it, the librarian would be shown no messages.
+    asks = {"agent_name": "librarian", "context": {"roles": ["user"]}}
+    planner = ToolsBySchema(served(base_url, temperature=0.0), "sub_agent", times=1, fixed=asks)
     librarian = ToolsBySchema(served(base_url, temperature=0.0), "look_up", times=1)
     looked: list[str] = []
 
