@@ -2,19 +2,23 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.limits import Limits
 from remit.policy.peer_calls import (
+    CELL_DIGITS,
     MOST_CALLS,
     PeerCall,
     call_of,
+    cell_of,
     content_of,
     current,
     ended,
     group_of,
+    in_doubt,
     objection,
     with_call,
 )
@@ -32,7 +36,7 @@ def asked(**changes: Any) -> Request:
 
 
 def a_call(id: str, key: str = "", **changes: Any) -> PeerCall:
-    given: dict[str, Any] = {"id": id, "key": key or id, "until_ms": 1_000}
+    given: dict[str, Any] = {"group": "g", "id": id, "run": f"run-{id}", "key": key or id, "until_ms": 1_000}
     return PeerCall(**given | changes)
 
 
@@ -54,10 +58,13 @@ def test_target_capability_objective_and_input_make_a_call_another() -> None:
 
 def test_a_call_counts_as_long_as_it_may_take() -> None:
     request = asked(traceparent=TRACE)
-    call = call_of(request, "k", 5, LIMITS)
+    group = "ab" * 32
+    call = call_of(request, group, "k", 5, LIMITS)
     lasts = request.remit.time_ms + LIMITS.approval_timeout_ms + LIMITS.grace_ms
-    assert call == PeerCall(id=request.id, key="k", trace=TRACE.split("-")[1], until_ms=5 + lasts)
-    assert call_of(asked(), "k", 5, LIMITS).trace == ""
+    assert call == PeerCall(
+        group=group[:32], id=request.id, run=request.run, key="k", trace=TRACE.split("-")[1], until_ms=5 + lasts
+    )
+    assert call_of(asked(), group, "k", 5, LIMITS).trace == ""
     assert current([call], call.until_ms - 1) == (call,)
     assert current([call], call.until_ms) == ()
 
@@ -91,5 +98,41 @@ def test_the_oldest_that_are_done_make_room_and_none_that_is_under_way() -> None
 
 def test_one_that_did_not_succeed_may_be_made_again() -> None:
     calls = (a_call("1"), a_call("2"))
-    assert ended(calls, "1", succeeded=False, until_ms=9) == (a_call("2"),)
-    assert ended(calls, "1", succeeded=True, until_ms=9) == (a_call("1", done=True, until_ms=9), a_call("2"))
+    assert ended(calls, {"run-1": False}, until_ms=9) == (a_call("2"),)
+    assert ended(calls, {"run-1": True}, until_ms=9) == (a_call("1", done=True, until_ms=9), a_call("2"))
+
+
+def test_what_another_run_came_to_ends_no_call_of_the_same_id() -> None:
+    calls = (a_call("1"),)
+    assert ended(calls, {"run-1-again": False}, until_ms=9) == calls
+
+
+@pytest.mark.parametrize("origin", ["Prime@north", " prime@NORTH ", "ｐｒｉｍｅ@north"])
+def test_an_agent_that_writes_its_name_otherwise_is_no_other(origin: str) -> None:
+    assert group_of(asked(origin=origin)) == group_of(asked())
+
+
+def test_groups_are_kept_in_a_fixed_number_of_cells() -> None:
+    """However many agents and sessions a peer makes up, the store does not grow for them."""
+    assert cell_of("abcdef") == cell_of("abc999") == "calls abc"
+    assert 16**CELL_DIGITS == 4_096
+
+
+def test_calls_of_other_groups_in_a_cell_count_for_nothing() -> None:
+    others = [a_call(f"o{n}", "k", group="other") for n in range(9)]
+    assert objection(others, a_call("1", "k"), asked(), LIMITS) is None
+    full = [*others, *(a_call(str(n), done=True) for n in range(MOST_CALLS))]
+    assert [call.id for call in with_call(full, a_call("new"))[:10]] == [*(f"o{n}" for n in range(9)), "1"]
+
+
+def test_traces_that_a_peer_makes_up_have_a_limit_together() -> None:
+    under_way = [a_call(str(n), trace=str(n)) for n in range(MOST_CALLS)]
+    assert objection(under_way[1:], a_call("new", trace="new"), asked(), LIMITS) is None
+    why = objection(under_way, a_call("new", trace="new"), asked(), LIMITS)
+    assert why is not None
+    assert why.code is Code.FAN_OUT_EXCEEDED
+
+
+def test_runs_that_this_process_does_not_carry_out_are_in_doubt() -> None:
+    calls = [a_call("1"), a_call("2"), a_call("3", done=True), a_call("4", group="other"), a_call("5", trace="t")]
+    assert in_doubt(calls, a_call("new"), {"run-2"}) == ["run-1"]

@@ -345,7 +345,7 @@ class Hub:
         """Start like `begin` what an agent of a peer asks for, within the fan-out and without a cycle of that agent."""
         request = await resumed(request, self._parts.store)
         if (why := await self._peer_calls.admit(request)) is not None:
-            self._parts.passed_on.pop(request.run, None)
+            self.forget(request.run)
             return await self._runs.refuse(request, why)
         try:
             going = await self.begin(request)
@@ -354,7 +354,7 @@ class Hub:
             raise
         if isinstance(going, Response):
             self._peer_calls.withdraw(request, going)
-        elif going.run == request.run:
+        else:
             self._peer_calls.follow(request, going.task)
         return going
 

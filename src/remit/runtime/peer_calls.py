@@ -2,11 +2,22 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from remit.policy.peer_calls import PeerCall, call_of, content_of, current, ended, group_of, objection, with_call
+from remit.policy.peer_calls import (
+    PeerCall,
+    call_of,
+    cell_of,
+    content_of,
+    current,
+    ended,
+    group_of,
+    in_doubt,
+    objection,
+    with_call,
+)
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
@@ -23,6 +34,8 @@ class PeerCalls:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._counted: set[str] = set()
+        """The runs that this process has counted and not settled yet."""
         self._settling: dict[str, asyncio.Task[None]] = {}
 
     async def admit(self, request: Request) -> Fault | None:
@@ -30,22 +43,40 @@ class PeerCalls:
 
         One that is sent again under its id is the same call, and is neither refused nor counted twice.
         """
+        why, doubtful = await self._admit(request)
+        # A process that was killed could not say how its calls ended: the store knows, once others have seen to them.
+        if why is not None and (ends := await self._ends_of(doubtful)):
+            await self._end(request, ends)
+            why, _ = await self._admit(request)
+        return why
+
+    async def _admit(self, request: Request) -> tuple[Fault | None, list[str]]:
+        """Return why a request is not counted, and the runs that may have ended without that being counted."""
         parts = self._parts
-        now_ms = parts.clock.wall_ms()
         key = parts.redactor.keys.digest(content_of(request)).hex()
-        call = call_of(request, key, now_ms, parts.limits)
+        call = call_of(request, self._group(request), key, parts.clock.wall_ms(), parts.limits)
         why: Fault | None = None
+        doubtful: list[str] = []
+        counted = False
 
         def add(calls: Sequence[PeerCall]) -> tuple[PeerCall, ...] | None:
-            nonlocal why
-            why = None
-            if any(each.id == request.id for each in calls):
+            nonlocal why, doubtful, counted
+            why, counted = None, False
+            if any((each.group, each.id) == (call.group, call.id) for each in calls):
                 return None
             why = objection(calls, call, request, parts.limits)
-            return None if why is not None else with_call(calls, call)
+            doubtful, counted = in_doubt(calls, call, self._counted), why is None
+            return with_call(calls, call) if counted else None
 
         await self._change(request, add)
-        return why
+        if counted:
+            self._counted.add(request.run)
+        return why, doubtful
+
+    async def _ends_of(self, runs: Sequence[str]) -> dict[str, bool]:
+        """Return those of the runs that have ended, as far as the store knows, and whether they succeeded."""
+        found = [each for run in runs for each in await self._parts.store.runs(run=run, limit=1) if each.run == run]
+        return {each.run: each.response.status is Status.SUCCESS for each in found if each.response is not None}
 
     def follow(self, request: Request, task: asyncio.Task[Response]) -> None:
         """Take note of how a call ends that was admitted, once it does."""
@@ -66,24 +97,36 @@ class PeerCalls:
             await asyncio.wait(self._settling.values())
 
     def _settle(self, request: Request, response: Response | None) -> None:
+        if request.run not in self._counted:
+            return  # the same request was counted before, under another run
         task = asyncio.get_running_loop().create_task(self._ended(request, response))
         self._settling[request.run] = task
-        task.add_done_callback(lambda _: self._settling.pop(request.run, None))
+        task.add_done_callback(lambda _: self._settled(request.run))
+
+    def _settled(self, run: str) -> None:
+        self._settling.pop(run, None)
+        self._counted.discard(run)
 
     async def _ended(self, request: Request, response: Response | None) -> None:
         succeeded = response is not None and response.status is Status.SUCCESS
-        # Done once, it is not asked for again in the same run; runs elsewhere are taken to last as long as here.
-        until_ms = self._parts.clock.wall_ms() + self._parts.limits.root_time_ms
         try:
-            await self._change(request, lambda calls: ended(calls, request.id, succeeded=succeeded, until_ms=until_ms))
+            await self._end(request, {request.run: succeeded})
         except RemitError as error:  # it is forgotten when its time is over
             log.warning("the end of %s could not be noted for its caller's limits: %s", request.run, error.fault.code)
+
+    async def _end(self, request: Request, ends: Mapping[str, bool]) -> None:
+        # Done once, it is not asked for again in the same run; runs elsewhere are taken to last as long as here.
+        until_ms = self._parts.clock.wall_ms() + self._parts.limits.root_time_ms
+        await self._change(request, lambda calls: ended(calls, ends, until_ms=until_ms))
+
+    def _group(self, request: Request) -> str:
+        return self._parts.redactor.keys.digest(group_of(request)).hex()
 
     async def _change(
         self, request: Request, change: Callable[[Sequence[PeerCall]], tuple[PeerCall, ...] | None]
     ) -> None:
         parts = self._parts
-        name = f"calls {parts.redactor.keys.digest(group_of(request)).hex()}"
+        name = cell_of(self._group(request))
         while True:
             revision, raw = await parts.store.get(name) or (0, b"[]")
             changed = change(current(_read(raw), parts.clock.wall_ms()))
