@@ -1,5 +1,6 @@
 """What a hub makes of a request that comes from elsewhere: nothing that a peer says widens what it may do here."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -8,10 +9,10 @@ from msgspec.structs import replace
 from remit.policy.context import reads_conversation
 from remit.policy.limits import Limits
 from remit.policy.session_names import here
-from remit.protocol.codec import did_you_mean
+from remit.protocol.codec import did_you_mean, malformed
 from remit.protocol.envelope import USER, Request, View
 from remit.protocol.errors import Code, Fault, Problem, fault
-from remit.protocol.remit import CONTEXT_TOKENS, Count, Name, Names, Priority, Remit, meet
+from remit.protocol.remit import CONTEXT_TOKENS, LONGEST_NAME, Count, Name, Names, Priority, Remit, meet
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
 
@@ -107,6 +108,9 @@ def receive(
         here(name, sender.name) if name is not None and sender.is_hub else name
         for name in (sent.session, sent.parent_session)
     )
+    names = {"origin": origin, "session": session, "parent_session": parent_session}
+    if (why := _too_long(names, sender)) is not None:
+        return why
     return Request(
         version=sent.version,
         id=sent.id or run,
@@ -160,6 +164,17 @@ def trace_of(traceparent: str | None) -> str | None:
     """Return the trace that a request belongs to, as W3C writes it; None if it names none."""
     place = place_of(traceparent)
     return None if place is None else place.trace
+
+
+def _too_long(names: Mapping[str, str | None], sender: Sender) -> Fault | None:
+    """Return what is wrong with names that are too long to be kept here, where they end with the sender's name."""
+    most = LONGEST_NAME - len(sender.name) - 1
+    problems = tuple(
+        Problem(f"$.{field}", f"use at most {most} characters: a name of a peer ends with `@{sender.name}` here")
+        for field, name in names.items()
+        if name is not None and len(name) > LONGEST_NAME
+    )
+    return malformed(problems) if problems else None
 
 
 def _user(sent: Submission, sender: Sender) -> str | Fault:

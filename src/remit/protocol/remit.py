@@ -18,7 +18,8 @@ Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 # Names end up in logs and terminals: one that could break a line there, or steer the terminal, is none.
 NAME_RULE = "control characters are not allowed in a name"
 NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
-Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=NAME_PATTERN)]
+LONGEST_NAME = 200
+Name = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=NAME_PATTERN)]
 Names = Annotated[frozenset[Name], Meta(max_length=1_000)]
 Chain = Annotated[tuple[Name, ...], Meta(max_length=100)]
 

@@ -28,7 +28,7 @@ from remit.runtime.cache import Lookup
 from remit.runtime.cache import lookup as lookup_of
 from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.draft import draft, errand_of, granted
-from remit.runtime.ledger import Frame, Route, Run
+from remit.runtime.ledger import Frame, Route, Run, child_path
 from remit.runtime.ports import Owner, Remote
 from remit.runtime.redactor import Taken
 from remit.runtime.registry import Entry
@@ -82,7 +82,7 @@ class Dispatch(Routing):
         asked = tally.by_agent[asking] = tally.by_agent.get(asking, 0) + 1
         if route is None:
             parent.calls += 1
-            path = f"{parent.path}.{parent.calls if call.step is None else call.step}"
+            path = child_path(parent, parent.calls if call.step is None else call.step)
         else:
             path = route.leg_path
         owner: Owner | None = None

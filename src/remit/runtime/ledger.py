@@ -4,6 +4,7 @@ Nothing here awaits, so a check and the change that follows it are one step.
 """
 
 import asyncio
+import hashlib
 import random
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,7 @@ from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
-from remit.protocol.remit import MAX_INTEGER, Remit
+from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER, Remit
 from remit.runtime.cache import Lookup
 from remit.runtime.ports import Departure, Slot
 from remit.runtime.registry import Entry
@@ -38,6 +39,9 @@ MOST_TALLIES = 10_000
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
+
+# An attempt after the first adds to it, up to the length of a name.
+LONGEST_PATH = LONGEST_NAME - 10
 
 _FRESH = Breaker()
 
@@ -60,6 +64,17 @@ class Route(NamedTuple):
     def leg_path(self) -> str:
         """The place of this attempt; the first has that of the call."""
         return leg_path(self.path, self.leg)
+
+
+def child_path(parent: "Frame", name: str | int) -> str:
+    """Return the place of a delegation in its run: that of its caller, and its name there.
+
+    Where callers that name their calls call each other, that may become longer than an id can be: then it is a digest.
+    """
+    path = f"{parent.path}.{name}"
+    if len(path) <= LONGEST_PATH:
+        return path
+    return f"{parent.run.id}.{hashlib.blake2b(path.encode(), digest_size=16).hexdigest()}"
 
 
 def leg_path(path: str, leg: int) -> str:

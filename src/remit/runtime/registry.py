@@ -8,6 +8,7 @@ from remit.protocol.card import AgentCard, ToolCard
 from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.envelope import USER
 from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.ports import Agent, Remote, Tool
 
 # Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that would need quoting there.
@@ -40,7 +41,10 @@ class Registry:
             )
         if card.name in self.agents:
             raise team_invalid(f"there are two agents named `{card.name}`")
-        self.agents[card.name] = Entry(_checked(card), agent, f"{card.name}@{self.hub}")
+        address = f"{card.name}@{self.hub}"
+        if len(address) > LONGEST_NAME:
+            raise team_invalid(f"`{address}` is too long: use at most {LONGEST_NAME} characters for agent and hub")
+        self.agents[card.name] = Entry(_checked(card), agent, address)
 
     def replace(self, cards: Iterable[AgentCard]) -> None:
         """Put new cards in the place of those of the same names, all of them or none."""

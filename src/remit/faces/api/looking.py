@@ -15,11 +15,11 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
+from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.ports import RunSummary
 
 MOST = 1_000
 _PER_PAGE = 50
-LONGEST_NAME = 200
 
 T = TypeVar("T", int, str)
 

@@ -9,13 +9,14 @@ from remit.dialects import NAMES
 from remit.faces.api.access import access_to
 from remit.faces.api.bodies import Failure
 from remit.faces.api.delegations import Handle, Reason
-from remit.faces.api.looking import LONGEST_NAME, Agents, AuditPage, PublicCard, RunList, RunTree
+from remit.faces.api.looking import Agents, AuditPage, PublicCard, RunList, RunTree
 from remit.faces.outputs.schema import as_others_read
 from remit.policy.context import ROLES
 from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Response
 from remit.protocol.errors import INWARD, TABLE
 from remit.protocol.records import Kind
+from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 
 _TYPES = (Submission, Response, Handle, Failure, Reason, Agents, PublicCard, RunList, RunTree, AuditPage)
