@@ -1,5 +1,6 @@
 """Ids in the form that a document asks for, and ids out of envelopes that could not be read."""
 
+import json
 import re
 from hashlib import blake2b
 from typing import cast
@@ -7,7 +8,7 @@ from typing import cast
 from msgspec import Struct
 
 from remit.dialects.exchange import Foreign
-from remit.protocol.codec import convert, decode
+from remit.protocol.codec import convert
 from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError
 from remit.protocol.remit import Name
@@ -36,13 +37,16 @@ def claimed(asked: Foreign, field: str, header: str = "") -> str | None:
     It is echoed to the sender, so that it knows which of its requests was refused, and used for nothing else.
     """
     try:
-        envelope = decode(asked.body, object) if asked.body else None
-    except RemitError:
+        # Also what is no strict JSON: NaN, a key that stands there twice, numbers of any length.
+        envelope = json.loads(asked.body, parse_int=float) if asked.body else None
+    except (ValueError, RecursionError):
         envelope = None
     said = cast("dict[str, Json]", envelope).get(field) if isinstance(envelope, dict) else None
     for each in (said, asked.headers.get(header)):
         try:
-            return convert({"name": each}, _Said).name
-        except RemitError:
+            name = convert({"name": each}, _Said).name
+            name.encode()  # half of a pair of surrogates cannot be sent back
+        except (RemitError, UnicodeEncodeError):
             continue
+        return name
     return None

@@ -125,7 +125,7 @@ def receive(
         parent_session=parent_session,
         handoff=sent.handoff,
         context=sent.context if sent.view is None else None,
-        view=None if sent.view is None else _unnumbered(sent.view),
+        view=None if sent.view is None else _as_claimed(sent.view, sender),
         hints=sent.hints,
         reason=sent.reason,
         refined_by=sent.refined_by,
@@ -261,10 +261,15 @@ def _granted(remit: Remit, grant: Grant) -> Remit:
     )
 
 
-def _unnumbered(view: View) -> View:
-    """Return what a sender shows without the numbers of its own record: here they are those of other people's."""
+def _as_claimed(view: View, sender: Sender) -> View:
+    """Return what a sender shows without the numbers of its own record: here they are those of other people's.
+
+    Nor do the names in it mean anybody here: what a hub knows is known by its agents and users, and what a client
+    knows, by the user in whose name it asks.
+    """
     messages = tuple(replace(each, seq=0, delegation="") for each in view.messages)
-    return replace(view, messages=messages, seen=())
+    known = tuple(replace(each, by=f"{each.by or USER}@{sender.name}" if sender.is_hub else "") for each in view.known)
+    return replace(view, messages=messages, known=known, seen=())
 
 
 def _least(held: int, wished: int | None) -> int:

@@ -16,7 +16,7 @@ def here(session: str, peer: str) -> str:
 
 def there(session: str, peer: str) -> str:
     """Return what *peer* calls a session of this hub."""
-    return session.removesuffix(f"@{peer}")
+    return session.removesuffix(f"@{peer}") or session  # no name is empty
 
 
 def of_agent(session: str, agent: str) -> str:
@@ -27,6 +27,11 @@ def of_agent(session: str, agent: str) -> str:
 def peer_of(request: Request) -> str | None:
     """Return the peer that sent a request; None for a user's, a client's, and one that was made here."""
     return request.via if request.via is not None and request.origin.endswith(f"@{request.via}") else None
+
+
+def speaker_of(request: Request) -> str:
+    """Return who speaks in a root request, as notes name them: empty for a user, else the agent of a peer."""
+    return "" if peer_of(request) is None else request.origin
 
 
 def is_new(request: Request) -> bool:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.policy.permission import received
 from remit.policy.redaction import strike
-from remit.policy.session_names import is_new
+from remit.policy.session_names import is_new, speaker_of
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
@@ -310,7 +310,7 @@ class Runs:
                     if chosen:
                         parts.sessions.hear(run, clean)
                     if clean.handoff is not None:
-                        parts.sessions.heed(run, clean.handoff, "")
+                        parts.sessions.heed(run, clean.handoff, speaker_of(clean))
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
                     frame = self._dispatch.admitted(clean, entry, run, None, now)
                     frame.lookup = self._dispatch.lookup(request, clean, entry, run)

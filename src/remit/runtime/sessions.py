@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from remit.policy.context import check, fit, newest, notes_for
 from remit.policy.redaction import strike
-from remit.policy.session_names import named_by_peer
+from remit.policy.session_names import named_by_peer, speaker_of
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
@@ -195,10 +195,15 @@ class Sessions:
             run.asked = kept[1].decode()
 
     def hear(self, run: Run, request: Request) -> None:
-        """Note what the user of a run, whose request is redacted, decides, demands, and answers."""
+        """Note what the user of a run, whose request is redacted, decides, demands, and answers.
+
+        An agent of a peer is not the user, whatever it says in the user's name.
+        """
         from remit.runtime.summaries import heard
 
-        self.note(run, heard(request.objective or text_of(request.input or ""), run.asked))
+        by = speaker_of(request)
+        notes = heard(request.objective or text_of(request.input or ""), run.asked)
+        self.note(run, [replace(note, by=by) for note in notes] if by else notes)
 
     async def ask_back(self, run: Run, response: Response) -> None:
         """Keep what a user was asked instead of being answered, until they answer."""
