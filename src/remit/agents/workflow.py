@@ -242,7 +242,8 @@ class Course:
         return replace(
             given,
             original_request=_request_of(self._brief),
-            history=self._brief.request.session,
+            # A filter says what of the conversation the callee sees: then it is not given all of it beside that.
+            history=self._brief.request.session if step.context is None else None,
             position=f"{position}, within {given.position}" if given.position else position,
             prior_agents=tuple(dict.fromkeys((*given.prior_agents, *(each.target for each in came)))),
             prior_outputs={**given.prior_outputs, **{name: self._ended[name].result for name in before}},
