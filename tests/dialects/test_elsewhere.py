@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from remit import Brief, Code, Hub, RemitError
+from remit import Brief, Capability, Code, Hub, RemitError
 from remit.dialects import elsewhere
 from remit.dialects.elsewhere import dialect_agent
 from remit.testing.memory import MemoryStore
@@ -202,3 +202,60 @@ def test_what_cannot_be_an_agent_elsewhere_is_refused_when_it_is_made(
 ) -> None:
     with pytest.raises(RemitError, match=wrong):
         dialect_agent(dialect, url, retries=retries)
+
+
+# ── sessions that the service names ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def names_sessions(asked: Any, number: int) -> web.StreamResponse:
+    return answered(asked, child_session_id=asked.get("child_session_id") or f"theirs-{number}")
+
+
+async def test_two_requests_of_one_session_at_once_are_both_answered() -> None:
+    """X16: both begin a session there; the one that was kept first is gone on with."""
+    both, there = asyncio.Event(), list[Any]()
+
+    async def act(asked: Any, number: int) -> web.StreamResponse:
+        there.append(asked)
+        if len(there) == 2:
+            both.set()
+        await both.wait()
+        return await names_sessions(asked, number)
+
+    service = Service(act)
+    async with service.serving(), asking(service) as hub, asyncio.timeout(30):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(hub.ask("byte-doc", said, user="anna", session="s")) for said in ("One", "Two")]
+        assert [task.result().unwrap() for task in tasks] == ["ok", "ok"]
+        await hub.ask("byte-doc", "Three", user="anna", session="s")
+    assert service.asked[2]["child_session_id"] in ("theirs-1", "theirs-2")
+
+
+async def test_a_long_conversation_does_not_fill_up_with_names_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody goes on with is forgotten; without that the agent would fail one day, for want of room."""
+    monkeypatch.setattr(elsewhere, "MOST_SESSIONS", 3)
+    service, store = Service(names_sessions), MemoryStore()
+    hub = Hub(store=store)
+    hub.add("byte-doc", dialect_agent("employee", service.url))
+
+    @hub.agent("boss", may_call=["byte-doc"])
+    async def boss(brief: Brief) -> None:
+        for number in range(5):
+            (await brief.delegate("byte-doc", objective=f"{brief.text} {number}")).unwrap()
+
+    async with service.serving(), hub, asyncio.timeout(30):
+        (await hub.ask("boss", "Do", user="anna", session="s")).unwrap()
+        _, kept = await store.get("state s byte-doc") or (0, b"")
+    assert kept.count(b"theirs") == 3
+    assert b"theirs-5" in kept
+
+
+async def test_answers_of_a_service_that_names_sessions_are_kept() -> None:
+    """C9: where the capability says so; what the service calls the session is no part of the answer."""
+    service = Service(names_sessions)
+    hub = Hub(store=MemoryStore())
+    look = Capability(code="LOOK", read_only=True, cache_ms=60_000)
+    hub.add("byte-doc", dialect_agent("employee", service.url), capabilities=[look])
+    async with service.serving(), hub, asyncio.timeout(30):
+        came = [await hub.ask("byte-doc", "Look", user="anna", capability="LOOK") for _ in range(2)]
+    assert [each.cache for each in came] == ["miss", "hit"]

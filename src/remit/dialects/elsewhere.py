@@ -1,6 +1,7 @@
 """An agent that asks a server of another system over HTTP, in that system's dialect."""
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from urllib.parse import quote
@@ -26,6 +27,13 @@ from remit.runtime.brief import Brief
 from remit.transports.addresses import no_hub
 from remit.transports.ends import PAUSE_S
 from remit.transports.http import CONNECT_S, in_words
+
+log = logging.getLogger("remit")
+
+MOST_SESSIONS = 500
+"""Sessions at the other side that are remembered in one conversation, the newest: in 100 kB."""
+
+_OF = "of "
 
 RETRIES = 2
 """How often a request is sent again unless it is said otherwise: with the first, as often as between hubs."""
@@ -60,8 +68,9 @@ class _DialectAgent:
         # A client chooses its id, and another may choose the same; to the server both are this hub.
         request = replace(brief.request, id=brief.request.path)
         # Not the id alone, which may be that of an argument; nor beside a word by which detectors know secrets.
-        kept_as = f"of {request.session or request.id}"
-        theirs = (await brief.state()).get(kept_as)
+        kept_as = f"{_OF}{request.session or request.id}"
+        is_new = request.session in (None, request.path)
+        theirs = None if is_new else (await brief.state()).get(kept_as)
         # What the other side calls the session; one that it has not named yet is new there.
         asked = replace(request, session=theirs if isinstance(theirs, str) else request.id)
         asked = replace(asked, traceparent=brief.traceparent)
@@ -70,7 +79,7 @@ class _DialectAgent:
             return Answer(calls=calls)
         response = self._dialect.response(given, request)
         if response.session not in (None, theirs):
-            await brief.change(**{kept_as: response.session})
+            await _keep(brief, kept_as, response.session)
         return _answer(response)
 
     async def _exchanged(self, brief: Brief, request: Request) -> Foreign:
@@ -107,6 +116,21 @@ class _DialectAgent:
         except (ClientError, OSError, TimeoutError) as error:
             why, detail = f"the connection to {request.target} was lost", f"{self._url}: {type(error).__name__}"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=detail)) from error
+
+
+async def _keep(brief: Brief, name: str, theirs: str) -> None:
+    """Keep what the other side calls a session; what was done there stands, also if that cannot be kept."""
+    try:
+        kept = await brief.change(**{name: theirs})
+        # Most are of sessions that nobody named and nobody goes on with; their ids grow with time.
+        surplus = sorted(each for each in kept if each.startswith(_OF))[:-MOST_SESSIONS]
+        if surplus:
+            await brief.change(**dict.fromkeys(each for each in surplus if each != name))
+    except RemitError as error:
+        if error.fault.code not in (Code.STATE_CONFLICT, Code.TOO_LARGE):
+            raise
+        # Another request of the same session began it there too: the one that was kept first is gone on with.
+        log.warning("a session of %s was not kept: %s", brief.request.target, error.fault.message)
 
 
 def _after_ms(given: Foreign) -> int | None:
