@@ -3,7 +3,15 @@
 import pytest
 
 from remit.policy.blame import MOST_CAUSES, counts_against, is_from_below, is_late, key_of, usual_time_s
-from remit.policy.breaker import Breaker, BreakerSettings, Phase, admitted, after
+from remit.policy.breaker import (
+    USUAL_HALF_LIFE_S,
+    Breaker,
+    BreakerSettings,
+    Phase,
+    admitted,
+    after,
+    usual_now_s,
+)
 from remit.protocol.card import Capability
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, RemitError, fault
@@ -113,14 +121,18 @@ def test_the_usual_time_is_that_of_its_successes_else_that_of_its_card_else_the_
     assert usual_time_s(None, a_card(), "NONE", 30_000) == 30
 
 
-def test_the_time_of_successes_rises_at_once_falls_slowly_and_outlives_an_opening() -> None:
+def test_the_time_of_successes_rises_at_once_falls_with_time_and_outlives_an_opening() -> None:
     known = Breaker()
-    for seconds in (1.0, 5.0, 1.0):
+    assert usual_now_s(known, 0) is None
+    for seconds in (1.0, 4.0, *[0.001] * 1_000):
         known = after(known, False, 0, SETTINGS, seconds)
-    assert known.usual_s == 3
+    assert known.usual_s == 4
     for _ in range(5):
         known = after(known, True, 0, SETTINGS, 60.0)
-    assert (known.phase, known.usual_s) == (Phase.OPEN, 3)
-    assert after(admitted(known), True, 30, SETTINGS, 60.0).usual_s == 3
-    assert after(admitted(known), False, 30, SETTINGS, 1.0).usual_s == 2
-    assert after(known, False, 500, SETTINGS).usual_s == 3
+    assert (known.phase, known.usual_s) == (Phase.OPEN, 4)
+    later = 2 * USUAL_HALF_LIFE_S
+    assert usual_now_s(known, later) == 1
+    assert usual_now_s(after(admitted(known), True, 30, SETTINGS, 60.0), later) == 1
+    assert after(admitted(known), False, later, SETTINGS, 0.5).usual_s == 1
+    assert after(admitted(known), False, later, SETTINGS, 2.0).usual_s == 2
+    assert after(known, False, 500, SETTINGS).usual_s == 4

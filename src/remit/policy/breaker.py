@@ -21,6 +21,10 @@ class Phase(StrEnum):
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _PROBING = Phase.PROBING
 
+# How long an agent usually takes is forgotten by time, not by calls: otherwise whoever asks for a few trivial things
+# makes its usual work look too slow, and a few impatient requests then close it to everybody.
+USUAL_HALF_LIFE_S = 600.0
+
 
 class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When to open and for how long."""
@@ -46,6 +50,8 @@ class Breaker(Struct, frozen=True, kw_only=True):
     openings: int = 0
     usual_s: float | None = None
     """How long its successes took, at their worst lately; None: it has had no success yet."""
+    usual_at: float = 0.0
+    """When that was true: since then it counts less and less."""
 
 
 def is_failure(response: Response) -> bool | None:
@@ -62,17 +68,18 @@ def after(
     if failed is None:
         # A probe that says nothing leaves the question open: the next call may probe.
         return replace(breaker, phase=Phase.OPEN) if breaker.phase is Phase.PROBING else breaker
-    usual_s = breaker.usual_s
+    usual_s, usual_at = breaker.usual_s, breaker.usual_at
     if not failed and seconds is not None:
-        # Up at once and down slowly, as in `policy/routing.py`: one slow answer is enough to be careful.
-        usual_s = seconds if usual_s is None else max(seconds, (usual_s + seconds) / 2)
+        # Up at once and down slowly: one slow answer is enough to be careful.
+        known_s = usual_now_s(breaker, now)
+        usual_s, usual_at = seconds if known_s is None or seconds > known_s else known_s, now
     if breaker.phase is _PROBING:
         if failed:
             return _opened(breaker, now)
-        return Breaker(opened_at=breaker.opened_at, openings=breaker.openings, usual_s=usual_s)
+        return Breaker(opened_at=breaker.opened_at, openings=breaker.openings, usual_s=usual_s, usual_at=usual_at)
     fresh = now >= breaker.window_start + settings.window_s
     if not failed and not fresh and not breaker.openings:
-        return replace(breaker, in_a_row=0, calls=breaker.calls + 1, usual_s=usual_s)
+        return replace(breaker, in_a_row=0, calls=breaker.calls + 1, usual_s=usual_s, usual_at=usual_at)
     counted = Breaker(
         phase=breaker.phase,
         in_a_row=breaker.in_a_row + 1 if failed else 0,
@@ -82,10 +89,17 @@ def after(
         opened_at=breaker.opened_at,
         openings=0 if now >= breaker.opened_at + settings.max_open_s + settings.window_s else breaker.openings,
         usual_s=usual_s,
+        usual_at=usual_at,
     )
     # A success opens nothing, be the share of failures before it what it may.
     opens = failed and counted.phase is Phase.CLOSED and _too_many(counted, settings)
     return _opened(counted, now) if opens else counted
+
+
+def usual_now_s(breaker: Breaker, now: float) -> float | None:
+    """Return how long an agent usually takes, as far as that still counts; None: it has had no success yet."""
+    known_s = breaker.usual_s
+    return None if known_s is None else known_s * 0.5 ** ((now - breaker.usual_at) / USUAL_HALF_LIFE_S)
 
 
 def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:
@@ -123,4 +137,10 @@ def _too_many(breaker: Breaker, settings: BreakerSettings) -> bool:
 
 
 def _opened(breaker: Breaker, now: float) -> Breaker:
-    return Breaker(phase=Phase.OPEN, opened_at=now, openings=breaker.openings + 1, usual_s=breaker.usual_s)
+    return Breaker(
+        phase=Phase.OPEN,
+        opened_at=now,
+        openings=breaker.openings + 1,
+        usual_s=breaker.usual_s,
+        usual_at=breaker.usual_at,
+    )

@@ -458,7 +458,7 @@ class Ledger:
         if frame.overrun:
             frame.run.overrun = True
         self.frames.pop(frame.path, None)
-        failed = False if response.fault is None else self._counts_against(frame, response, default_ms)
+        failed = False if response.fault is None else self._counts_against(frame, response, now, default_ms)
         if frame.lookup is not None and frame.lookup.follows:
             failed = None
         self._judge_target(frame, failed, now, now - frame.taken_s - frame.waited_s)
@@ -467,9 +467,9 @@ class Ledger:
                 frame, frame.request.capability, failed, now, late=frame.ran and blame.is_late(response, failed)
             )
 
-    def _counts_against(self, frame: Frame, response: Response, default_ms: int) -> bool | None:
+    def _counts_against(self, frame: Frame, response: Response, now: float, default_ms: int) -> bool | None:
         """Say whether a fault counts against the agent of a frame; None: it says nothing about it."""
-        known_s = self.breakers.get(frame.card.name, _FRESH).usual_s
+        known_s = breakers.usual_now_s(self.breakers.get(frame.card.name, _FRESH), now)
         # What it waited for in its queue it did not have; what the caller granted beyond that it could have used.
         had_s = frame.request.remit.time_ms / 1_000 - (frame.taken_s - frame.started) if frame.ran else 0.0
         return blame.counts_against(

@@ -1,0 +1,45 @@
+"""Nobody can have an agent closed to others by asking it for little, and then too briefly for much."""
+
+import asyncio
+
+from remit import Brief, Code, Hub, Response, Status
+from remit.testing.clock import TurnedClock
+from remit.testing.memory import MemoryStore
+from waiting import PATIENCE_S
+
+
+async def hurried(hub: Hub, clock: TurnedClock, begun: asyncio.Event, deadline_ms: int) -> Response:
+    """Ask for work that does not end, and return what becomes of that when its time is over."""
+    begun.clear()
+    task = asyncio.create_task(hub.ask("clerk", "hang", user="mallory", deadline_ms=deadline_ms))
+    await begun.wait()
+    clock.turn(deadline_ms / 1_000 + 0.1)
+    return await task
+
+
+async def test_many_trivial_requests_do_not_make_the_usual_work_look_too_slow() -> None:
+    """A time-out counts only if the callee had its usual time, and a flood of pings does not say what that is."""
+    clock, begun = TurnedClock(), asyncio.Event()
+    hub = Hub(store=MemoryStore(), clock=clock)
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        if brief.text == "hang":
+            begun.set()
+            await asyncio.Event().wait()
+        if brief.text == "work":
+            clock.turn(1)
+        return "done"
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        assert (await hub.ask("clerk", "work", user="anna")).ok
+        for _ in range(50):
+            assert (await hub.ask("clerk", "ping", user="mallory")).ok
+        for _ in range(5):
+            assert (await hurried(hub, clock, begun, 50)).status is Status.TIMEOUT
+        assert (await hub.ask("clerk", "work", user="anna")).ok
+        for _ in range(5):
+            assert (await hurried(hub, clock, begun, 2_000)).status is Status.TIMEOUT
+        refused = await hub.ask("clerk", "work", user="anna")
+    assert refused.fault is not None
+    assert refused.fault.code is Code.DELEGATION_UNAVAILABLE
