@@ -1,5 +1,7 @@
 """When a call repeats an earlier one, exactly or nearly."""
 
+from typing import Any
+
 import pytest
 
 from remit.policy.repeats import (
@@ -7,14 +9,15 @@ from remit.policy.repeats import (
     CALL_SHARE,
     Earlier,
     Said,
+    beside_of,
     call_key,
     is_near,
     is_outdated,
     repeated_without_progress,
     words_of,
 )
-from remit.protocol.envelope import Json
-from samples import a_response
+from remit.protocol.envelope import Handoff, Json, View
+from samples import a_request, a_response
 
 KEY = call_key("shop", "ORDER", "get order", {"id": ["#W1", 2]})
 
@@ -48,9 +51,28 @@ def test_target_capability_objective_and_input_each_make_another_call(other: obj
 
 
 def test_an_answer_is_outdated_once_something_was_changed() -> None:
-    assert not is_outdated(Earlier(a_response(), 2), 2)
-    assert is_outdated(Earlier(a_response(), 2), 3)
-    assert not is_outdated(None, 3)
+    request = a_request()
+    earlier = Earlier(a_response(), 2, beside_of(request))
+    assert not is_outdated(earlier, request, 2)
+    assert is_outdated(earlier, request, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "other"),
+    [
+        ({"handoff": Handoff(data={"rows": 1})}, True),
+        ({"hints": ("table",)}, True),
+        ({"session": "another"}, True),
+        ({"view": View(summary="said")}, True),
+        ({"handoff": Handoff(data={"rows": 2}, position="Step 2")}, False),
+        ({"view": View(tokens=9)}, False),
+        ({"objective": "  get  ORDER"}, False),
+    ],
+)
+def test_what_else_a_callee_is_given_makes_an_earlier_answer_none_to_this(changes: dict[str, Any], other: bool) -> None:
+    given: dict[str, Any] = {"handoff": Handoff(data={"rows": 2}), "view": View(), "parent": "r"}
+    first = a_request(**given)
+    assert is_outdated(Earlier(a_response(), 0, beside_of(first)), a_request(**given | changes), 0) is other
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
+from msgspec.structs import replace
+
 from remit.protocol.codec import encode
-from remit.protocol.envelope import Json, Response
+from remit.protocol.envelope import Json, Request, Response
 
 CallKey = tuple[str, str, str | bytes]
 """What identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
@@ -32,6 +34,8 @@ class Earlier(NamedTuple):
 
     response: Response
     changes: int
+    beside: tuple[Json, ...] = ()
+    """What its callee was given besides what makes the key."""
 
 
 class Said(NamedTuple):
@@ -49,9 +53,23 @@ def call_key(target: str, capability: str | None, objective: str, given: Json) -
     return target, capability or "", hashlib.sha256(encode((text, _canonical(given)))).digest()
 
 
-def is_outdated(earlier: Earlier | None, changes: int) -> bool:
-    """Say whether an earlier answer need not be true any more, because something was changed since."""
-    return earlier is not None and earlier.changes != changes
+def beside_of(request: Request) -> tuple[Json, ...]:
+    """Return what the answer to a request may depend on and the call key does not hold.
+
+    Where two calls differ in it alone, the answer to one is no answer to the other.
+    """
+    handoff, view = request.handoff, request.view
+    if handoff is not None:
+        handoff = replace(handoff, position="")  # where in the work it stands, and nothing that it works on
+    if view is not None:
+        view = replace(view, tokens=0)  # counted with the task, in which white space makes no difference
+    session = None if request.session == request.path else request.session
+    return handoff, request.hints, view, session, request.remit.tools
+
+
+def is_outdated(earlier: Earlier, request: Request, changes: int) -> bool:
+    """Say whether an earlier answer is none to a request: something was changed since, or its callee was given else."""
+    return earlier.changes != changes or earlier.beside != beside_of(request)
 
 
 def words_of(*texts: Json) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
+from itertools import count
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -21,11 +22,15 @@ from remit.runtime.keys import Keys
 MOST_ANSWERS = 1_000
 MOST_BYTES = 16 * 2**20
 
+moment = count(1).__next__
+"""Returns a number that is larger than all before it: what began before something was changed, whatever the clock says.
+"""
+
 
 class Lookup:
     """What an answer is known by, for how long it holds, and what part a delegation has in it."""
 
-    __slots__ = ("follows", "in_session", "key", "leads", "likeness", "public", "scoped", "ttl_ms")
+    __slots__ = ("begun", "follows", "in_session", "key", "leads", "likeness", "own", "public", "scoped", "ttl_ms")
 
     def __init__(
         self,
@@ -46,16 +51,22 @@ class Lookup:
         self.public = public
         self.scoped = scoped
         """Whether only the run itself can use the answer, because the request held what was redacted."""
+        self.begun = 0
+        """The moment at which it began to be found out."""
         self.leads = False
         """Whether others wait for what it finds."""
         self.follows = False
         """Whether another was asked in its place, so that its end says nothing about the callee."""
+        self.own = False
+        """Whether what was found is for this request alone: its callee has read what the key does not know of."""
 
 
 class Kept(NamedTuple):
     """An answer as it is kept: redacted."""
 
     response: Response
+    begun: int
+    """The moment at which it began to be found out: what was changed after that, it does not know."""
     until: float
     size: int
     likeness: bytes | None
@@ -63,6 +74,13 @@ class Kept(NamedTuple):
 
 Landing = Response | Code | None
 """What becomes of a request that others wait for: an answer for all, a failure for all, or nothing for anyone else."""
+
+
+class Flight(NamedTuple):
+    """A request that others can wait for, and the moment at which it began."""
+
+    landed: asyncio.Future[Landing]
+    begun: int
 
 
 def lookup(
@@ -135,6 +153,8 @@ def landing(wanted: Lookup, response: Response, known: dict[str, str | int], *, 
 
     *session_read* says that it was made with what was said or kept in its session before.
     """
+    if wanted.own:
+        return None
     if response.status is not Status.SUCCESS:
         why = response.fault
         # Running out of time, or being cancelled, is the asker's own affair; another may have more time.
@@ -190,31 +210,33 @@ class Cache:
         self._kept: OrderedDict[bytes, Kept] = OrderedDict()
         self._alike: dict[bytes, bytes] = {}
         """The newest of those that ask for the same: its key, by what they have in common."""
-        self.flights: dict[bytes, asyncio.Future[Landing]] = {}
+        self.flights: dict[bytes, Flight] = {}
 
-    def get(self, key: bytes, now: float) -> Response | None:
-        """Return the answer, if there is one that still holds."""
+    def get(self, key: bytes, now: float, changed: int = 0) -> Response | None:
+        """Return the answer, if there is one that still holds; none from before the moment when something *changed*."""
         kept = self._kept.get(key)
         if kept is None:
             return None
         if now >= kept.until:
             self._forget(key)
             return None
+        if kept.begun < changed:
+            return None
         self._kept.move_to_end(key)
         return kept.response
 
-    def get_alike(self, likeness: bytes, now: float) -> Response | None:
+    def get_alike(self, likeness: bytes, now: float, changed: int = 0) -> Response | None:
         """Return the answer to a request for the same in other words, if there is one that still holds."""
         key = self._alike.get(likeness)
-        return None if key is None else self.get(key, now)
+        return None if key is None else self.get(key, now, changed)
 
-    def put(self, key: bytes, response: Response, until: float, likeness: bytes | None = None) -> None:
+    def put(self, key: bytes, response: Response, until: float, likeness: bytes | None = None, begun: int = 0) -> None:
         """Keep an answer; what is too much by itself is not kept, and for what is too much together the oldest go."""
         size = len(encode(response))
         self._forget(key)
         if size > self._most_bytes:
             return
-        self._kept[key] = Kept(response, until, size, likeness)
+        self._kept[key] = Kept(response, begun, until, size, likeness)
         if likeness is not None:
             self._alike[likeness] = key
         self._bytes += size

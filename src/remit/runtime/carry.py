@@ -20,7 +20,7 @@ from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.records import Body, Kind, Notice
 from remit.runtime import journal, repeats
 from remit.runtime.aside import aside
-from remit.runtime.cache import Landing, Lookup, answered_before, failed_beside, landing
+from remit.runtime.cache import Flight, Landing, Lookup, answered_before, failed_beside, landing, moment
 from remit.runtime.ledger import Frame
 from remit.runtime.parts import Parts
 from remit.runtime.ports import NobodyServesError, Remote
@@ -208,12 +208,12 @@ class Carrier:
 
     async def _answer_once(self, frame: Frame, wanted: Lookup) -> Response:
         """Answer from what is known, or with what an equal request finds that is under way; else find it for all."""
-        cache = self.parts.cache
+        cache, clock, changed = self.parts.cache, self.parts.clock, frame.run.changed_at
         while True:
-            if (known := cache.get(wanted.key, self.parts.clock.now())) is not None:
+            if (known := cache.get(wanted.key, clock.now(), changed)) is not None:
                 wanted.follows = True
                 return for_record(answered_before(frame.request, known))
-            if wanted.likeness is not None and (known := cache.get_alike(wanted.likeness, self.parts.clock.now())):
+            if wanted.likeness is not None and (known := cache.get_alike(wanted.likeness, clock.now(), changed)):
                 wanted.follows = True
                 return for_record(answered_before(frame.request, known, "similar"))
             flight = cache.flights.get(wanted.key)
@@ -222,17 +222,20 @@ class Carrier:
                 break
             if flight is None:
                 wanted.leads = True
-                cache.flights[wanted.key] = asyncio.get_running_loop().create_future()
+                cache.flights[wanted.key] = Flight(asyncio.get_running_loop().create_future(), moment())
                 break
+            if flight.begun < changed:
+                break  # it may not see what this run has changed
             wanted.follows = True
-            await asyncio.wait({flight})  # it goes on, whoever of those that wait is cancelled
-            match flight.result():
+            await asyncio.wait({flight.landed})  # it goes on, whoever of those that wait is cancelled
+            match flight.landed.result():
                 case Response() as response:
                     return for_record(answered_before(frame.request, response))
                 case Code() as code:
                     return failed_beside(frame.request, code)
                 case None:
                     wanted.follows = False
+        wanted.begun = moment()
         response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
         return replace(response, cache="miss")
 
@@ -244,14 +247,15 @@ class Carrier:
                 landed = landing(wanted, response, frame.run.known, session_read=frame.session_read)
             if isinstance(landed, Response):
                 landed = for_record(landed)  # what its caller does to it changes nobody else's
-                self.parts.cache.put(wanted.key, landed, now + wanted.ttl_ms / 1_000, wanted.likeness)
+                until = now + wanted.ttl_ms / 1_000
+                self.parts.cache.put(wanted.key, landed, until, wanted.likeness, wanted.begun)
         finally:
             self._let_go(wanted, landed)
 
     def _let_go(self, wanted: Lookup, landed: Landing) -> None:
         if wanted.leads:
             wanted.leads = False
-            self.parts.cache.flights.pop(wanted.key).set_result(landed)
+            self.parts.cache.flights.pop(wanted.key).landed.set_result(landed)
 
     def _close(self, frame: Frame, response: Response, looked: "Looked | None" = None) -> None:
         """Settle, record and hand over the outcome: exactly once, whoever comes first.

@@ -229,6 +229,7 @@ class LocalDesk:
 
     async def state(self) -> dict[str, Json]:
         self._frame.note_session_read()
+        self._reads_more()
         return self._revealed(await self._dispatch.parts.sessions.state(self._frame))
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
@@ -370,6 +371,8 @@ class LocalDesk:
 
     def original_request(self) -> str:
         root = self._frame.run.request
+        if self._frame.lookup is not None and self._frame.lookup.public:
+            root = self._frame.request  # its answer is for all users, and the words of one are not
         said = root.handoff.original_request if root.handoff else ""
         return said or root.objective or text_of(root.input)
 
@@ -425,6 +428,7 @@ class LocalDesk:
             return await self._dispatch.parts.sessions.history(self._frame, wanted, tokens)
         from remit.runtime.references import referred  # few callees are given one
 
+        self._reads_more()
         return await referred(self._dispatch.parts, self._frame, of, wanted, tokens)
 
     def note(self, note: Note) -> None:
@@ -463,11 +467,21 @@ class LocalDesk:
 
     async def facts(self) -> tuple[str, ...]:
         parts, user = self._dispatch.parts, self._frame.request.remit.user
+        self._reads_more(of_user=True)
         await parts.store.flush()
         facts = await parts.store.facts(user)
         # Their tokens are of other conversations: known from here on, they are restored for their user in this one.
         await parts.redactor.recall_facts(self._frame.run, user, facts)
         return self._revealed(facts)
+
+    def _reads_more(self, *, of_user: bool = False) -> None:
+        """Note that an agent reads what its request does not hold: neither its answer nor those above it are kept.
+
+        What is *of_user* is the same for all requests of one user.
+        """
+        for frame in self._frame.lineage():
+            if frame.lookup is not None and (frame.lookup.public or not of_user):
+                frame.lookup.own = True
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         if _runs_in_a_loop():

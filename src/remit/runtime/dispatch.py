@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from remit.policy.reception import context_cut
 from remit.policy.redaction import Held, redaction, restore, reveal, strike
-from remit.policy.repeats import CallKey, Earlier, is_outdated
+from remit.policy.repeats import CallKey, Earlier, beside_of, is_outdated
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import LIGHT, is_light_call, is_light_request, said_in
 from remit.protocol.card import AgentCard
@@ -150,7 +150,7 @@ class Dispatch(Routing):
                     agent_delegations=asked,
                     record_bytes=parts.store.sizes.get(run.id, 0),
                     at_once=at_once or parent.in_flight() + 1,
-                    repeated=_is_repeated(parent, errand, earlier),
+                    repeated=_is_repeated(parent, request, errand, earlier),
                     overrun=run.overrun,
                     # What was let through before a restart is only gone on with.
                     rate_wait_ms=ledger.rate_wait_ms(card, now) if card and card.rate and before is None else 0,
@@ -179,7 +179,7 @@ class Dispatch(Routing):
                         if route is not None:
                             self.under_way(frame, route, hedge=hedge)
                         if request.capability is not None:
-                            frame.lookup = self.lookup(request, clean, entry, run)
+                            frame.lookup, frame.beside = self.lookup(request, clean, entry, run), beside_of(request)
                         if before is not None:
                             _go_on(frame, before, entry)
                         return self.start(frame)
@@ -459,7 +459,7 @@ class Dispatch(Routing):
             key = errand_of(request)
             parent.errands = {**(parent.errands or {}), key: None}
             if is_read_only(entry.card, request):
-                keep_answer(parent, key, step.response, parent.run.changes)
+                keep_answer(parent, key, step.response, parent.run.changes, beside_of(request))
         if not is_read_only(entry.card, request):
             count_change(parent)
         if step.response.fault is not None:
@@ -606,9 +606,11 @@ def _go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
     frame.doubt = _doubt(before, entry, frame.request.capability)
 
 
-def _is_repeated(parent: Frame, key: CallKey, earlier: Earlier | None) -> bool:
+def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: Earlier | None) -> bool:
     """Say whether a call is the same as one under way, or one that succeeded and whose answer is still true."""
-    return parent.errands is not None and key in parent.errands and not is_outdated(earlier, parent.run.changes)
+    if parent.errands is None or key not in parent.errands:
+        return False
+    return earlier is None or not is_outdated(earlier, request, parent.run.changes)
 
 
 def _with_the_rest(facts: Facts, owner: Owner | None, tools: frozenset[str] | None, approved: frozenset[str]) -> Facts:

@@ -121,6 +121,7 @@ class Run:
 
     __slots__ = (
         "asked",
+        "changed_at",
         "changes",
         "epoch",
         "handed_back",
@@ -152,6 +153,8 @@ class Run:
         self.tally = Tally()
         self.changes = 0
         """How many calls and tools that may have changed something have ended in it."""
+        self.changed_at = 0
+        """The moment at which the last of them ended that is said to change something: kept answers are older."""
         self.refusals = 0
         """How many refusals of it are on record."""
         self.handed_back = False
@@ -204,6 +207,8 @@ class Frame:
     """Delegations and tool calls so far: the next one's place."""
     errands: dict[CallKey, Earlier | None] | None = None
     """What it has asked for that is under way or succeeded, with the answers that it is given again."""
+    beside: tuple[Json, ...] = ()
+    """What its caller gave with it besides what makes its call key."""
     asked_of: dict[tuple[str, str | None], list[Asked]] | None = None
     """What it has asked for, by callee and capability, or by tool."""
     asked: Asked | None = None

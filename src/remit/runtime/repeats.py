@@ -9,6 +9,7 @@ from remit.policy.weight import is_light, is_light_response
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.lifecycle import Status
+from remit.runtime.cache import moment
 from remit.runtime.ledger import Asked, Frame
 from remit.runtime.respond import for_record
 
@@ -29,10 +30,11 @@ def is_read_only(card: AgentCard, request: Request) -> bool:
 def count_change(frame: Frame) -> None:
     """Count that something may have been changed by the agent of a frame."""
     frame.run.changes += 1
+    frame.run.changed_at = moment()
     frame.changes_below += 1
 
 
-def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int) -> None:
+def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, beside: tuple[Json, ...]) -> None:
     """Keep the answer to a call that only reads, until its caller ends; *changes* says until when it is true.
 
     What is not kept, because it is large or there are too many, is asked for again as if it were new.
@@ -41,7 +43,7 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int) ->
     if kept is None or key not in kept:
         return
     if len(kept) <= MOST_ANSWERS and (isinstance(outcome.result, str) or is_light_response(outcome)):
-        kept[key] = Earlier(for_record(outcome), changes)
+        kept[key] = Earlier(for_record(outcome), changes, beside)
     else:
         del kept[key]
 
@@ -54,11 +56,13 @@ def ended(frame: Frame, outcome: Response) -> None:
     if not is_read_only(frame.card, request):
         if frame.ran:
             frame.run.changes += 1
+            if request.capability is not None:  # of a call that names none it is not said that it changes anything
+                frame.run.changed_at = moment()
             parent.changes_below += frame.changes_below + 1
     else:
         parent.changes_below += frame.changes_below
         if outcome.status is Status.SUCCESS and frame.errand is not None:
-            keep_answer(parent, frame.errand, outcome, frame.changes_before + frame.changes_below)
+            keep_answer(parent, frame.errand, outcome, frame.changes_before + frame.changes_below, frame.beside)
     if frame.asked is not None and outcome.fault is None:
         result = outcome.summary if outcome.result is None else outcome.result
         frame.asked.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
