@@ -27,6 +27,7 @@ from remit.runtime.ports import NobodyServesError, Remote
 from remit.runtime.redactor import Taken
 from remit.runtime.repeats import circling, watch
 from remit.runtime.respond import ended, for_record, stopped
+from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 from remit.runtime.wheel import Wheel
 
 log = logging.getLogger("remit")
@@ -408,9 +409,17 @@ class Carrier:
             recorded = for_record(response) if looked is None else looked.on_record(response)
             self.parts.store.append(_RESULT, at_ms, request.run, session, recorded)
         if response.new_facts:
-            self.parts.store.remember(frame.request.remit.user, frame.run.id, response.new_facts)
-            self.parts.redactor.keep_facts(frame.run, frame.request.remit.user, response.new_facts)
-            self.parts.sessions.learn(frame.run, response)
+            self._keep_facts(frame, response.new_facts)
+
+    def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
+        """Keep facts for the user and the conversation: as many of one answer as somebody could bear in mind."""
+        facts, user = memorable(stated), frame.request.remit.user
+        if len(facts) < len(stated):
+            rest = f"{len(stated) - len(facts)} of {len(stated)} facts of {frame.card.name} are not kept"
+            self.notice(frame, f"{rest}: at most {MOST_NEW_FACTS} of one answer are, of {FACT_LENGTH} characters each")
+        self.parts.store.remember(user, frame.run.id, facts)
+        self.parts.redactor.keep_facts(frame.run, user, facts)
+        self.parts.sessions.learn(frame.run, facts, frame.card.name)
 
     def _due(self, frame: Frame, tick: int) -> None:
         if tick != frame.tick:

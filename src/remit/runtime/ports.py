@@ -609,6 +609,8 @@ FACTS = "facts "
 
 # More is a history, and not what somebody should bear in mind.
 MOST_NOTES = 24
+# Facts that an agent reads at once: 10,000 tokens, if each is a sentence.
+MOST_FACTS = 1_000
 # A run may wait for days in hubs that come and go; but one that brings down each of them is to end some day.
 MOST_EPOCHS = 30
 
@@ -703,7 +705,7 @@ class Archive(Protocol):
         ...
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return what is known about a user, oldest first."""
+        """Return what is known about a user, the newest `MOST_FACTS` of it, oldest first."""
         ...
 
 

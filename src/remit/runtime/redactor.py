@@ -9,7 +9,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from remit.policy.redaction import Held, Raw, everything, kind_of, of_kinds, restore, strike
+from remit.policy.redaction import TOKEN, Held, Raw, everything, kind_of, of_kinds, restore, strike
 from remit.policy.verdict import Detector, Finding, Sealing
 from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
@@ -203,19 +203,17 @@ class Redactor:
 
     def keep_facts(self, run: Run, user: str, facts: Iterable[str]) -> None:
         """Keep what the tokens in facts about a user stand for as long as the facts: other conversations read them."""
-        texts = tuple(facts)
-        values = {token: raw for token, raw in run.held.items() if any(token in text for text in texts)}
+        there = _tokens_in(facts)
+        values = {token: raw for token, raw in run.held.items() if token in there}
         if values:
             self._vault.seal(scope := self._facts_of(user), self.take(scope, values, {}, of_user=True).sealed)
 
     async def recall_facts(self, run: Run, user: str, facts: Iterable[str]) -> None:
         """Let a run know what the tokens in facts about its user stand for: the user gets them back."""
-        texts = tuple(facts)
+        there = _tokens_in(facts)
         scope = self._facts_of(user)
-        found = await self._unsealed(scope, scope) if texts else []
-        values = {
-            token: raw for token, raw, _ in found if token not in run.known and any(token in text for text in texts)
-        }
+        found = await self._unsealed(scope, scope) if there else []
+        values = {token: raw for token, raw, _ in found if token not in run.known and token in there}
         if values:
             taken = await _maybe_aside(len(values), self.take, run.scope, values, values, of_user=True)
             self.keep_taken(run, values, taken, of_user=True)
@@ -282,3 +280,7 @@ def whole(response: Response, held: Held) -> Response:
     """Return the response with what is held; a fault stays as it is, because faults end up in logs."""
     restored = restore(response, held)
     return restored if restored is response else msgspec.structs.replace(restored, fault=response.fault)
+
+
+def _tokens_in(texts: Iterable[str]) -> set[str]:
+    return {found.group() for text in texts for found in TOKEN.finditer(text)}

@@ -20,6 +20,9 @@ from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCount
 
 # A sentence or two: what is longer is a document, and belongs into an answer.
 NOTE_LENGTH = 300
+# Facts are kept for ever and read whole, so no answer, which may be a stranger's, is to fill a user's memory.
+MOST_NEW_FACTS = 100
+FACT_LENGTH = 1_000
 # A question stands at the end of what is said.
 _QUESTION_LENGTH = 1_000
 
@@ -223,9 +226,9 @@ class Sessions:
             run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no others are ever handed on
             self._store.note(run.scope, fresh)
 
-    def learn(self, run: Run, response: Response) -> None:
+    def learn(self, run: Run, facts: Iterable[str], by: str) -> None:
         """Note what a callee found out."""
-        self.note(run, [Note("fact", fact[:NOTE_LENGTH], response.target) for fact in response.new_facts])
+        self.note(run, [Note("fact", fact[:NOTE_LENGTH], by) for fact in facts])
 
     def heed(self, run: Run, handoff: Handoff, caller: str) -> None:
         """Note what a caller says has been decided, and what binds."""
@@ -268,6 +271,11 @@ class Sessions:
 
     async def _kept(self, frame: Frame) -> tuple[int, bytes]:
         return await self._store.get(_state_key(frame)) or (0, b"{}")
+
+
+def memorable(facts: Sequence[str]) -> tuple[str, ...]:
+    """Return the facts of one answer that are kept: the first, and none that is a document."""
+    return tuple(fact for fact in facts if len(fact) <= FACT_LENGTH)[:MOST_NEW_FACTS]
 
 
 async def resumed(request: Request, store: Store) -> Request:

@@ -15,7 +15,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
-from remit.runtime.ports import ANYONES, RunState, RunSummary, StoreError, Whose
+from remit.runtime.ports import ANYONES, MOST_FACTS, RunState, RunSummary, StoreError, Whose
 from remit.stores.connection import Connection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.schema import KINDS
@@ -338,9 +338,9 @@ def journal(run: str) -> Query[dict[str, bytes]]:
 
 
 def facts(user: str) -> Query[tuple[str, ...]]:
-    """Return the query for what is known about a user, oldest first."""
-    sql = "SELECT text FROM fact WHERE user = ? ORDER BY id"
-    return lambda connection: tuple(text for (text,) in connection.execute(sql, (user,)))
+    """Return the query for what is known about a user, the newest of it, oldest first."""
+    sql = "SELECT text FROM fact WHERE user = ? ORDER BY id DESC LIMIT ?"
+    return lambda connection: tuple(text for (text,) in connection.execute(sql, (user, MOST_FACTS)))[::-1]
 
 
 def cell(key: str) -> Query[tuple[int, bytes] | None]:

@@ -470,7 +470,7 @@ class SqliteStore:
         self._writer.later(lambda transaction: transaction.remember(user, run, facts))
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return what is known about a user, oldest first."""
+        """Return what is known about a user, the newest of it, oldest first."""
         return await self._read(queries.facts(user))
 
     async def verify(self) -> AuditVerdict:

@@ -15,6 +15,7 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, ToolUse
 from remit.runtime.ports import (
+    MOST_FACTS,
     Accepted,
     Expired,
     Known,
@@ -666,3 +667,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
             assert await store.facts("u-1") == ("likes tea", "is 40", "has a dog")
             assert await store.facts("u-2") == ("likes coffee",)
             assert await store.facts("u-3") == ()
+            many = tuple(str(number) for number in range(MOST_FACTS + 1))
+            store.remember("u-4", "run", many)
+            await store.flush()
+            assert await store.facts("u-4") == many[1:]

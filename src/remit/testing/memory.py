@@ -21,6 +21,7 @@ from remit.runtime.ports import (
     ANYONES,
     FACTS,
     MOST_EPOCHS,
+    MOST_FACTS,
     MOST_NOTES,
     Accepted,
     Control,
@@ -596,7 +597,7 @@ class MemoryStore:
 
     async def facts(self, user: str) -> tuple[str, ...]:
         self._check_open()
-        return tuple(self._facts.get(user, ()))
+        return tuple(self._facts.get(user, ()))[-MOST_FACTS:]
 
     def _check_open(self) -> None:
         if not self._is_open:

@@ -160,7 +160,11 @@ class Delegations:
         grant = await self.gate.grant(headers, sender, sent)
         request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant)
         if grant is not None:
-            request = await self.gate.received(request)
+            try:
+                request = await self.gate.received(request)
+            except BaseException:
+                self.hub.forget(request.run)
+                raise
             self._granted.add(request.run)
         self.hub.pass_on(request.run, headers)
         return request
