@@ -43,3 +43,34 @@ async def test_many_trivial_requests_do_not_make_the_usual_work_look_too_slow() 
         refused = await hub.ask("clerk", "work", user="anna")
     assert refused.fault is not None
     assert refused.fault.code is Code.DELEGATION_UNAVAILABLE
+
+
+async def test_a_probe_that_never_ends_does_not_keep_an_agent_closed() -> None:
+    """Whoever comes first after a pause may ask for what hangs; the next pause is over for the others all the same."""
+    clock, begun, broken = TurnedClock(), asyncio.Event(), [True]
+    hub = Hub(store=MemoryStore(), clock=clock)
+
+    @hub.agent("clerk")
+    async def clerk(brief: Brief) -> str:
+        if brief.text == "hang":
+            begun.set()
+            await asyncio.Event().wait()
+        if broken[0]:
+            raise ConnectionError("down")
+        return "done"
+
+    async with hub, asyncio.timeout(PATIENCE_S):
+        for _ in range(5):
+            await hub.ask("clerk", "work", user="anna")
+        broken[0] = False
+        clock.turn(31)
+        probe = asyncio.create_task(hub.ask("clerk", "hang", user="mallory", deadline_ms=300_000))
+        await begun.wait()
+        refused = await hub.ask("clerk", "work", user="anna")
+        clock.turn(31)
+        served = await hub.ask("clerk", "work", user="anna")
+        clock.turn(300)
+        assert (await probe).status is Status.TIMEOUT
+    assert refused.fault is not None
+    assert refused.fault.code is Code.DELEGATION_UNAVAILABLE
+    assert served.ok

@@ -8,18 +8,17 @@ from remit import Brief, Capability, Handoff, Hub
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 
+CASES: list[tuple[list[dict[str, Any]], int]] = [
+    ([{}, {}], 1),
+    ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [2]})}], 2),
+    ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [1]})}], 1),
+    ([{"handoff": Handoff(facts=("write to ann@example.org",))}] * 2, 1),
+    ([{"hints": ("in euros",)}, {"hints": ("in dollars",)}], 2),
+    ([{"session": "one"}, {"session": "two"}], 2),
+]
 
-@pytest.mark.parametrize(
-    ("others", "ran"),
-    [
-        ([{}, {}], 1),
-        ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [2]})}], 2),
-        ([{"handoff": Handoff(data={"rows": [1]})}, {"handoff": Handoff(data={"rows": [1]})}], 1),
-        ([{"handoff": Handoff(facts=("write to ann@example.org",))}] * 2, 1),
-        ([{"hints": ("in euros",)}, {"hints": ("in dollars",)}], 2),
-        ([{"session": "one"}, {"session": "two"}], 2),
-    ],
-)
+
+@pytest.mark.parametrize(("others", "ran"), CASES)
 async def test_what_is_handed_over_with_a_call_makes_it_another_question(others: list[Any], ran: int) -> None:
     """X5: two equal calls that only read, with other rows to add up, have two answers."""
     hub, asked = Hub(store=MemoryStore(), clock=TurnedClock()), list[Any]()

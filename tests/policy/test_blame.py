@@ -132,7 +132,7 @@ def test_the_time_of_successes_rises_at_once_falls_with_time_and_outlives_an_ope
     assert (known.phase, known.usual_s) == (Phase.OPEN, 4)
     later = 2 * USUAL_HALF_LIFE_S
     assert usual_now_s(known, later) == 1
-    assert usual_now_s(after(admitted(known), True, 30, SETTINGS, 60.0), later) == 1
-    assert after(admitted(known), False, later, SETTINGS, 0.5).usual_s == 1
-    assert after(admitted(known), False, later, SETTINGS, 2.0).usual_s == 2
+    assert usual_now_s(after(admitted(known, 30), True, 30, SETTINGS, 60.0), later) == 1
+    assert after(admitted(known, later), False, later, SETTINGS, 0.5).usual_s == 1
+    assert after(admitted(known, later), False, later, SETTINGS, 2.0).usual_s == 2
     assert after(known, False, 500, SETTINGS).usual_s == 4

@@ -27,7 +27,7 @@ def after_all(outcomes: Sequence[bool | None], now: float = 0, known: Breaker | 
 def probed(known: Breaker, outcome: bool | None, now: float) -> Breaker:
     """Return the breaker after the one call that it lets through at *now*."""
     assert wait_ms(known, now, DEFAULTS) == 0
-    return after(admitted(known), outcome, now, DEFAULTS)
+    return after(admitted(known, now), outcome, now, DEFAULTS)
 
 
 # ── what counts ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -108,17 +108,25 @@ def test_the_wait_that_is_told_shrinks_with_time() -> None:
 
 def test_one_call_is_let_through_as_the_probe_and_no_other_until_it_ends() -> None:
     """K11: periodically test if the agent recovered."""
-    probing = admitted(after_all([FAILURE] * 5))
+    probing = admitted(after_all([FAILURE] * 5), 30)
     assert probing.phase is Phase.PROBING
     assert wait_ms(probing, 30, DEFAULTS) == 30_000
-    assert admitted(probing) == probing
+
+
+def test_a_probe_that_takes_longer_than_a_pause_keeps_nobody_else_from_probing() -> None:
+    """K11: whoever was let through may have asked for something that never ends."""
+    probing = admitted(after_all([FAILURE] * 5), 30)
+    assert [wait_ms(probing, now, DEFAULTS) for now in (59, 60, 90)] == [1_000, 0, 0]
+    again = admitted(probing, 60)
+    assert wait_ms(again, 60, DEFAULTS) == 30_000
+    assert after(again, False, 61, DEFAULTS).phase is Phase.CLOSED
 
 
 def test_a_probe_that_succeeds_closes_it() -> None:
     """K11: recovery."""
     closed = probed(after_all([FAILURE] * 5), SUCCESS, now=30)
     assert closed == Breaker(opened_at=0, openings=1)
-    assert (wait_ms(closed, 30, DEFAULTS), admitted(closed)) == (0, closed)
+    assert (wait_ms(closed, 30, DEFAULTS), admitted(closed, 30)) == (0, closed)
 
 
 def test_a_probe_that_says_nothing_lets_the_next_call_probe() -> None:
@@ -200,7 +208,7 @@ class BreakerMachine(RuleBasedStateMachine):
         for outcome in outcomes:
             if self.model.wait_s(self.now):
                 break
-            self.known = admitted(self.known)
+            self.known = admitted(self.known, self.now)
             # The first call after an opening is the probe, and keeps all others out.
             assert (wait_ms(self.known, self.now, DEFAULTS) > 0) == self.model.is_open
             self.known = after(self.known, outcome, self.now, DEFAULTS)

@@ -20,6 +20,7 @@ class Phase(StrEnum):
 
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
 _PROBING = Phase.PROBING
+_NEVER = float("-inf")
 
 # How long an agent usually takes is forgotten by time, not by calls: otherwise whoever asks for a few trivial things
 # makes its usual work look too slow, and a few impatient requests then close it to everybody.
@@ -43,10 +44,12 @@ class Breaker(Struct, frozen=True, kw_only=True):
 
     phase: Phase = Phase.CLOSED
     in_a_row: int = 0
-    window_start: float = float("-inf")
+    window_start: float = _NEVER
     calls: int = 0
     failures: int = 0
-    opened_at: float = float("-inf")
+    opened_at: float = _NEVER
+    probed_at: float = _NEVER
+    """When the last probe was let through."""
     openings: int = 0
     usual_s: float | None = None
     """How long its successes took, at their worst lately; None: it has had no success yet."""
@@ -67,7 +70,7 @@ def after(
     """Return the breaker after one more call ended; *seconds* is how long the callee worked on it, if that is known."""
     if failed is None:
         # A probe that says nothing leaves the question open: the next call may probe.
-        return replace(breaker, phase=Phase.OPEN) if breaker.phase is Phase.PROBING else breaker
+        return replace(breaker, phase=Phase.OPEN, probed_at=_NEVER) if breaker.phase is Phase.PROBING else breaker
     usual_s, usual_at = breaker.usual_s, breaker.usual_at
     if not failed and seconds is not None:
         # Up at once and down slowly: one slow answer is enough to be careful.
@@ -111,12 +114,13 @@ def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:
             pause = min(settings.open_s * breaker.openings, settings.max_open_s)
             return max(0, round((breaker.opened_at + pause - now) * 1_000))
         case Phase.PROBING:
-            return round(settings.open_s * 1_000)
+            # A probe that takes longer than a pause says nothing of calls that are short: another may probe beside it.
+            return max(0, round((breaker.probed_at + settings.open_s - now) * 1_000))
 
 
-def admitted(breaker: Breaker) -> Breaker:
+def admitted(breaker: Breaker, now: float) -> Breaker:
     """Return the breaker once a call was let through: the first after an opening is the probe."""
-    return replace(breaker, phase=Phase.PROBING) if breaker.phase is Phase.OPEN else breaker
+    return breaker if breaker.phase is Phase.CLOSED else replace(breaker, phase=Phase.PROBING, probed_at=now)
 
 
 def breaker(request: Request, facts: Facts) -> Verdict:

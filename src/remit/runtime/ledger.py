@@ -426,7 +426,7 @@ class Ledger:
             self.windows[card.name] = rates.count(self.windows.get(card.name, Window()), card.rate, frame.started)
         breaker = self.breakers.get(card.name)
         if breaker is not None and breaker.phase is not _CLOSED:
-            self.breakers[card.name] = breakers.admitted(breaker)
+            self.breakers[card.name] = breakers.admitted(breaker, frame.started)
             frame.is_probe = True
 
     def withdraw(self, frame: Frame, now: float) -> None:
