@@ -62,7 +62,7 @@ def task_of(brief: Brief) -> str:
     if request.handoff is not None:
         lines += _handed_over(brief)
     if request.hints:
-        lines.append(f"Hints: {'; '.join(request.hints)}")
+        lines.append(f"Hints: {_indented('; '.join(request.hints))}")
     if seen := len(brief.view.seen):
         lines.append(f"({seen} earlier messages that you have seen before are not repeated.)")
     return "\n".join(line for line in lines if line)
@@ -73,12 +73,12 @@ def _handed_over(brief: Brief) -> list[str]:
     # What is known in the conversation stands above, and need not be read twice.
     known = {note.text for note in brief.known}
     if handoff.original_request and handoff.original_request != brief.objective:
-        lines.append(f"The user asked: {handoff.original_request}")
+        lines.append(f"The user asked: {_indented(handoff.original_request)}")
     if handoff.position:
-        lines.append(f"Position: {handoff.position}")
+        lines.append(f"Position: {_indented(handoff.position)}")
     if handoff.prior_outputs:
         lines.append("Results so far:")
-        lines += [f"- {agent}: {text_of(output)}" for agent, output in handoff.prior_outputs.items()]
+        lines += [_indented(f"- {agent}: {text_of(output)}") for agent, output in handoff.prior_outputs.items()]
     for heading, texts in (
         ("Decided", handoff.decisions),
         ("Found", handoff.findings),
@@ -101,5 +101,10 @@ def _referred(source: Source) -> str:
 
 
 def _listed(heading: str, texts: Iterable[str], known: Collection[str]) -> list[str]:
-    new = [f"- {text}" for text in texts if text[:NOTE_LENGTH] not in known]
+    new = [f"- {_indented(text)}" for text in texts if text[:NOTE_LENGTH] not in known]
     return [f"{heading}:", *new] if new else []
+
+
+def _indented(text: str) -> str:
+    """Return a text that others have said so that none of its lines looks like a heading of this one."""
+    return "\n  ".join(text.splitlines())
