@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit.policy.breaker import is_failure
 from remit.policy.redaction import restore
-from remit.policy.session_names import is_new
+from remit.policy.session_names import is_new, peer_of
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
@@ -108,6 +108,7 @@ def lookup(
         capability.code,
         capability.version,
         None if capability.public else remit.user,
+        peer_of(request),  # what is said to an agent of this hub may not be for another organisation
         None if remit.tools is None else sorted(remit.tools),
         None if remit.targets is None else sorted(remit.targets),
         remit.may_delegate,
