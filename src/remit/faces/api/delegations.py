@@ -157,6 +157,7 @@ class Delegations:
         """Return what was sent as a request of this hub, within what its sender's credential allows."""
         if self.draining:
             raise going_down()
+        await self._check_reference(sent, sender)
         grant = await self.gate.grant(headers, sender, sent)
         request = self.hub.receive(sent, sender, exposed=self.exposed(), grant=grant)
         if grant is not None:
@@ -168,6 +169,16 @@ class Delegations:
             self._granted.add(request.run)
         self.hub.pass_on(request.run, headers)
         return request
+
+    async def _check_reference(self, sent: Submission, sender: Sender) -> None:
+        """Refuse a client's reference to a conversation with an agent that it may not ask: that is not its to show."""
+        history = sent.handoff.history if sent.handoff is not None else None
+        if history is None or sender.targets is None or sender.is_hub:
+            return
+        owner = await self.hub.store.owner(history)
+        if owner is not None and owner.agent not in sender.targets:
+            why = f"there is no conversation `{history[:100]}` that {sender.name} may see"
+            raise RemitError(fault(Code.NOT_FOUND, why))
 
     async def _answer(self, request: Request, once: Once | None, receive: Receive, send: Send, *, anew: bool) -> None:
         """Answer with how a request ended, or with a handle, if it waits for a person."""
