@@ -1,6 +1,9 @@
 """Agents of real frameworks: each test file is for one, and is collected where that is installed."""
 
 from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
 
 # Not named: what needs none of them.
 NEEDED = {
@@ -24,3 +27,10 @@ def installed(package: str) -> bool:
 
 
 collect_ignore = [file for file, module in NEEDED.items() if not installed(module)]
+
+
+def pytest_collect_file(file_path: Path) -> None:
+    """Say what is missing if a file is named outright: then it is not ignored, and `agents` is a folder here too."""
+    if file_path.name in collect_ignore:
+        needed = NEEDED[file_path.name]
+        raise pytest.UsageError(f"{file_path.name} needs {needed}, which this environment lacks: make test-frameworks")
