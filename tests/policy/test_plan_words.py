@@ -10,9 +10,8 @@ from remit.protocol.errors import Problem
 
 
 def found(**step: Any) -> tuple[Problem, ...]:
-    return problems(
-        Workflow(name="w", steps=(Step(**{"name": "a", "agent": "tag", **step}), Step(name="b", agent="tag")))
-    )
+    said: dict[str, Any] = {"name": "a", "agent": "tag", **step}
+    return problems(Workflow(name="w", steps=(Step(**said), Step(name="b", agent="tag"))))
 
 
 @pytest.mark.parametrize(
