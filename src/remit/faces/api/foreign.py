@@ -10,7 +10,6 @@ from remit.dialects.exchange import Dialect, Foreign
 from remit.faces.api.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
 from remit.faces.api.delegations import STREAM, Delegations
 from remit.faces.api.foreign_streams import stream
-from remit.faces.api.looking import LONGEST_NAME
 from remit.faces.api.refusals import note
 from remit.policy.reception import Sender, peer_name
 from remit.policy.session_names import of_agent, told
@@ -19,15 +18,30 @@ from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 from remit.runtime.aside import SMALL_BODY, aside
 
-# Where each dialect says for whom is asked: what its client reads has to name that place, not ours.
-_USER_AT = {
-    "employee": "$.user_id",
-    "librarian": "$.context.user",
-    "contract": "$.context.user_id",
-    "subagent": "$.remit.user",
+# Where each dialect says what this hub judges once it is read: its client has to be told that place, not ours.
+_PLACES = {
+    "employee": {
+        "$.user": "$.user_id",
+        "$.origin": "$.origin_employee",
+        "$.session": "$.child_session_id",
+        "$.parent_session": "$.parent_session_id",
+    },
+    "librarian": {
+        "$.user": "$.context.user",
+        "$.origin": "$.context.delegationChain",
+        "$.parent_session": "$.context.sessionId",
+    },
+    "contract": {
+        "$.user": "$.context.user_id",
+        "$.origin": "$.source_agent",
+        "$.session": "$.context.session_id",
+        "$.parent_session": "$.context.session_id",
+    },
+    "subagent": {"$.user": "$.remit.user"},
 }
 
 
@@ -55,7 +69,7 @@ class ForeignTongues:
         # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
         asked = Foreign(headers=headers, target=target)
-        sent = None
+        sent = sender = None
         try:
             sender = await self._delegations.sender(scope, headers)
             asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
@@ -69,7 +83,9 @@ class ForeignTongues:
             response = told(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
-            response = _refused(sent, _placed(name, error.fault), self._version_of(sent, error.fault))
+            # What is wrong with an envelope that could not be read names its own fields.
+            why = error.fault if sent is None else _placed(name, error.fault, sender)
+            response = _refused(sent, why, self._version_of(sent, error.fault))
             if sent is None and len(asked.body) > _ECHOED_BYTES:
                 asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
         await _send_reply(await _reply(dialect, response, asked), asked, send)
@@ -150,17 +166,17 @@ def _in_own_part(sent: Submission, session: str) -> Submission:
     return replace(sent, session=own, parent_session=sent.parent_session or session)
 
 
-def _placed(dialect: str, why: Fault) -> Fault:
-    """Return a fault with the user's place as the dialect has it, and a client that speaks for agents as unproven."""
-    paths = [each.path for each in why.problems]
-    if paths == ["$.origin"]:
+def _placed(dialect: str, why: Fault, sender: Sender | None) -> Fault:
+    """Return a fault with places as the dialect has them, and a client that speaks for agents as unproven."""
+    places, paths = _PLACES[dialect], [each.path for each in why.problems]
+    if paths == ["$.origin"] and sender is not None and not sender.is_hub:
         # The documents want a service's own token for this, never a user's.
         message = "this token is a client's, and agents are spoken for by a service"
         suggestion = "Send the token of a peer: `token` in `[peers.NAME]` of the team file."
         return fault(Code.UNAUTHENTICATED, message, suggestion=suggestion)
-    if paths != ["$.user"]:
+    if not places.keys() & set(paths):
         return why
-    return malformed((Problem(_USER_AT[dialect], why.problems[0].message),))
+    return malformed(tuple(Problem(places.get(each.path, each.path), each.message) for each in why.problems))
 
 
 def _refused(sent: Submission | None, why: Fault, version: str | None) -> Response:
