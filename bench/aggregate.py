@@ -7,11 +7,11 @@ import msgspec
 
 from harness import Figure, at_most, best_of_each, main
 from remit.policy.aggregate import start
-from remit.policy.components import Component
-from remit.policy.conflicts import find
-from remit.policy.narrate import Section, narrate
 from remit.protocol.envelope import VERSION, Json, Response
 from remit.protocol.lifecycle import Status
+from remit.text.components import Component
+from remit.text.conflicts import find
+from remit.text.narration import Section, narrate
 
 ROUNDS = 25
 RESULTS = 10

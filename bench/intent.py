@@ -25,8 +25,8 @@ import msgspec
 from harness import Figure, at_least, at_most, best_of, best_of_each, cpu_seconds, table
 from remit.classifiers.embeddings import LONGEST_TEXT, Embeddings
 from remit.classifiers.words import Words
-from remit.policy.intent import Scored, Scorer
 from remit.protocol.card import Capability
+from remit.text.intent import Scored, Scorer
 
 Make = Callable[[Sequence[Capability]], Scorer]
 Sample = tuple[str, str]

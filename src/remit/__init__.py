@@ -17,7 +17,7 @@ _HOMES = {
     "remit.faces.team.file": ("load_team",),
     "remit.policy.aggregate": ("Blend", "Combined"),
     "remit.policy.breaker": ("BreakerSettings",),
-    "remit.policy.components": ("Component", "Conflict", "Said"),
+    "remit.text.components": ("Component", "Conflict", "Said"),
     "remit.policy.limits": ("Limits",),
     "remit.policy.plan": ("Step", "Workflow"),
     "remit.policy.routing": ("Ranked",),

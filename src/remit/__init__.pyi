@@ -8,9 +8,6 @@ from remit.faces.team.file import load_team as load_team
 from remit.policy.aggregate import Blend as Blend
 from remit.policy.aggregate import Combined as Combined
 from remit.policy.breaker import BreakerSettings as BreakerSettings
-from remit.policy.components import Component as Component
-from remit.policy.components import Conflict as Conflict
-from remit.policy.components import Said as Said
 from remit.policy.limits import Limits as Limits
 from remit.policy.plan import Step as Step
 from remit.policy.plan import Workflow as Workflow
@@ -77,6 +74,9 @@ from remit.runtime.ports import Decision as Decision
 from remit.runtime.ports import Question as Question
 from remit.stores.sqlite import SqliteStore as SqliteStore
 from remit.stores.sqlite import verify_file as verify_file
+from remit.text.components import Component as Component
+from remit.text.components import Conflict as Conflict
+from remit.text.components import Said as Said
 
 __version__: str
 __all__: list[str]

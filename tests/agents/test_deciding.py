@@ -1,8 +1,8 @@
 """What was decided lately (C10): for whom, for how long, and how much of it is kept."""
 
 from remit.agents.deciding import Decisions
-from remit.policy.intent import Unknown
 from remit.testing import TurnedClock
+from remit.text.intent import Unknown
 
 NO = Unknown("I cannot do that.")
 

@@ -13,8 +13,8 @@ from properties import share
 from remit.classifiers import learn
 from remit.classifiers.learn import Examples, Sureness, gather
 from remit.classifiers.words import Words
-from remit.policy.intent import Scored, Scorer, Thresholds
 from remit.protocol.card import Capability
+from remit.text.intent import Scored, Scorer, Thresholds
 
 
 def a_capability(code: str, *examples: str, description: str = "") -> Capability:

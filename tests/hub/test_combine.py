@@ -33,10 +33,10 @@ from remit import (
     Strategy,
     Verdict,
 )
-from remit.policy.conflicts import find
 from remit.runtime import combine as combining
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
+from remit.text.conflicts import find
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response
-from remit.policy.intent import Scored
 from remit.policy.plan import Step, Workflow
+from remit.text.intent import Scored
 
 MakeHub = Callable[..., Hub]
 

@@ -17,8 +17,8 @@ from openai_server import Drop, Garbage, Hang, OpenAIServer, call, say
 from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, ModelAgent, RemitError, Response, Status, Step, Workflow, fault
 from remit.agents import listening, telling
-from remit.policy.intent import Heard, Scored
 from remit.testing import TurnedClock
+from remit.text.intent import Heard, Scored
 
 MakeHub = Callable[..., Hub]
 Serve = Callable[..., OpenAIServer]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status
-from remit.policy.intent import Heard, Scored
+from remit.text.intent import Heard, Scored
 
 MakeHub = Callable[..., Hub]
 

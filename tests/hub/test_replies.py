@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status, Step, Workflow
-from remit.policy.intent import Scored
+from remit.text.intent import Scored
 
 MakeHub = Callable[..., Hub]
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.policy.aggregate import Blend, accept, blended, left_out, merge_all, start, with_findings
-from remit.policy.components import Component, Conflict, Findings, Said
 from remit.protocol.codec import checked, decode, encode
 from remit.protocol.envelope import Answer, Artifact, Response, Source, Strategy
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
+from remit.text.components import Component, Conflict, Findings, Said
 from samples import a_response
 from strategies import responses
 
@@ -278,13 +278,13 @@ def test_a_model_may_write_numbers_as_people_do() -> None:
 @pytest.fixture
 def grounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look words up one by one: enough to tell what is in a source."""
-    module = ModuleType("remit.policy.grounds")
+    module = ModuleType("remit.text.grounding")
 
     def unfounded(text: str, source: str) -> tuple[str, ...]:
         return tuple(word for word in text.rstrip(".").split() if word[0].isdigit() and word not in source)
 
     module.__dict__["unfounded"] = unfounded
-    monkeypatch.setitem(sys.modules, "remit.policy.grounds", module)
+    monkeypatch.setitem(sys.modules, "remit.text.grounding", module)
 
 
 MERGED = Answer("A\n\nB", metadata={"aggregated": True, "responseCount": 2, "strategy": "merge-all"})
@@ -312,7 +312,7 @@ def test_a_blend_with_a_number_of_its_own_is_rejected_and_all_is_merged_instead(
 
 def test_names_and_numbers_of_a_blend_are_looked_up_in_what_it_was_given() -> None:
     """C5: a blend is rejected if it contains a fact found in no input."""
-    pytest.importorskip("remit.policy.grounds")
+    pytest.importorskip("remit.text.grounding")
     assert accept("The customer leaves at 9:40; another source says 10:40.", BLEND) == ()
     assert accept("The customer leaves at 9:45 with Alice.", BLEND) == ("9:45", "Alice")
 

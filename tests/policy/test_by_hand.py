@@ -7,17 +7,17 @@ from msgspec.structs import replace
 
 from remit.policy.aggregate import start
 from remit.policy.budget import grant_tokens, settle, split_tokens, tokens
-from remit.policy.components import Component
-from remit.policy.conflicts import find
-from remit.policy.grounds import unfounded
 from remit.policy.limits import Limits
 from remit.policy.permission import received
 from remit.policy.plan import filled, literal
-from remit.policy.summary import Summary, extend
 from remit.policy.verdict import ALLOW, Facts
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Message, Strategy
 from remit.protocol.trace import Place, place_of
+from remit.text.components import Component
+from remit.text.conflicts import find
+from remit.text.grounding import unfounded
+from remit.text.summaries import Summary, extend
 from samples import a_card, a_remit, a_request, a_response
 
 

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.policy.aggregate import Combined, comparable, components_of, start, strategy_named
-from remit.policy.components import Component, Conflict, Said
-from remit.policy.conflicts import find
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.text.components import Component, Conflict, Said
+from remit.text.conflicts import find
 from samples import a_response
 from strategies import responses
 

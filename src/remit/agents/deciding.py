@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from secrets import token_bytes
 from unicodedata import normalize
 
-from remit.policy.intent import Decision
 from remit.protocol.codec import encode
+from remit.text.intent import Decision
 
 # A decision takes about a kilobyte.
 MOST = 1_000

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Sequence
 from remit.agents.model import ModelAgent
 from remit.agents.prompting import Prompt
 from remit.policy.budget import estimate
-from remit.policy.hearing import answer_schema, instructions, request, tempered, understood
-from remit.policy.intent import Heard, Scored, Scorer, hear
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
+from remit.text.intent import Heard, Scored, Scorer, hear
+from remit.text.model_intent import answer_schema, instructions, request, tempered, understood
 
 log = logging.getLogger("remit")
 

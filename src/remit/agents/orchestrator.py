@@ -17,9 +17,19 @@ from remit.agents.listening import reach
 from remit.agents.telling import Narrator
 from remit.agents.workflow import AT_ONCE, Course, Words
 from remit.policy.budget import split_tokens
-from remit.policy.components import capital, in_words, said_shortly
-from remit.policy.conflicts.settle import Side, settled
-from remit.policy.intent import (
+from remit.policy.plan import Step, Workflow, literal
+from remit.policy.redaction import TOKEN
+from remit.protocol.card import Capability, Schema
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Json
+from remit.protocol.errors import Code, RemitError
+from remit.runtime.aside import aside
+from remit.runtime.brief import Brief
+from remit.runtime.ports import Classifier
+from remit.runtime.schemas import misfits
+from remit.text.components import capital, in_words, said_shortly
+from remit.text.conflicts.settle import Side, settled
+from remit.text.intent import (
     PHRASES,
     THRESHOLDS,
     Choose,
@@ -34,17 +44,7 @@ from remit.policy.intent import (
     decide,
     offer,
 )
-from remit.policy.plan import Step, Workflow, literal
-from remit.policy.redaction import TOKEN
-from remit.policy.replies import asking_for, chosen, fields, inputs, wanted
-from remit.protocol.card import Capability, Schema
-from remit.protocol.codec import text_of
-from remit.protocol.envelope import Answer, Json
-from remit.protocol.errors import Code, RemitError
-from remit.runtime.aside import aside
-from remit.runtime.brief import Brief
-from remit.runtime.ports import Classifier
-from remit.runtime.schemas import misfits
+from remit.text.replies import asking_for, chosen, fields, inputs, wanted
 
 # What the agent keeps in a conversation while it waits for a reply.
 _ASKED = "asked"

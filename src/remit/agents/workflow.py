@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from remit.agents.telling import Narrator
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
-from remit.policy.components import capital
-from remit.policy.conflicts import find
-from remit.policy.narrate import NOTHING_DONE, Section, narrate, plain, progress_phrase, section_of, unified
 from remit.policy.plan import INPUT, REQUEST, Ended, Step, Workflow, filled, ready, waits_for
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.brief import Brief
+from remit.text.components import capital
+from remit.text.conflicts import find
+from remit.text.narration import NOTHING_DONE, Section, narrate, plain, progress_phrase, section_of, unified
 
 # As many delegations as an agent may have under way if its team says nothing else.
 AT_ONCE = 3

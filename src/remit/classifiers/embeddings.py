@@ -9,9 +9,9 @@ from typing import Any
 from remit.classifiers.integers import in_integers
 from remit.classifiers.learn import Learned, Sureness, gather, learn
 from remit.classifiers.words import Vocabulary, alike, weights
-from remit.policy.intent import Scored
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
+from remit.text.intent import Scored
 
 # What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
 LONGEST_TEXT = 2_000

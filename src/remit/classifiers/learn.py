@@ -5,8 +5,8 @@ from heapq import nlargest
 from math import exp, sqrt
 from typing import NamedTuple
 
-from remit.policy.intent import Scored
 from remit.protocol.card import Capability
+from remit.text.intent import Scored
 
 Row = Sequence[float]
 """How alike an example is to each: 1 says the same, 0 has nothing in common with it."""

@@ -9,8 +9,8 @@ from math import log, sqrt
 from unicodedata import normalize
 
 from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
-from remit.policy.intent import Scored
 from remit.protocol.card import Capability
+from remit.text.intent import Scored
 
 # What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
 LONGEST_TEXT = 2_000

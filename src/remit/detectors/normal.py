@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from remit.detectors.stepwise import STEP
-from remit.policy.disguise import likeness, unescaped
+from remit.text.normalisation import likeness, unescaped
 
 # What becomes of characters that have no likeness in ASCII. Ideographs are told apart because they are written
 # without spaces: in `请联系a@example.org谢谢` they are not part of the address.

@@ -21,7 +21,6 @@ from remit.faces.blocking import ask as ask_blocking
 from remit.faces.team.values import STORE_PATH
 from remit.faces.tokens import token_counter
 from remit.policy.breaker import BreakerSettings
-from remit.policy.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.policy.limits import Limits
 from remit.policy.plan import Workflow
 from remit.policy.plan_problems import problems
@@ -50,6 +49,7 @@ from remit.runtime.registry import team_invalid
 from remit.runtime.schemas import check_schema
 from remit.stores.checkpoints import key_path
 from remit.stores.sqlite import SqliteStore
+from remit.text.intent import DECISION_MS, THRESHOLDS, Label, Scorer, Thresholds
 from remit.transports.local import LocalTransport
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""What is decided: pure functions of values, in modules that do not know each other."""
+"""What is decided about a request: pure functions of values."""

@@ -9,7 +9,12 @@ from typing import cast
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.components import (
+from remit.protocol.codec import encode, text_of
+from remit.protocol.confidence import level_of
+from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.text.components import (
     SHARES,
     Component,
     Conflict,
@@ -19,11 +24,6 @@ from remit.policy.components import (
     name_words,
     said_shortly,
 )
-from remit.protocol.codec import encode, text_of
-from remit.protocol.confidence import level_of
-from remit.protocol.envelope import Answer, Call, Json, Response, Source, Strategy
-from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
-from remit.protocol.lifecycle import Status
 
 # ── the fold ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -343,7 +343,7 @@ def _disagreement(conflict: Conflict) -> str:
 
 def accept(text: str, blend: Blend) -> tuple[str, ...]:
     """Return the names and figures of a model's text that stand in nothing it was given; it is accepted if none do."""
-    from remit.policy.grounds import unfounded
+    from remit.text.grounding import unfounded
 
     return unfounded(text, blend.material)
 
@@ -364,7 +364,7 @@ def left_out(text: str, blend: Blend) -> tuple[str, ...]:
 
 
 def _is_told(text: str, component: Component) -> bool:
-    from remit.policy.grounds import unfounded
+    from remit.text.grounding import unfounded
 
     said = "\n".join((laid_out(component.result), *islice(_restated(component.result), _RESTATED)))
     if things := unfounded(said, ""):

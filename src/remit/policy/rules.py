@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
 
-from remit.policy.disguise import Words, words_in
 from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code
+from remit.text.normalisation import Words, words_in
 
 Pattern = Annotated[str, Meta(min_length=1)]
 Editable = Literal["objective", "input"]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit.policy.wording import cut, squeezed
 from remit.relay.frames import Constraints, PromptRequest, Turn
 from remit.relay.moves import Prompt
+from remit.text.sentences import cut, squeezed
 
 # Of a turn that is no longer shown: less than this says nothing, and more is no summary.
 _SHORTEST_LINE, _LONGEST_LINE = 80, 600

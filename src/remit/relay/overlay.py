@@ -18,7 +18,6 @@ asked about a draft, or while one has taken over.
 
 from msgspec.structs import replace
 
-from remit.policy.wording import cut
 from remit.protocol.lifecycle import IllegalMoveError
 from remit.relay import turns
 from remit.relay.moves import (
@@ -47,6 +46,7 @@ from remit.relay.moves import (
     refusal,
 )
 from remit.relay.run import Entry, Overlay, Pending, Refused, Step
+from remit.text.sentences import cut
 
 __all__ = ["Entry", "Overlay", "Pending", "Refused", "Step", "step"]
 

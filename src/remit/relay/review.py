@@ -11,8 +11,8 @@ from unicodedata import category, normalize
 from msgspec import Meta, Struct
 
 from remit.policy.verdict import Detector
-from remit.policy.wording import FIGURE, words_of
 from remit.relay.bridge.ports import Draft
+from remit.text.sentences import FIGURE, words_of
 
 Rule = Literal[
     "low_confidence",

@@ -144,7 +144,7 @@ def _handed_over(request: Request) -> Json:
 
 def _alike(request: Request) -> tuple[Json, Json]:
     """Return what requests have in common that ask for the same; only texts can do that in other words."""
-    from remit.policy.likeness import gist  # few capabilities want it
+    from remit.text.likeness import gist  # few capabilities want it
 
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 

@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.policy.aggregate import Aggregation, Combined, comparable, components_of, start, with_findings
-from remit.policy.components import Component, Findings
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, Fault, fault
@@ -17,6 +16,7 @@ from remit.runtime.carry import give_slot, regain_slot
 from remit.runtime.dispatch import Dispatch
 from remit.runtime.fanout import refused_whole, shared_out
 from remit.runtime.ledger import Frame, Route
+from remit.text.components import Component, Findings
 
 # To compare so many bytes takes about two milliseconds, and to hand them to a thread a tenth of one.
 LARGE = 10_000
@@ -57,7 +57,7 @@ async def _findings(components: Sequence[Component]) -> Findings | None:
     """Return what those who answered contradict each other in; None where there is nothing to compare."""
     if len(components) < 2:
         return None
-    from remit.policy.conflicts import find  # most hubs compare nothing
+    from remit.text.conflicts import find  # most hubs compare nothing
 
     if sum(len(encode(each.result)) for each in components) < LARGE:
         return find(components)

@@ -6,13 +6,13 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from remit.policy.intent import Heard
 from remit.protocol.card import ToolCard
 from remit.protocol.envelope import VERSION, Answer, ContextFilter, Json, Message, Note, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Kind, Record
 from remit.runtime.brief import Brief
+from remit.text.intent import Heard
 
 # ── an agent, a tool, a person ────────────────────────────────────────────────────────────────────────────────────────
 

@@ -8,12 +8,12 @@ import logging
 
 import msgspec
 
-from remit.policy.grounds import unfounded
-from remit.policy.summary import Summary, answer_note, extend, notes_of, written
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Note
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Store, Summarizer, TokenCounter
+from remit.text.grounding import unfounded
+from remit.text.summaries import Summary, answer_note, extend, notes_of, written
 
 log = logging.getLogger("remit")
 

@@ -6,7 +6,6 @@ from remit.faces.cli.places import reading
 from remit.faces.embedded import trainer
 from remit.faces.outputs.policy import Placing
 from remit.faces.team.team import Team
-from remit.policy.intent import THRESHOLDS, WHY, Case, Route, Scored, place
 from remit.policy.routing import Track
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
@@ -15,6 +14,7 @@ from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
 from remit.runtime.standing import NEWEST, tracks
 from remit.stores.reader import recent
+from remit.text.intent import THRESHOLDS, WHY, Case, Route, Scored, place
 
 
 def placed(

@@ -11,11 +11,11 @@ from remit.faces.cli.show.tree import Node, Tree
 from remit.faces.cli.show.tree_lines import spell_ms, tallied
 from remit.faces.outputs.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
 from remit.faces.safe_text import one_line
-from remit.policy.narrate import reason
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
 from remit.protocol.errors import TABLE, Code
 from remit.protocol.lifecycle import Status
+from remit.text.narration import reason
 
 State = Literal["waiting", "running", "silent", "finished"]
 

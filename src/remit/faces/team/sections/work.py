@@ -18,10 +18,10 @@ from remit.faces.team.values import (
     duration,
     optional_ms,
 )
-from remit.policy.intent import DECISION_MS, Thresholds
 from remit.policy.plan import MAX_ATTEMPTS, MAX_CONDITION, Share, Step, Workflow
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.remit import Count
+from remit.text.intent import DECISION_MS, Thresholds
 
 _THRESHOLDS = Thresholds()
 

@@ -1,0 +1,336 @@
+"""What the sentences of a text claim: of which thing, which figure, and whether it is so or not.
+
+The words are English; figures, and texts that differ in nothing else, are compared in any language.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.text.clauses import DIGIT, FIGURE, Clause, small, tokens
+from remit.text.english import (
+    AXES,
+    EVENTS,
+    LABELS,
+    NEGATIONS,
+    NOT_DENIED,
+    ON_ITSELF,
+    ROLES,
+    stem,
+)
+from remit.text.figures import NAMES, figures
+from remit.text.quantities import Amount, Figure, Quantity, agree, distance, figures_agree
+
+
+class Subject(Struct, frozen=True, gc=False):
+    """What a claim is about."""
+
+    words: frozenset[str]
+    """Stems, so that `leaves` and `departure` are one."""
+    context: frozenset[str] = frozenset()
+    """The words of the heading above it."""
+    ways: frozenset[tuple[str, str]] = frozenset()
+    """What is gone `from` and `to`, what it is said of `in` and `for`, and whether it is said of now."""
+    at: tuple[Quantity, ...] = ()
+    """The day, time or stretch of time of which it speaks, where that is not what it claims."""
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """One thing that is said of a subject: a figure, or a sense (that it is so, or not)."""
+
+    subject: Subject
+    figure: Figure | None = None
+    nouns: frozenset[str] = frozenset()
+    """What a bare number counts."""
+    lead: str = ""
+    """`by` or `to`: falling by a tenth is not falling to it."""
+    senses: frozenset[tuple[str, int]] = frozenset()
+    """What the clause of a figure affirms and denies: rising by a tenth is not falling by a fifth."""
+    axis: str = ""
+    """What is affirmed or denied: `approve`; empty for the sentence itself."""
+    sign: int = 0
+    text: str = ""
+    """As it is written."""
+    about: tuple[tuple[str, str], ...] = ()
+    """The stems of the subject with the words that they were, in their order."""
+
+
+# ── claims ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_OPPOSITES = {"from": "to", "to": "from"}
+# What is so in Asia, or for adults, need not be so.
+_SCOPES = ("in", "for", "among", "within", "across")
+_WAYS = frozenset((*_OPPOSITES, *_SCOPES))
+_LEADS = frozenset({"by", "to"})
+# A stretch of time after one of these says of when something is said: 7 % over five years.
+_SPANS = frozenset({"over", "for", "within", "after", "in", "during"})
+_NOW = ("now", "")
+# Of more figures in one clause nobody says which is which.
+_FIGURES = 8
+_WORD = re.compile(r"[a-z]++(?:['-][a-z]++)*+")
+_PERIODS = (["year"], ["month"], ["week"], ["quarter"], ["season"])
+
+
+class _Stated(Struct, frozen=True, gc=False):
+    """A figure of a clause."""
+
+    figure: Figure
+    nouns: tuple[str, ...]
+    lead: str
+    text: str
+
+
+_TELLING = NAMES | AXES.keys() | NEGATIONS
+
+
+def is_telling(clause: Clause) -> bool:
+    """Say whether a clause has a figure, or affirms or denies something that can be the opposite; most have none."""
+    text = clause.text
+    if DIGIT.search(text):
+        return True
+    plain = text.isascii() and text.replace(" ", "").isalpha()
+    return not _TELLING.isdisjoint(text.lower().split() if plain else _WORD.findall(small(text)))
+
+
+class Affirmed(Struct, frozen=True, gc=False):
+    """A sentence that denies nothing: as a whole it claims something only where another denies the very same."""
+
+    subject: Subject
+    senses: dict[str, int]
+    stated: Sequence[Figure]
+    text: str
+    about: tuple[tuple[str, str], ...]
+
+    @property
+    def words(self) -> frozenset[str]:
+        return self.subject.words.union(self.senses)
+
+    def claim(self, sign: int = 1) -> Claim:
+        """Return the sentence as a claim of its own, with everything that is said in it."""
+        subject = self.subject
+        everything = subject.at + tuple(figure.quantity for figure in self.stated)
+        whole = Subject(self.words, subject.context, subject.ways, everything)
+        return Claim(whole, sign=sign, text=self.text, about=self.about)
+
+
+def claims(clause: Clause) -> tuple[list[Claim], Affirmed | None]:
+    """Return each figure of a clause, and what it affirms or denies, with what they are said of."""
+    text = clause.text
+    found = figures(text)[:_FIGURES]
+    said = _tokens(text, found)
+    if len(found) < 2 and _TELLING_MORE.isdisjoint(said) and (plain := _plain_claims(clause, found, said)):
+        return plain
+    words: dict[str, str] = {}
+    ways: list[tuple[str, str]] = []
+    stated: list[_Stated] = []
+    asides: list[Quantity] = []
+    senses: dict[str, int] = {}
+    denied = negated = hedged = False
+    last, numbers = "", iter(found)
+    for place, token in enumerate(said):
+        role = ROLES.get(token)
+        if token == FIGURE:
+            figure = next(numbers)
+            written = text[figure.start : figure.end]
+            if last == "of" and said[max(0, place - 2) : place] == _AS_OF:
+                asides.append(figure.quantity)
+            elif len(found) > 1 and last in _SPANS and (span := _span(figure.quantity)):
+                asides.append(span)
+            elif last in LABELS and isinstance(figure.quantity, Amount) and figure.quantity.kind == "number":
+                # Order 4411 is not order 4412.
+                words[f"{last} {written}"] = written
+            else:
+                stated.append(_Stated(figure, _nouns(said, place), last if last in _LEADS else "", written))
+        elif len(token) == 1 and last in LABELS and token.isalpha():
+            words[f"{last} {token}"] = token
+        elif role is None or (token == "this" and said[place + 1 : place + 2] in _PERIODS):
+            root = stem(token)
+            if root not in words:
+                words[root] = token
+            if last in _WAYS:
+                ways.append((last, root))
+        elif role == "weak":
+            pass
+        elif role == "axis":
+            axis, sign = AXES[token]
+            sign = -sign if denied else sign
+            # Who says both says neither.
+            senses[axis] = sign if senses.get(axis, sign) == sign else 0
+            denied = False
+        elif role == "negation":
+            # "No, it was not": the first is an answer.
+            following = said[place + 1 : place + 2]
+            if following and following[0] not in NOT_DENIED and not (place == 0 and following[0] == ","):
+                denied, negated = not denied, True
+        elif role == "hedge":
+            hedged = True
+        else:
+            ways.append(_NOW)
+        if token != "the":
+            last = token
+    if not words or said[0] == "here" or not ON_ITSELF.isdisjoint(words):
+        return [], None
+    subject = Subject(frozenset(words), clause.context, frozenset(ways) if ways else _NO_WAYS, tuple(asides))
+    about = tuple(words.items())
+    made: list[Claim] = []
+    if stated and not negated:
+        made += _figure_claims(subject, stated, senses, about)
+    if hedged:
+        return made, None
+    for axis, side in senses.items():
+        if side:
+            moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
+            on = replace(subject, at=subject.at + moments)
+            made.append(Claim(on, axis=axis, sign=side, text=text, about=about))
+    whole = Affirmed(subject, senses, [each.figure for each in stated], text, about)
+    if not denied:
+        return made, whole
+    made.append(whole.claim(-1))
+    return made, None
+
+
+# What makes more of a clause than words and a figure.
+_TELLING_MORE = frozenset(
+    (*(word for word, role in ROLES.items() if role != "weak"), *_WAYS, *_LEADS, "this", "as", "here", *ON_ITSELF)
+)
+
+
+def _plain_claims(
+    clause: Clause, found: Sequence[Figure], said: Sequence[str]
+) -> tuple[list[Claim], Affirmed | None] | None:
+    """Return the same of a clause that is words and one figure, or none, as most are; None if it is more."""
+    words: dict[str, str] = {}
+    last = ""
+    for token in said:
+        if token not in ROLES and token != FIGURE:
+            root = stem(token)
+            if root not in words:
+                words[root] = token
+        if token != "the":
+            if last in LABELS and (token == FIGURE or len(token) == 1):
+                return None
+            last = token
+    if not words or not ON_ITSELF.isdisjoint(words):
+        return [], None
+    subject, about = Subject(frozenset(words), clause.context), tuple(words.items())
+    made: list[Claim] = []
+    for figure in found:
+        nouns, written = _nouns(said, said.index(FIGURE)), clause.text[figure.start : figure.end]
+        made.append(Claim(subject, figure, frozenset(nouns), "", _NO_SENSES, "", 0, written, about))
+    return made, Affirmed(subject, {}, found, clause.text, about)
+
+
+_NO_SENSES: frozenset[tuple[str, int]] = frozenset()
+_AS_OF = ["as", "of"]
+_NO_WAYS: frozenset[tuple[str, str]] = frozenset()
+
+
+def _span(quantity: Quantity) -> Amount | None:
+    """Return a stretch of time, be it "over" so long or just so long."""
+    if not isinstance(quantity, Amount) or quantity.kind != "duration":
+        return None
+    return Amount("duration", quantity.low, quantity.low, quantity.slack)
+
+
+def _figure_claims(
+    subject: Subject, stated: list[_Stated], senses: dict[str, int], about: tuple[tuple[str, str], ...]
+) -> Iterator[Claim]:
+    words = subject.words.union(senses) if senses else subject.words
+    senses_said = frozenset(senses.items())
+    if len(stated) == 1:
+        only = stated[0]
+        said = subject if words is subject.words else replace(subject, words=words)
+        yield Claim(said, only.figure, frozenset(only.nouns), only.lead, senses_said, "", 0, only.text, about)
+        return
+    moments = tuple(each.figure.quantity for each in stated if not isinstance(each.figure.quantity, Amount))
+    # On 4 March sales were 500: the day is not what is claimed.
+    aside = 0 < len(moments) < len(stated) and subject.words.isdisjoint(EVENTS)
+    said = Subject(words, subject.context, subject.ways, subject.at + moments if aside else subject.at)
+    counted = {noun for each in stated for noun in each.nouns}
+    for each in stated:
+        nouns = each.nouns
+        if not (aside and not isinstance(each.figure.quantity, Amount)):
+            named = tuple(pair for pair in about if pair[0] not in counted or pair[0] in nouns) if counted else about
+            yield Claim(said, each.figure, frozenset(nouns), each.lead, senses_said, "", 0, each.text, named)
+
+
+def _tokens(text: str, found: Sequence[Figure]) -> list[str]:
+    """Return the words of a clause in small letters, with a sign for each figure."""
+    said: list[str] = []
+    end = 0
+    for figure in found:
+        said += tokens(text[end : figure.start])
+        said.append(FIGURE)
+        end = figure.end
+    if end < len(text):
+        said += tokens(text[end:])
+    return said
+
+
+def _nouns(said: Sequence[str], place: int) -> tuple[str, ...]:
+    """Return what is counted: up to two words right after the number at a place."""
+    nouns: list[str] = []
+    for token in said[place + 1 : place + 3]:
+        if token in ROLES or token == FIGURE:
+            break
+        nouns.append(stem(token))
+    return tuple(nouns)
+
+
+# ── comparison ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def likeness(part: Subject, whole: Subject) -> float:
+    """Return how surely two subjects are one, from 0 to 1, where all words of the first are among the second's.
+
+    Where each has words that the other has not, they are taken to be two things: the morning train, the evening train.
+    """
+    few, many = len(part.words), len(whole.words)
+    if few != many and (few < 2 or 2 * few < many):
+        return 0.0
+    if part.context and whole.context and not (part.context <= whole.context or whole.context <= part.context):
+        return 0.0
+    if part.ways and whole.ways and any((_OPPOSITES.get(way), word) in whole.ways for way, word in part.ways):
+        return 0.0
+    if few != many and whole.ways and any(way in _SCOPES and word not in part.words for way, word in whole.ways):
+        return 0.0
+    if (part.at and _NOW in whole.ways) or (whole.at and _NOW in part.ways):
+        return 0.0
+    if part.at and whole.at:
+        verdicts = [verdict for one in part.at for other in whole.at if (verdict := agree(one, other)) is not None]
+        if verdicts and not any(verdicts):
+            return 0.0
+    return few / many
+
+
+def compared(one: Claim, other: Claim) -> bool | None:
+    """Say whether two claims about one thing can both be true; None if they do not speak of the same side of it."""
+    if one.figure is None or other.figure is None:
+        if one.figure or other.figure or one.axis != other.axis:
+            return None
+        # Of a sentence as a whole, only the very same one is the opposite of its denial.
+        return one.sign == other.sign if one.axis or one.subject.words == other.subject.words else None
+    if one.senses and other.senses and any((axis, -sign) in other.senses for axis, sign in one.senses if sign):
+        return None
+    if (one.lead and other.lead and one.lead != other.lead) or not (_counts(one, other) and _counts(other, one)):
+        return None
+    return figures_agree(one.figure, other.figure)
+
+
+def _counts(one: Claim, other: Claim) -> bool:
+    """Say whether what the first counts, if it counts something, may be what the other does."""
+    if not one.nouns or not _is_number(one):
+        return True
+    return _is_number(other) and bool(one.nouns & (other.nouns or other.subject.words))
+
+
+def _is_number(claim: Claim) -> bool:
+    quantity = claim.figure.quantity if claim.figure else None
+    return isinstance(quantity, Amount) and quantity.kind == "number"
+
+
+def apart(one: Claim, other: Claim) -> float:
+    """Return how far two claims that cannot both be true are apart: 1 and more for nothing alike."""
+    return distance(one.figure.quantity, other.figure.quantity) if one.figure and other.figure else 1.0

@@ -1,0 +1,127 @@
+"""What is known of a search so far, and who is on which side of what."""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Json
+from remit.text.clauses import content
+from remit.text.components import in_words, words_of
+from remit.text.conflicts.fields import Meaning, meaning
+from remit.text.conflicts.taken import Held
+
+# Names of fields that only hold what is said.
+_WRAPPING = words_of("result results data output outputs value values response answer the of in at is time date")
+
+
+class Sided(Protocol):
+    """Something that is said, and whose it is: a bit for each owner."""
+
+    @property
+    def owners(self) -> int: ...
+
+
+S = TypeVar("S", bound=Sided)
+
+
+class Dispute(Struct, frozen=True, gc=False):
+    """Something on which there are several sides: what each says, and who is on it."""
+
+    path: str
+    about: str
+    distance: float
+    sides: list[list[tuple[Json, int]]]
+
+
+class Search:
+    """What has been found so far."""
+
+    def __init__(self) -> None:
+        self.disputes: list[Dispute] = []
+        self.agreeing = 0
+        self.comparisons = 0
+        self.complete = True
+        self._meanings: dict[Held, Meaning | None] = {}
+        self._words: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    def meaning(self, held: Held) -> Meaning | None:
+        """Return what a value says, which is worked out once."""
+        if held not in self._meanings:
+            self._meanings[held] = meaning(held.value, held.name)
+        return self._meanings[held]
+
+    def about(self, path: str) -> tuple[tuple[str, str], ...]:
+        """Return the words of a path that say something, after their stems; what many have in common is read once."""
+        above, _, last = path.rpartition(".")
+        if not above or "]" in last:
+            return tuple(dict(content(in_words(path), _WRAPPING)).items())
+        for part in (above, last):
+            if part not in self._words:
+                self._words[part] = tuple(content(in_words(part), _WRAPPING))
+        return tuple(dict((*self._words[above], *self._words[last])).items())
+
+
+def everybody(side: Iterable[Sided]) -> int:
+    """Return all who are on a side."""
+    return union([each.owners for each in side])
+
+
+def union(several: Iterable[int]) -> int:
+    """Return all who are in one of these sets."""
+    owners = 0
+    for each in several:
+        owners |= each
+    return owners
+
+
+@lru_cache(maxsize=4096)
+def members(owners: int) -> tuple[int, ...]:
+    """Return who they are, in order."""
+    return tuple(place for place in range(owners.bit_length()) if owners >> place & 1)
+
+
+def sides_of(said: Iterable[S], verdict: Callable[[S, S], bool | None]) -> list[list[S]]:
+    """Return who agrees with whom; whoever cannot be compared with anybody is left out."""
+    sides: list[list[S]] = []
+    for each in said:
+        opposed = not sides
+        for side in sides:
+            agrees = verdict(each, side[0])
+            if agrees:
+                side.append(each)
+                break
+            opposed = opposed or agrees is False
+        else:
+            if opposed:
+                sides.append([each])
+    return sides
+
+
+def disputed(sides: list[list[S]]) -> list[list[S]]:
+    """Return the sides that another one is opposed to: each has a component that is not on the other."""
+    owners = [everybody(side) for side in sides]
+    if len(sides) == 2:
+        return sides if owners[0] & ~owners[1] and owners[1] & ~owners[0] else []
+    return [
+        side
+        for side, here in zip(sides, owners, strict=True)
+        if any(here & ~other and other & ~here for other in owners)
+    ]
+
+
+def tally(search: Search, sides: Sequence[int]) -> None:
+    """Note how many comparisons of two components there were, and how many agreed."""
+    everybody = places = agreeing = 0
+    for side in sides:
+        everybody |= side
+        number = side.bit_count()
+        places += number
+        agreeing += number * (number - 1)
+    number = everybody.bit_count()
+    search.comparisons += number * (number - 1)
+    if places > number:
+        # Somebody is on two sides, and agrees with both.
+        agreeing = sum(union([side for side in sides if side >> one & 1]).bit_count() - 1 for one in members(everybody))
+    search.agreeing += agreeing

@@ -1,0 +1,110 @@
+"""The search for contradictions: field by field, and claim by claim."""
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from remit.protocol.envelope import Json
+from remit.text.components import Component, Conflict, Findings, Said, Severity, in_words, said_shortly, words_of
+from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
+from remit.text.conflicts.fields import Meaning, agreed, difference
+from remit.text.conflicts.statements import compare_claims
+from remit.text.conflicts.taken import Held, Places, Taken
+from remit.text.quantities import Amount
+
+# More than this of one component is not looked at: a result of 10 KB has some 500 fields.
+_FIELDS = 5_000
+# Nobody reads more.
+_LISTED = 100
+
+_ORDER: tuple[Severity, ...] = ("high", "medium", "low")
+# Where a decision stands, any difference is grave.
+_DECISIONS = words_of("status decision verdict recommendation outcome approval")
+
+
+def find(components: Sequence[Component]) -> Findings:
+    """Return what components contradict each other in, the gravest first, and how far they agree.
+
+    What only one of them says is no conflict, and neither is what is rounded, or written differently, or in another
+    unit. The order of the components changes nothing but the order in which they are named.
+    """
+    search, taken = Search(), Taken(_FIELDS)
+    for owner, component in enumerate(components):
+        taken.take(component.result, owner)
+    search.complete = taken.complete
+    _compare_fields(search, taken.places)
+    compare_claims(search, taken.places)
+    conflicts = [_conflict(dispute, components) for dispute in search.disputes]
+    conflicts.sort(key=lambda each: (_ORDER.index(each.severity), each.path))
+    return Findings(
+        conflicts=tuple(conflicts[:_LISTED]),
+        agreement=search.agreeing / search.comparisons if search.comparisons else 1.0,
+        complete=search.complete and len(conflicts) <= _LISTED,
+    )
+
+
+def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
+    def trust(owners: int) -> float:
+        # Who does not say how sure it is cannot be preferred to one who does.
+        rated = [each for owner in members(owners) if (each := components[owner].confidence) is not None]
+        return round(max(rated), 2) if rated else -1.0
+
+    sides: list[tuple[float, tuple[int, ...], Json]] = []
+    for said in dispute.sides:
+        if len(said) == 1:
+            value, owners = said[0]
+        else:
+            value = min(said, key=lambda each: (-trust(each[1]), str(each[0])))[0]
+            owners = union([each for _, each in said])
+        sides.append((trust(owners), members(owners), value))
+    sides.sort(key=lambda side: (-side[0], side[1]))
+    severity: Severity = "high" if dispute.distance > 0.1 else "medium" if dispute.distance > 0.01 else "low"
+    preferred = sides[0][2] if sides[0][0] > sides[1][0] else None
+    question = None
+    if preferred is None and severity != "low":
+        values = ", or ".join(said_shortly(value) or "…" for _, _, value in sides)
+        question = f"The sources disagree on {dispute.about}: {values}. Which one should count?"
+    return Conflict(
+        path=dispute.path,
+        severity=severity,
+        values=tuple([Said(value, tuple([components[each].name for each in owners])) for _, owners, value in sides]),
+        preferred=preferred,
+        question=question,
+    )
+
+
+# ── fields ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Meant(Struct, frozen=True, gc=False):
+    """A value of a field, what it says, and whose it is."""
+
+    held: Held
+    owners: int
+    meaning: Meaning
+
+
+def _compare_fields(search: Search, places: Places) -> None:
+    for values in places.values():
+        if len(values) == 1:
+            (held,) = values.values()
+            tally(search, (held.owners,))
+            continue
+        meant = [_Meant(held, held.owners, said) for held in values.values() if (said := search.meaning(held))]
+        sides = sides_of(sorted(meant, key=_exactness), lambda one, other: agreed(one.meaning, other.meaning))
+        tally(search, [everybody(side) for side in sides])
+        sides = disputed(sides)
+        if len(sides) > 1:
+            path = min(held.path for held in values.values())
+            decision = not _DECISIONS.isdisjoint(meant[0].held.name)
+            far = max(difference(one[0].meaning, other[0].meaning) for one, other in combinations(sides, 2))
+            said = [[(each.held.value, each.owners) for each in side] for side in sides]
+            search.disputes.append(Dispute(path, in_words(path), 1.0 if decision else far, said))
+
+
+def _exactness(meant: _Meant) -> tuple[float, str]:
+    """Put the most exact first: what is rounded agrees with it."""
+    found = meant.meaning.figures
+    slack = found[0].quantity.slack if found and isinstance(found[0].quantity, Amount) else 0.0
+    return slack, repr(meant.held.value)

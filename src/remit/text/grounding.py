@@ -1,0 +1,384 @@
+"""Whether a text says nothing that its source does not: every name and figure in it is looked up there."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from remit.text.sentences import FIGURE, SPELLED, THING, VERBS, bare_name, is_name, squeezed, unmarked, words_of
+
+
+def unfounded(text: str, source: str) -> tuple[str, ...]:
+    """Return the names and figures of a summary that its source does not have, as they are written in it.
+
+    It would rather name one too many: whoever made the summary can do without it, whoever reads it cannot.
+    """
+    grounds = _Grounds(source)
+    missing: dict[str, None] = {}
+
+    def look_up(found: re.Match[str]) -> None:
+        if not (grounds.has_name(bare_name(found)) if is_name(found) else grounds.has_figure(found)):
+            missing[found[0]] = None
+
+    for line in _lines(text):
+        rest = _without_things(line, look_up)
+        missing.update(dict.fromkeys(grounds.strangers(_WORD.findall(rest))))
+    return tuple(missing)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text without their marks, and without what is only for show."""
+    return [unmarked(line.replace("*", "")) for line in text.splitlines()]
+
+
+# Stands where something was that has been looked up already: no word, and no end of a sentence.
+_PLACE = "\ue000"
+
+
+def _without_things(line: str, look_up: Callable[[re.Match[str]], None]) -> str:
+    """Return a line with a mark in the place of each identifier and figure; each is given to *look_up* first."""
+
+    def replace(found: re.Match[str]) -> str:
+        if not (is_name(found) or found["date"] or found["time"] or found["number"]):
+            return found[0]  # words after all
+        look_up(found)
+        return _PLACE
+
+    return THING.sub(replace, line)
+
+
+# ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_UNIT = {
+    spelling: words.split()[0]
+    for words in """
+        % percent prozent
+        usd $ us$ dollar dollars
+        eur € euro euros
+        gbp £ pound pounds
+        jpy ¥ yen
+        inr ₹
+        chf franc francs franken
+        ms millisecond milliseconds
+        second seconds sec secs sekunde sekunden
+        minute minutes min mins minuten
+        hour hours hr hrs stunde stunden
+        day days tag tage tagen
+        week weeks woche wochen
+        month months monat monate monaten
+        year years jahr jahre jahren
+        kg kilo kilos
+        g gram grams gramm
+        ton tons tonne tonnen
+        km
+        m meter meters metre metres
+        cm
+        mm
+        mile miles
+        kb
+        mb
+        gb
+        tb
+        token tokens
+    """.strip().splitlines()
+    for spelling in words.split()
+}
+_SCALE = {"k": 3, "th": 3, "ta": 3, "m": 6, "mi": 6, "b": 9, "bi": 9, "bn": 9, "mr": 9}
+_MILLIARDE = "milliarde"
+_MONTH = {
+    short: number
+    for number, shorts in enumerate(
+        ("jan", "feb", "mar mär", "apr", "may mai", "jun", "jul", "aug", "sep", "oct okt", "nov", "dec dez"), 1
+    )
+    for short in shorts.split()
+}
+_DIGITS = re.compile(r"\d+")
+_LETTERS = re.compile(r"[^\W\d_]{3,}")
+
+
+class _Date(NamedTuple):
+    year: int
+    month: int
+    day: int
+    """0, like the year, if it is not said."""
+
+    def says(self, other: "_Date") -> bool:
+        """Say whether this date says all that *other* does."""
+        return self.month == other.month and other.day in {0, self.day} and other.year in {0, self.year}
+
+
+def _dates(text: str) -> list[_Date]:
+    """Return what a date may mean: 3/4/2025 is in March or in April."""
+    numbers = [int(digits) for digits in _DIGITS.findall(text)]
+    if name := next((word for word in _LETTERS.findall(text.casefold()) if word[:3] in _MONTH), None):
+        return [
+            _Date(
+                next((number for number in numbers if number > 31), 0),
+                _MONTH[name[:3]],
+                next((number for number in numbers if number <= 31), 0),
+            )
+        ]
+    if "-" in text:
+        return [_Date(*numbers)]
+    day, month, year = numbers
+    year += 2000 if year < 100 else 0
+    return [_Date(year, month, day)] + ([_Date(year, day, month)] if "/" in text else [])
+
+
+def _times(text: str) -> list[tuple[int, ...]]:
+    """Return a time of day as it is said, and by the 24-hour clock if that is known."""
+    hour, minute, second = (*(int(digits) for digits in _DIGITS.findall(text)), 0, 0)[:3]
+    half = next((sign for sign in text.casefold() if sign in "ap"), "")
+    if not half:
+        return [(hour, minute, second)]
+    return [(hour % 12 + (12 if half == "p" else 0), minute, second), (hour, minute, second)]
+
+
+_GROUPING, _POINT = re.compile("[ \u00a0\u202f'’]"), re.compile("[.,]")
+
+
+def _value(found: re.Match[str]) -> str:
+    """Return a number so that equal ones are spelled alike; one that can be read in two ways stays as it is."""
+    if found["spelled"]:
+        return SPELLED[found["spelled"].casefold()]
+    plain = _GROUPING.sub("", found["digits"])
+    if "/" in plain:
+        return plain
+    groups = _POINT.split(plain)
+    thousands = len(groups[0]) < 4 and groups[0] != "0" and all(len(group) == 3 for group in groups[1:])
+    if "." in plain and "," in plain:
+        # Whichever comes last begins the fraction.
+        whole, fraction = "".join(groups[:-1]), groups[-1]
+    elif len(groups) == 1 or (thousands and ("," in plain or len(groups) > 2)):
+        whole, fraction = "".join(groups), ""
+    elif len(groups) == 2 and not thousands:
+        whole, fraction = groups
+    else:
+        # 1.500 is one and a half here, and a thousand and a half there.
+        return f"{found['sign'] or ''}{plain} {(found['scale'] or '').strip().casefold()}"
+    places = _places(found["scale"])
+    fraction = fraction.ljust(places, "0")
+    whole, fraction = (whole + fraction[:places]).lstrip("0") or "0", fraction[places:].rstrip("0")
+    return f"{'-' if found['sign'] else ''}{whole}{'.' if fraction else ''}{fraction}"
+
+
+def _places(scale: str | None) -> int:
+    scale = (scale or "").strip(" -").casefold()
+    return 9 if scale.startswith(_MILLIARDE) else _SCALE.get(scale[:2], 0)
+
+
+def _unit(found: re.Match[str]) -> str:
+    spelled = (found["before"] or found["unit"] or "").strip(" \u00a0-").casefold()
+    return _UNIT.get(spelled, "")
+
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_WORD = re.compile(r"(?:Mr|Mrs|Ms|Dr|Prof)\.|[A-Z]\.(?=\s?[A-Z])|[^\W\d_](?:[\w'’-]*\w)?|\S")
+_POSSESSIVE = ("'s", "’s")
+_OPENING = frozenset("\"'“„«‘([-–—•")
+_CALENDAR = words_of("""
+    monday tuesday wednesday thursday friday saturday sunday january february april june july august september october
+    november december montag dienstag mittwoch donnerstag freitag samstag sonntag januar februar märz mai juni juli
+    oktober dezember
+""")
+_TITLES = words_of("mr mrs ms dr prof herr frau")
+# Who does one of these is somebody.
+_PERSONAL = words_of("""
+    agreed agrees approved approves asked asks believes bought can chose confirmed confirms decided decides declined did
+    does felt gave had has insisted insists is knows likes mentioned must needed needs noted offered ordered owns paid
+    plans prefers preferred promised proposed refused rejected reported reports requested requests said says sent should
+    signed stated suggested suggests thinks told wanted wants was went will works would wrote
+    sagt sagte möchte fragt fragte hat ist bat bittet braucht
+""")
+# Words that a sentence, a heading or a label begins with, and what everybody in a conversation is called.
+_COMMON = words_of("""
+    a about according action actions additional additionally after agent agents all also although always an and another
+    answer answers any anyone anything api are as ask asks assistant at background based because before below besides
+    both budget but by client company constraint constraints context conversation costs current currently customer date
+    dates deadline decision decisions details during each either else every everyone everything example facts figures
+    files finally first following for from further furthermore goal goals he hence her here his how however i id ids if
+    important in instead issue it item items its json key last later less let main many meanwhile more most moreover
+    much names neither never new next no nobody none nor not note notes nothing now number numbers of ok okay on once
+    one only open option options or other others otherwise our output overall overview owner people pending plan point
+    points problem project question questions reason remaining remember request requests requirement requirements
+    resolved result results second several she should since so some someone something status step steps still subject
+    such summary task tasks team than that the their then there therefore these they third this those though three thus
+    time to today todo together tokens topic total two under unless until url urls user users was we were what when
+    where whether which while who whose why will with within without work yes yet you your
+    aber alle als am an auch auf aus bei bis da dabei dann das dass dem den der die dies diese dieser dieses doch ein
+    eine einen einer er es für ich ihr ihre im in ist ja jede kein keine man mit nach nein nicht noch nun nur ob oder
+    ohne sein seine sie so und uns unser vom von vor was weil wenn wer wie wir wird wo zu zum zur assistent nutzer
+    benutzer zusammenfassung
+""")
+_ENDINGS = ("ing", "ed", "ly", "tion", "tions", "ment", "ments", "ness", "ity")
+
+
+# What is longer than this is no part of another word.
+_LONG = 200
+
+
+class _Run(NamedTuple):
+    """Capitalised words in a row, and where they stand."""
+
+    words: list[str]
+    first: bool
+    """Whether they begin a sentence, where every word is capitalised."""
+    label: bool
+    """Whether they follow a colon."""
+    then: str
+
+
+def _runs(tokens: Sequence[str]) -> Iterator[_Run]:
+    first, label = True, False
+    run: list[str] = []
+    for token in (*tokens, ""):
+        if token[:1].isupper():
+            run.append(token)
+            continue
+        if run:
+            yield _Run(run, first, label, token)
+            run, first, label = [], False, False
+        if token and token in ".!?…:":
+            first, label = True, token == ":"
+        elif token not in _OPENING:
+            first = label = False
+
+
+def _bare(word: str) -> str:
+    return word[:-2] if word.endswith(_POSSESSIVE) else word
+
+
+class _Grounds:
+    """What a source says, so that it can be looked up."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        lines = _lines(source)
+        whole = " ".join(lines)
+        self._line = whole.casefold()
+        self._names: set[str] = set()
+        self._numbers: set[tuple[str, str]] = set()
+        self._dates: set[_Date] = set()
+        self._times: set[tuple[int, ...]] = set()
+        # Line by line, and as one: a figure may be parted from its unit by the end of a line.
+        for line in (*lines, whole):
+            for found in FIGURE.finditer(line):
+                self._note(found)
+        # The source as a summary is read, too: in "0C Paris", a word begins with C only once the 0 is taken out.
+        rest = " ".join(_without_things(line, self._note) for line in lines)
+        read = [_bare(word).casefold() for word in _WORD.findall(rest)]
+        self._read = _in_a_row(read)
+        words = [_bare(word) for word in _WORD.findall(whole)]
+        # Words joined by a hyphen are there apart, too.
+        words += [part for word in words if "-" in word for part in word.split("-")]
+        self._words = {word.casefold() for word in words} | set(read)
+        self._plain = {word for word in words if word.islower()}
+
+    def _note(self, found: re.Match[str]) -> None:
+        if found.re is THING and is_name(found):
+            self._names.add(_comparable(bare_name(found)))
+        elif found["date"]:
+            dates = _dates(found[0])
+            self._dates.update(dates)
+            self._numbers.update((str(number), "") for date in dates for number in date)
+        elif found["time"]:
+            times = _times(found[0])
+            self._times.update(times)
+            self._numbers.update((str(number), "") for time in times for number in time)
+        else:
+            value = _value(found)
+            self._numbers.add((value, ""))
+            self._numbers.add((value, _unit(found)))
+
+    def has_figure(self, found: re.Match[str]) -> bool:
+        if found["date"]:
+            return any(known.says(date) for date in _dates(found[0]) for known in self._dates)
+        if found["time"]:
+            return _times(found[0])[0] in self._times
+        value = _value(found)
+        # "One" is a figure of speech as often as a figure.
+        return (value == "1" and found["spelled"] is not None) or (value, _unit(found)) in self._numbers
+
+    def has_name(self, name: str) -> bool:
+        """Say whether an identifier or phrase stands in the source as a whole."""
+        if name.startswith("["):
+            return name in self._source
+        name = _comparable(name)
+        if name in self._names:
+            return True
+        if len(name) > _LONG:
+            return name in self._line
+        at = self._line.find(name)
+        while at >= 0:
+            end = at + len(name)
+            if not (_goes_on(self._line[max(at - 2, 0) : at][::-1]) or _goes_on(self._line[end : end + 2])):
+                return True
+            at = self._line.find(name, at + 1)
+        return False
+
+    def strangers(self, tokens: Sequence[str]) -> Iterator[str]:
+        """Give the names in a line of words that the source does not have."""
+        for run in _runs(tokens):
+            words = run.words
+            if run.first and (len(words) == 1 and not self._is_somebody(run)):
+                continue
+            if run.first and len(words) > 1 and self._is_ordinary(words[0]):
+                words = words[1:]
+            for name in _names(words):
+                bare = [_bare(word) for word in name]
+                # Initials may be written with or without a space.
+                apart = len(bare) > 1 and not any(word.endswith(".") for word in bare)
+                if not all(map(self._knows, bare)) or (apart and not self._has_in_a_row(bare)):
+                    yield " ".join(name)
+
+    def _has_in_a_row(self, words: Sequence[str]) -> bool:
+        return _in_a_row([word.casefold() for word in words]) in self._read or self.has_name(" ".join(words))
+
+    def _knows(self, word: str) -> bool:
+        return word.casefold() in self._words or all(
+            part.casefold() in self._words or part.islower() for part in word.split("-")
+        )
+
+    def _is_somebody(self, run: _Run) -> bool:
+        """Say whether the one capitalised word that begins a sentence is a name all the same."""
+        word = run.words[0]
+        bare = _bare(word).casefold()
+        if bare in self._plain or bare in VERBS:
+            return False
+        return (
+            bare in _CALENDAR
+            or word.endswith(_POSSESSIVE)
+            or (word.isupper() and len(word) > 1)
+            or run.then in _PERSONAL
+            or (run.label and (not run.then or run.then in ",.;)" or run.then in {"and", "und", _PLACE}))
+        )
+
+    def _is_ordinary(self, word: str) -> bool:
+        word = _bare(word).casefold()
+        return word in self._plain or word in VERBS or (len(word) > 5 and word.endswith(_ENDINGS))
+
+
+def _names(words: Sequence[str]) -> Iterator[list[str]]:
+    """Give the names in capitalised words: they end before words that are none, and after whoever owns what follows."""
+    name: list[str] = []
+    for word in (*words, "the"):
+        bare = _bare(word).removesuffix(".").casefold()
+        ordinary = bare in _COMMON or bare in _TITLES or bare.startswith(("i'", "i’"))
+        if not ordinary:
+            name.append(word)
+        if name and (ordinary or word.endswith(_POSSESSIVE)):
+            yield name
+            name = []
+
+
+def _comparable(name: str) -> str:
+    return squeezed(name).casefold().strip(".,;:!?")
+
+
+def _in_a_row(words: Sequence[str]) -> str:
+    return "".join(f"\n{word}" for word in words) + "\n"
+
+
+def _goes_on(signs: str) -> bool:
+    """Say whether a word goes on with these signs."""
+    return signs[:1].isalnum() or signs[:1] == "_" or (signs[:1] == "-" and signs[1:].isalnum())

@@ -1,0 +1,429 @@
+"""What a user may read: one answer from several components, and what is being done, with no word of who does it."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import cast
+
+from msgspec import Struct
+
+from remit.protocol.confidence import Level, level_of
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, Fault
+from remit.text.components import (
+    Component,
+    Conflict,
+    Findings,
+    capital,
+    in_words,
+    laid_out,
+    said_shortly,
+    words_of,
+)
+
+Glossary = Mapping[str, str]
+"""The one term for each variant of it."""
+
+
+class Section(Component, frozen=True, kw_only=True):
+    """A component as a step of the work: what came of it, and what did not."""
+
+    missing: tuple[str, ...] = ()
+    """What was asked and is not in the result."""
+    warnings: tuple[str, ...] = ()
+    failure: Fault | None = None
+    """Why there is no result, or not the whole one."""
+    skipped: str = ""
+    """Why the step was not begun, in plain language: "the flight was not booked"."""
+    whole: bool = False
+    """Whether the result is a narrative itself, which says how sure it is and what is missing."""
+
+
+class Narrative(Struct, frozen=True, kw_only=True):
+    """What is told, and what the user should be asked."""
+
+    text: str
+    questions: tuple[str, ...] = ()
+    complete: bool = True
+    """Whether nothing that was asked for is missing."""
+
+
+def section_of(title: str, response: Response) -> Section:
+    """Return what came of a step; of one that timed out, what was finished before."""
+    return Section(
+        response.target,
+        response.result,
+        response.confidence,
+        title,
+        missing=response.unfinished,
+        warnings=response.warnings,
+        failure=None if response.ok else (response.fault or Fault(code=Code.DELEGATION_FAILED, message="")).outward(),
+    )
+
+
+# ── the answer ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# The gravest come first; a longer list is not read, and that there is more is told.
+_SHOWN = 10
+NOTHING_DONE = "None of this could be done."
+_SURENESS = {Level.HIGH: "high", Level.MEDIUM: "medium", Level.LOW: "low", Level.SPECULATIVE: "speculative"}
+
+
+def narrate(
+    sections: Sequence[Section],
+    findings: Findings | None = None,
+    *,
+    glossary: Glossary | None = None,
+    forbidden: Collection[str] = (),
+    blend: str = "",
+    nothing: str = NOTHING_DONE,
+) -> Narrative:
+    """Return one answer from the sections, in the order given: what each found, how sure it is, and what is missing.
+
+    *blend*, a text that tells the results as one already, stands in their place; the rest is told all the same.
+    *nothing* is what is told if no section has a result, and none was done without one. Of
+    agents and capabilities nothing is said: *forbidden* names appear nowhere, and terms are those of the *glossary*.
+    """
+    titles = [" ".join(each.title.split()) or f"Part {place}" for place, each in enumerate(sections, 1)]
+    told = [(each, title) for each, title in zip(sections, titles, strict=True) if each.result not in (None, "")]
+    conflicts = findings.conflicts if findings else ()
+    named = dict(zip((each.name for each in sections), zip(sections, titles, strict=True), strict=True))
+    gaps = list(chain.from_iterable(map(_gaps, sections, titles)))
+    questions = [each.question for each in conflicts if each.question]
+    parts = [
+        *(_blended(blend.strip(), told) if blend.strip() else _in_turn(told)),
+        *_listed("Where the results differ", _shortened([_difference(each, named) for each in conflicts])),
+        *_listed("What is missing", gaps),
+        *_listed("What you need to decide", _shortened(questions)),
+    ]
+    if not told:
+        silent = [title for each, title in zip(sections, titles, strict=True) if not (each.skipped or each.failure)]
+        parts.insert(0, f"Done: {', '.join(silent)}." if silent else nothing)
+
+    def clean(text: str) -> str:
+        return plain(unified(text, glossary or {}), forbidden)
+
+    return Narrative(text=clean("\n\n".join(parts)), questions=tuple(map(clean, questions)), complete=not gaps)
+
+
+def _in_turn(told: Sequence[tuple[Section, str]]) -> Iterator[str]:
+    for section, title in told:
+        if len(told) > 1:
+            yield f"## {title}"
+        yield laid_out(section.result)
+        if section.whole:
+            continue
+        notes = [f"Confidence: {_sureness(section.confidence)}."] + [f"Note: {each}" for each in section.warnings]
+        yield "\n".join(notes)
+
+
+def _blended(blend: str, told: Sequence[tuple[Section, str]]) -> Iterator[str]:
+    yield blend
+    yield from _listed("How sure this is", (f"{title}: {_sureness(section.confidence)}" for section, title in told))
+    yield from _listed("Please note", (warning for section, _ in told for warning in section.warnings))
+
+
+def _listed(heading: str, lines: Iterable[str]) -> Iterator[str]:
+    listed = [f"- {line}" for line in lines]
+    if listed:
+        yield "\n".join((f"## {heading}", "", *listed))
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= _SHOWN else [*lines[:_SHOWN], f"… and {len(lines) - _SHOWN} more that weigh less."]
+
+
+def _sureness(confidence: float | None) -> str:
+    return "not stated" if confidence is None else _SURENESS[level_of(confidence)]
+
+
+def _difference(conflict: Conflict, named: Mapping[str, tuple[Section, str]]) -> str:
+    """Return what is said by whom, by the titles of their work; and which is preferred, and why."""
+    sides: list[str] = []
+    for value, names in conflict.values:
+        sources = [named[name] for name in names if name in named]
+        sure = "; ".join(f"{title}, confidence {_sureness(section.confidence)}" for section, title in sources)
+        sides.append(f"{_quoted(value)} ({sure})" if sure else _quoted(value))
+    if conflict.preferred is None:
+        reason = "Neither is the more certain." if len(sides) == 2 else "None is more certain than the others."
+    else:
+        reason = f"{_quoted(conflict.preferred)} is preferred, because that source is the more certain."
+    return f"{capital(in_words(conflict.path))}: {' or '.join(sides)}. {reason}"
+
+
+def _quoted(value: object) -> str:
+    text = said_shortly(value) or "…"
+    # A sentence among sentences needs quotes, a figure does not.
+    return f"“{text}”" if text.count(" ") > 2 else text
+
+
+# ── what is missing ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOO_MANY_STEPS = "it would have taken more steps than are allowed"
+_NOT_PERMITTED = "it is not permitted"
+_NOT_UNDERSTOOD = "the details for it were not complete or not right"
+_REASONS = {
+    Code.MAX_DEPTH_EXCEEDED: _TOO_MANY_STEPS,
+    Code.CHAIN_TOO_LONG: _TOO_MANY_STEPS,
+    Code.LOOP_DETECTED: _TOO_MANY_STEPS,
+    Code.CYCLE_DETECTED: "it had been asked for already",
+    Code.FAN_OUT_EXCEEDED: "too much was asked for at once",
+    Code.MAX_DELEGATIONS_EXCEEDED: _TOO_MANY_STEPS,
+    Code.RECORD_LIMIT_EXCEEDED: "there was too much material for it",
+    Code.NESTED_CALLS_FORBIDDEN: _TOO_MANY_STEPS,
+    Code.TIMEOUT: "it took too long",
+    Code.TOKEN_BUDGET_EXCEEDED: "it would have cost more than is allowed for it",
+    Code.RATE_LIMITED: "it was asked for too often in a short time",
+    Code.OVERLOADED: "too much was going on at the same time",
+    Code.PERMISSION_DENIED: _NOT_PERMITTED,
+    Code.TOOL_NOT_ALLOWED: _NOT_PERMITTED,
+    Code.USER_MISMATCH: "it would have used what belongs to somebody else",
+    Code.APPROVAL_DECLINED: "it was not approved",
+    Code.AGENT_NOT_FOUND: "nothing here can do it",
+    Code.CAPABILITY_NOT_FOUND: "nothing here can do it",
+    Code.INPUT_VALIDATION_FAILED: _NOT_UNDERSTOOD,
+    Code.DATA_MISSING_REQUIRED_INPUT: "something that it needs to know was not said",
+    Code.TOO_LARGE: "there was too much material for it",
+    Code.RESULT_VALIDATION_FAILED: "what came of it could not be used",
+    Code.DELEGATION_UNAVAILABLE: "it is not available at the moment",
+    Code.DELEGATION_FAILED: "something went wrong on the way",
+    Code.CANCELLED: "it was stopped",
+    Code.OUTCOME_UNKNOWN: "it was interrupted, and may or may not have taken effect",
+    Code.STORE_UNAVAILABLE: "it could not be recorded safely",
+}
+
+
+def reason(fault: Fault) -> str:
+    """Return why something failed, as its user would say it, and whether it can be tried again."""
+    why = _REASONS.get(fault.code, "there was a problem in how it was asked for or set up")
+    if fault.problems and fault.code in (Code.INPUT_VALIDATION_FAILED, Code.DATA_MISSING_REQUIRED_INPUT):
+        fields = (in_words(problem.path.removeprefix("$")) for problem in fault.problems)
+        why = f"{why}: {', '.join(dict.fromkeys(fields))}"
+    if not fault.recoverable:
+        return f"{why}."
+    wait = fault.retry_after_ms
+    return f"{why}. It can be tried again{'' if wait is None else f' in {_duration(wait)}'}."
+
+
+def _duration(milliseconds: int) -> str:
+    seconds = max(1, round(milliseconds / 1_000))
+    if seconds < 90:
+        return f"{seconds} second{'s' if seconds > 1 else ''}"
+    return f"about {round(seconds / 60)} minutes"
+
+
+def _gaps(section: Section, title: str) -> Iterator[str]:
+    if section.skipped:
+        yield f"{title}: not begun, because {section.skipped.rstrip('.')}."
+    elif section.failure:
+        state = "not done" if section.result in (None, "") else "not finished"
+        yield f"{title}: {state}; {reason(section.failure)}"
+    if section.missing and not section.whole:
+        yield f"{title}: without {', '.join(section.missing).rstrip('.')}."
+
+
+# ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# What stands for a redacted value must stay what it is.
+_TOKEN = re.compile(r"\[[A-Z][A-Z0-9_]{0,31}:[a-z]{12}\]")
+# And so must what leads somewhere, or is quoted as it is.
+_KEPT = re.compile(
+    rf"{_TOKEN.pattern}|`[^`\n]{{1,200}}`|\bhttps?://[^\s<>\"')\]]{{1,500}}|(?<![\w.+-])[\w.+-]{{1,64}}+@[\w.-]{{1,200}}"
+)
+_NEW_SENTENCE = re.compile(r"(?:^|[.!?:]\s+|\n[\s#*•>-]*)\Z")
+
+
+def unified(text: str, glossary: Glossary) -> str:
+    """Return the text with the one term in place of each variant, as whole words, and in the case that it stands in."""
+    variants = {_key(variant): term for variant, term in glossary.items() if variant.strip()}
+    if not variants:
+        return text
+    # A term that has a variant in it is a term already.
+    terms = (_key(term) for term in variants.values() if term.strip())
+    pattern = _any_of({*variants, *terms}, after=r"(?!\w)")
+    as_given = {" ".join(variant.split()) for variant in glossary}
+
+    def put(found: re.Match[str]) -> str:
+        said = " ".join(found[0].split())
+        term = variants.get(said.lower())
+        if term is None:
+            return found[0]
+        if said.isupper() and len(said) > 1 and said not in as_given:
+            return term.upper()
+        first = said[0].isupper() and (said not in as_given or _begins(found.string, found.start()))
+        return capital(term) if first else term
+
+    parts, end = list[str](), 0
+    for kept in _KEPT.finditer(text):
+        parts += (pattern.sub(put, text[end : kept.start()]), kept[0])
+        end = kept.end()
+    return "".join((*parts, pattern.sub(put, text[end:])))
+
+
+def _key(name: str) -> str:
+    return " ".join(name.lower().split())
+
+
+def _any_of(names: Iterable[str], after: str) -> re.Pattern[str]:
+    """Return a pattern for any of the names as a whole, the longest first, however it is spaced and in any case."""
+    each = (
+        ("(?<!\\w)" if re.match(r"\w", name) else "")
+        + r"\s+".join(map(re.escape, name.split()))
+        + (after if name[-1].isalnum() else "")
+        for name in sorted(names, key=lambda name: (-len(name), name))
+    )
+    return re.compile("|".join(each), re.IGNORECASE)
+
+
+def _begins(text: str, at: int) -> bool:
+    """Say whether a sentence begins there."""
+    return _NEW_SENTENCE.search(text[max(0, at - 20) : at]) is not None
+
+
+# ── names ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# What stands in for a name: the first that has no name in it.
+_STAND_INS = ("the analysis", "this part", "that step")
+_ROLES = "(?:sub-)?agent|assistant|capability|service|tool|bot|worker|librarian|employee"
+_BEFORE = re.compile(rf"(?:\b(?:the|an?|our)\s+)?(?:\b(?:{_ROLES})\s+)?[\"'`“‘]?\Z", re.IGNORECASE)
+_AFTER = re.compile(rf"(?:(?P<own>['’]s\b)|[\"'`”’])?(?:\s+(?:{_ROLES})\b)?", re.IGNORECASE)
+_LONGEST_BEFORE = 30
+# A sentence of these and a name says no more than who is given the work.
+_ROUTING = re.compile(
+    r"\b(?:rout(?:e|es|ed|ing)|hand(?:ing)?[- ]?(?:off|over)|handed|delegat(?:e|es|ed|ing)|invok(?:e|es|ed|ing)"
+    r"|dispatch(?:ed|ing)?|forward(?:ed|ing)|initiating)\b",
+    re.IGNORECASE,
+)
+_SENTENCES = re.compile(r"((?<=[.!?…])\s+|\n+)")
+_DIGIT = re.compile(r"\d")
+
+
+def plain(text: str, forbidden: Collection[str]) -> str:
+    """Return the text without *forbidden* names, in whatever case they stand, and without talk of who does the work.
+
+    A name gives way to what a mapping has for it, or else to words for the work itself. Tokens for redacted values stay
+    as they are.
+    """
+    names = {" ".join(name.split()) for name in forbidden if name.strip()}
+    pattern = _present(names, text)
+    if pattern is None:
+        return text
+    text = _without_routing(text, pattern)
+    phrases: dict[str, str] = {}
+    if isinstance(forbidden, Mapping):
+        phrases = {_key(name): phrase for name, phrase in cast("Mapping[str, str]", forbidden).items()}
+    words = next((each for each in _STAND_INS if _present(names, each) is None), "")
+    said = _stood_in(text, pattern, phrases, words)
+    if words and _present(names, said) is None:
+        return said
+    # A sign that is in no name can make none with what stands around it, as words could.
+    return _stood_in(text, pattern, {}, next(sign for sign in map(chr, range(0x2022, 0x3000)) if not _has(names, sign)))
+
+
+def _has(names: Collection[str], sign: str) -> bool:
+    return any(sign in name for name in names)
+
+
+def _present(names: Collection[str], text: str) -> re.Pattern[str] | None:
+    """Return the pattern for those of the names that stand in the text; None if none does."""
+    folded = text.casefold().replace("i\u0307", "i").replace("ı", "i")
+    # Of a thousand names few are in any text: to look for each as it is costs least.
+    near = [name for name in names if not name.isascii() or name.split()[0].lower() in folded]
+    # A code that begins with a name is one of its own: ANL_MONTECARLO.
+    pattern = _any_of(near, after=r"(?:_\w*+)?(?![^\W_])") if near else None
+    return pattern if pattern and any(True for _ in _outside(text, pattern)) else None
+
+
+def _outside(text: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
+    """Give what is found outside the tokens of redacted values."""
+    start = 0
+    for token in (*_TOKEN.finditer(text), None):
+        yield from pattern.finditer(text, start, token.start() if token else len(text))
+        start = token.end() if token else start
+
+
+def _without_routing(text: str, pattern: re.Pattern[str]) -> str:
+    if not _ROUTING.search(text):
+        return text
+    pieces = [*_SENTENCES.split(text), ""]
+    kept = [
+        sentence + space
+        for sentence, space in zip(pieces[::2], pieces[1::2], strict=True)
+        if _DIGIT.search(sentence) or not (_ROUTING.search(sentence) and pattern.search(sentence))
+    ]
+    return "".join(kept).strip() if 2 * len(kept) < len(pieces) else text
+
+
+def _stood_in(text: str, pattern: re.Pattern[str], phrases: Mapping[str, str], words: str) -> str:
+    parts: list[str] = []
+    end = 0
+    for found in _outside(text, pattern):
+        if found.start() < end:
+            continue
+        before = _BEFORE.search(text, max(end, found.start() - _LONGEST_BEFORE), found.start())
+        start = before.start() if before else found.start()
+        after = _AFTER.match(text, found.end())
+        phrase = phrases.get(_key(found[0]), words)
+        if _begins(text, start):
+            phrase = capital(phrase)
+        own = after["own"] if after and phrase[-1:].isalpha() else None
+        parts += (text[end:start], phrase, own or "")
+        end = after.end() if after else found.end()
+    return "".join((*parts, text[end:]))
+
+
+# ── while it runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_CODE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)++\b[:,]?\s*|\s*\([A-Z]{2,9}\)")
+_END = re.compile(r"[.!?](?=\s)|\n")
+_VERBS = words_of("""
+    add analyse analyze answer assess audit book build calculate categorise categorize check claim classify collect
+    combine compare compose compute convert create describe design detect determine develop draft edit estimate evaluate
+    examine explain explore extract fetch file find forecast format gather generate identify inspect investigate
+    list look make map measure model monitor optimise optimize order organise organize plan predict prepare present
+    price produce project propose prove provide rank rate read recommend reconcile research review revise schedule score
+    say search select simulate sort summarise summarize tell test track transform translate update validate verify weigh
+    work write
+""")
+# A line that a person reads while something runs.
+_PHRASE = 80
+
+
+def progress_phrase(
+    capability: str | None, phrases: Mapping[str, str], description: str = "", *, forbidden: Collection[str] = ()
+) -> str:
+    """Return what the user reads while a step runs, without codes and names.
+
+    It is the phrase that the team gives for the capability, or else is made from the capability's description.
+    """
+    if given := plain(_line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)):
+        return f"{given}…"
+    told = plain(_line(_CODE.sub("", description)), _hidden(capability, description, forbidden))
+    if not told:
+        return "Working on it…"
+    first, _, rest = told.partition(" ")
+    if verb := _base(first.lower()):
+        return f"Let me {verb} {rest}".rstrip() + "…"
+    # An abbreviation keeps its capitals.
+    return f"Working on {told if first[:2].isupper() else told[:1].lower() + told[1:]}…"
+
+
+def _hidden(capability: str | None, text: str, forbidden: Collection[str]) -> Collection[str]:
+    """Return what a text must not show; a code that is a word, PIZZA, gives nothing away where the word is meant."""
+    if not capability or (capability.isalpha() and capability.isupper() and capability not in text):
+        return forbidden
+    return {*forbidden, capability}
+
+
+def _line(text: str) -> str:
+    """Return the first sentence of a text as one line, no longer than a person reads in passing."""
+    line = " ".join(_END.split(text.strip(), 1)[0].split())
+    if len(line) > _PHRASE:
+        line = line[:_PHRASE].rpartition(" ")[0] or line[:_PHRASE]
+    return line.rstrip(" .!…:;,")
+
+
+def _base(word: str) -> str | None:
+    """Return a verb as one is told to do it, if the word is one: `analyses`, `analyse`."""
+    forms = (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y")
+    return next((form for form in forms if form in _VERBS), None)

@@ -1,0 +1,181 @@
+"""What a user means who replies to a question, and what is still to be asked: options, and fields of an input."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from remit.protocol.card import Schema
+from remit.protocol.envelope import Json
+from remit.text.sentences import words_of
+
+Fits = Callable[[Schema, Json], bool]
+"""Says whether a value fits a JSON Schema."""
+
+# ── which option ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# Whatever follows one of these, it was a yes.
+_YES = words_of("yes yeah yep yup ja oui sí")
+# These mean yes alone; before other words they mean little: "ok, what about the weather".
+_AGREED = _YES | words_of("y ok okay sure please si gerne bitte right correct exactly absolutely definitely")
+_COURTESY = words_of("please thanks thank you do it that this go ahead bitte danke gern merci one")
+_WORD = re.compile(r"[^\W_]+")
+_PLACE = re.compile(
+    r"\W*(?:the |number |no\. ?|option |nummer |die |das |der )?(\d{1,3}|first|second|third|1st|2nd|3rd)"
+    r"(?: (?:one|option))?(?:,? (?:please|thanks|bitte))?\W*",
+    re.IGNORECASE,
+)
+_PLACES = {"first": 1, "second": 2, "third": 3, "1st": 1, "2nd": 2, "3rd": 3}
+
+
+class Chosen(NamedTuple):
+    """The place of an option, from 0, and whether the reply says more than that it is meant."""
+
+    place: int
+    more: bool = False
+
+
+def chosen(reply: str, options: Sequence[str]) -> Chosen | None:
+    """Return which of the options, in the words in which they were offered, a reply means; None if it is no reply."""
+    said = _WORD.findall(reply.casefold())
+    if len(options) == 1 and said and said[0] in _AGREED:
+        if all(word in _AGREED or word in _COURTESY for word in said):
+            return Chosen(0)
+        return Chosen(0, more=True) if said[0] in _YES else None
+    named = [place for place, words in enumerate(options) if said and _WORD.findall(words.casefold()) == said]
+    if len(named) == 1:
+        return Chosen(named[0])
+    found = _PLACE.fullmatch(reply)
+    place = 0 if found is None else int(_PLACES.get(found[1].lower(), found[1]))
+    return Chosen(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
+
+
+# ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────
+
+# A field that the user's own words can stand for.
+_FREE_TEXT = ("text", "query", "question", "message", "request", "prompt", "objective", "task")
+
+
+def inputs(schema: Schema | None, text: str, given: Json, *, asked: bool = False) -> tuple[Json, list[str]]:
+    """Return the input of a capability, and the fields that it cannot be without and nobody has said.
+
+    *asked*: what is missing was asked for already, so that the user's first words are not what is meant.
+    """
+    if schema is None:
+        return given, []
+    if schema.get("type") == "string":
+        return given if isinstance(given, str) else text, []
+    if not isinstance(given, dict) and given is not None and "properties" not in schema:
+        return given, []
+    properties = _properties(schema)
+    fields: dict[str, Json] = dict(cast("dict[str, Json]", given)) if isinstance(given, dict) else {}
+    if schema.get("additionalProperties") is False:
+        # What came with the request may be for another of the things that it asks for.
+        fields = {name: value for name, value in fields.items() if name in properties}
+    missing: list[str] = []
+    for name in (each for each in cast("Sequence[str]", schema.get("required", ())) if each not in fields):
+        if "default" in properties.get(name, {}):
+            fields[name] = properties[name]["default"]
+        else:
+            missing.append(name)
+    free = next((name for name in (*_FREE_TEXT, *missing) if _is_text(properties.get(name))), None)
+    # The user's own words can stand for one field, if it is the only one that is missing, or is meant for them.
+    if free is not None and free not in fields and (free in _FREE_TEXT or (missing == [free] and not asked)):
+        fields[free] = text
+        missing = [name for name in missing if name != free]
+    return (fields if fields or isinstance(given, dict) or properties else given), missing
+
+
+def _properties(schema: Schema) -> dict[str, dict[str, Any]]:
+    found: object = schema.get("properties")
+    named = cast("dict[str, object]", found) if isinstance(found, dict) else {}
+    return {name: cast("dict[str, Any]", each) if isinstance(each, dict) else {} for name, each in named.items()}
+
+
+def _is_text(schema: Schema | None) -> bool:
+    return schema is not None and schema.get("type") == "string"
+
+
+def wanted(schema: Schema | None, names: Sequence[str]) -> dict[str, Schema]:
+    """Return of the fields of an input those *names*, each with its schema."""
+    schema = schema or {}
+    properties = _properties(schema)
+    # What a field's schema refers to stands beside it.
+    beside = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+    return {name: {**properties.get(name, {}), **beside} for name in names}
+
+
+def asking_for(fields: Mapping[str, Schema]) -> str:
+    """Return the question for fields that nobody has said."""
+    lines = [f"- {name}{_kind(each)}{_about(each)}" for name, each in fields.items()]
+    return "\n".join(("I need to know more for this. Please reply with a line `name: value` for each:", *lines))
+
+
+def _kind(schema: Schema) -> str:
+    """Return what a value has to be, as far as a line can say it and it is not a text."""
+    options: object = schema.get("enum")
+    if isinstance(options, list):
+        return f" ({' or '.join(str(each) for each in cast('list[Json]', options))})"
+    kind = _KINDS.get(str(schema.get("type")), "")
+    return f" ({kind})" if kind else ""
+
+
+_KINDS = {"number": "a number", "integer": "a whole number", "boolean": "yes or no", "array": "a list"}
+_TRUTHS = {"yes": True, "no": False, "ja": True, "nein": False, "true": True, "false": False}
+
+
+def _about(schema: Schema) -> str:
+    about: object = schema.get("description")
+    return f": {about}" if isinstance(about, str) and about else ""
+
+
+def fields(reply: str, expected: Mapping[str, Schema], fits: Fits) -> dict[str, Json] | None:
+    """Read a reply that gives fields: as JSON, as lines of name and value, or, for a single field, as it is.
+
+    What does not fit is left out, so that it is asked for again. None: the reply names none of them, and is none.
+    """
+    read = _json(reply)
+    if isinstance(read, dict):
+        said: dict[str, Json] = {name: each for name, each in cast("dict[str, Json]", read).items() if name in expected}
+        return {name: each for name, each in said.items() if fits(expected[name], each)} if said else None
+    pairs = (line.partition(":") for line in reply.splitlines())
+    names = {name.casefold(): name for name in expected}
+    lines = {names.get(name.strip(" -*`").casefold(), ""): value.strip() for name, colon, value in pairs if colon}
+    lines.pop("", None)
+    if lines:
+        values = {name: _value(text, expected[name], fits) for name, text in lines.items()}
+        return {name: found[0] for name, found in values.items() if found}
+    if len(expected) > 1 or not reply.strip():
+        return None
+    [(name, schema)] = expected.items()
+    found = _value(reply.strip(), schema, fits)
+    return {name: found[0]} if found else None
+
+
+def _value(text: str, schema: Schema, fits: Fits) -> tuple[Json, ...]:
+    """Return what a text says as a value that fits; nothing, if it says none."""
+    # 2040 is a number, unless a text is wanted: a postal code is one.
+    read: list[Json] = [text] if _is_text(schema) else [*_parsed(text), text]
+    options: object = schema.get("enum")
+    if isinstance(options, list):
+        read += [each for each in cast("list[Json]", options) if str(each).casefold() == text.casefold()]
+    if schema.get("type") == "boolean":
+        read += [_TRUTHS[text.casefold()]] if text.casefold() in _TRUTHS else []
+    return next(((each,) for each in read if fits(schema, each)), ())
+
+
+def _parsed(text: str) -> list[Json]:
+    value = _json(text)
+    return [] if value is None and text != "null" else [value]
+
+
+def _json(text: str) -> Json:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _no_constant(name: str) -> Json:
+    # JSON has no NaN, though Python reads one.
+    raise ValueError(name)

@@ -1,0 +1,116 @@
+"""What numbers are numbers of: units, currencies, scales, and how each is spelled."""
+
+from msgspec import Struct
+
+from remit.text.components import words_of
+
+
+class Unit(Struct, frozen=True, gc=False):
+    """A number of this, plus the shift, times the factor, is one of the base unit of its kind."""
+
+    kind: str
+    factor: float = 1.0
+    shift: float = 0.0
+    currency: str = ""
+
+
+PLAIN = Unit("number")
+
+SPELLED = {
+    **{"one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8"},
+    **{"nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "twenty": "20", "thirty": "30", "forty": "40"},
+    **{"fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90"},
+}
+SCALES = {
+    **{"k": 1e3, "thousand": 1e3, "m": 1e6, "mn": 1e6, "mio": 1e6, "million": 1e6, "millions": 1e6},
+    **{"b": 1e9, "bn": 1e9, "mrd": 1e9, "billion": 1e9, "billions": 1e9, "trillion": 1e12, "trillions": 1e12},
+}
+_CURRENCIES = {
+    **{"usd": "$ us$ dollar dollars", "eur": "€ euro euros", "gbp": "£ pound pounds", "chf": "franc francs"},
+    **{"jpy": "¥ yen", "inr": "₹ rupee rupees", "cny": "yuan", "cad": "", "aud": ""},
+}
+CODES = tuple(_CURRENCIES)
+_MEASURES = {
+    "percent": "0.01 % percent pct",
+    "duration": """
+        0.001 ms millisecond milliseconds
+        1 s sec secs second seconds
+        60 min mins minute minutes
+        3600 h hr hrs hour hours
+        86400 day days
+        604800 week weeks
+        2629800 month months
+        31557600 year years yr yrs
+    """,
+    "length": """
+        0.001 mm millimetre millimetres millimeter millimeters
+        0.01 cm centimetre centimetres centimeter centimeters
+        1 m metre metres meter meters
+        1000 km kilometre kilometres kilometer kilometers
+        1609.344 mi mile miles
+        0.3048 ft foot feet
+    """,
+    "mass": """
+        1e-6 mg milligram milligrams
+        0.001 g gram grams
+        1 kg kilo kilos kilogram kilograms
+        1000 t ton tons tonne tonnes
+        0.45359237 lb lbs
+    """,
+    "volume": """
+        0.001 ml millilitre millilitres milliliter milliliters
+        1 l litre litres liter liters
+    """,
+    "data": """
+        1 byte bytes
+        1e3 kb kilobyte kilobytes
+        1e6 mb megabyte megabytes
+        1e9 gb gigabyte gigabytes
+        1e12 tb terabyte terabytes
+    """,
+    "power": """
+        1 w watt watts
+        1e3 kw kilowatt kilowatts
+        1e6 mw megawatt megawatts
+        1e9 gw gigawatt gigawatts
+    """,
+    "energy": """
+        1e3 kwh
+        1e6 mwh
+    """,
+}
+UNITS = {
+    spelling: Unit(kind, float(factor))
+    for kind, rows in _MEASURES.items()
+    for factor, *spellings in map(str.split, rows.strip().splitlines())
+    for spelling in spellings
+} | {
+    spelling: Unit("money", currency=code)
+    for code, spellings in _CURRENCIES.items()
+    for spelling in (code, *spellings.split())
+}
+_CELSIUS, _FAHRENHEIT = Unit("temperature"), Unit("temperature", 1 / 1.8, -32)
+
+
+def unit_of(spelled: str) -> Unit | None:
+    """Return the unit that is spelled so."""
+    if spelled[0] == "°":
+        return _CELSIUS if spelled[-1] in "Cc" else _FAHRENHEIT
+    # 5g is a weight, 5G a network.
+    return None if spelled in {"G", "S", "T", "H"} else UNITS.get(spelled.lower())
+
+
+# ── in the names of fields ────────────────────────────────────────────────────────────────────────────────────────────
+
+# `duration_ms`, `priceUsd`. What is a word besides is left out: `min`, `second`.
+_NAMED = words_of("ms secs seconds mins minutes hours days weeks months km cm mm kg kb mb gb bytes pct percent")
+_NAMED_UNITS = {name: UNITS[name] for name in (*_NAMED, *CODES)}
+MONEY = words_of("""
+    amount balance budget cost costs earnings expense expenses fee fees income npv payment price profit rent revenue
+    salary tax total turnover
+""")
+
+
+def named_unit(name: tuple[str, ...]) -> Unit | None:
+    """Return the unit that the name of a field ends with."""
+    return _NAMED_UNITS.get(name[-1]) if len(name) > 1 else None
