@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from remit.stores.telemetry import names
-from remit.stores.telemetry.collector import TIMEOUT_S
-from remit.stores.telemetry.exporter import FLUSH_S, MOST_BYTES
+from remit.telemetry import names
+from remit.telemetry.collector import TIMEOUT_S
+from remit.telemetry.exporter import FLUSH_S, MOST_BYTES
 
 HEAD = """\
 # Tracing and metrics

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from remit import Code, RemitError
-from remit.stores.telemetry.collector import Collector, collector_at
-from remit.stores.telemetry.setup import resource_attributes
+from remit.telemetry.collector import Collector, collector_at
+from remit.telemetry.setup import resource_attributes
 
 HERE = "http://localhost:4318"
 

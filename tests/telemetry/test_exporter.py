@@ -15,10 +15,9 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from collector import Collector, rejecting, told
-from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
+from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow, telemetry
 from remit.protocol.trace import place_of, span_id
-from remit.stores import telemetry
-from remit.stores.telemetry import exporter, names
+from remit.telemetry import exporter, names
 from waiting import PATIENCE_S, eventually
 
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"
@@ -417,7 +416,7 @@ async def test_an_exporter_that_fails_harms_nobody(hub: Hub, how: Callable[[], S
 
 
 def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "remit.stores.telemetry.otlp", raising=False)
+    monkeypatch.delitem(sys.modules, "remit.telemetry.otlp", raising=False)
     monkeypatch.delattr(telemetry, "otlp", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2", None)
     with pytest.raises(RemitError, match=r"pip install 'remit\[otel\]'") as refused:

@@ -16,10 +16,10 @@ from remit.protocol.envelope import VERSION
 from remit.protocol.records import Kind, Record, Refusal
 from remit.runtime.figures import BUCKETS, OTHERS, Figures
 from remit.runtime.hub import Standing
-from remit.stores.telemetry import names
-from remit.stores.telemetry.foreign import readable
-from remit.stores.telemetry.otlp import encode_figures, encode_spans, resource_of
-from remit.stores.telemetry.span import Event, Link, Span, SpanKind
+from remit.telemetry import names
+from remit.telemetry.foreign import readable
+from remit.telemetry.otlp import encode_figures, encode_spans, resource_of
+from remit.telemetry.span import Event, Link, Span, SpanKind
 from remit.testing.samples import a_request
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)

@@ -13,9 +13,9 @@ from remit.protocol.envelope import VERSION
 from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress, Record, Refusal, ToolUse
 from remit.protocol.remit import Remit
 from remit.protocol.trace import span_id
-from remit.stores.telemetry import names
-from remit.stores.telemetry.span import Event, Link, Span, SpanKind
-from remit.stores.telemetry.spans import MOST_EVENTS, MOST_RUNS, MS, Role, Spans, Who
+from remit.telemetry import names
+from remit.telemetry.span import Event, Link, Span, SpanKind
+from remit.telemetry.spans import MOST_EVENTS, MOST_RUNS, MS, Role, Spans, Who
 
 RUN = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"

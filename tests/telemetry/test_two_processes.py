@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import SpanFlags
 from collector import Collector, Got, told
 from command_line import environment
 from commands import REMIT, popen
-from remit.stores.telemetry import names
+from remit.telemetry import names
 from waiting import PATIENCE_S
 
 TOKEN = "a-token-that-both-hubs-know"

@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from remit.agents.mcp.settings import Settings
     from remit.agents.process import ProcessAgent
     from remit.faces.api.a2a.routes import Exposure
-    from remit.stores.telemetry.exporter import Telemetry
-    from remit.stores.telemetry.spans import Who
+    from remit.telemetry.exporter import Telemetry
+    from remit.telemetry.spans import Who
 
 DEFAULT_STORE = Path(STORE_PATH)
 # A process takes some 20 MB, and more of them than this only share the processors.
@@ -701,7 +701,7 @@ class Hub(hub.Hub):
         gets the spans instead, and no metrics. *content* lets what is said go along, redacted; of the runs that begin
         here *sample* is the share that is traced. Said before the hub is opened; it needs the extra `otel`.
         """
-        from remit.stores.telemetry.setup import sink_for, telemetry_for  # most hubs have nobody to tell
+        from remit.telemetry.setup import sink_for, telemetry_for  # most hubs have nobody to tell
 
         if self._open or self._make_telemetry is not None:
             raise team_invalid("say once where spans go, and before the hub is opened")
@@ -723,7 +723,7 @@ class Hub(hub.Hub):
 
     def _described(self) -> "Callable[[str], Who]":
         """Return what says of an agent what its spans are named by."""
-        from remit.stores.telemetry.spans import Role, Who
+        from remit.telemetry.spans import Role, Who
 
         roles = dict.fromkeys((each.name for each in self._workflows), Role.WORKFLOW)
         roles |= dict.fromkeys(self._planners, Role.PLANNER)

@@ -19,7 +19,7 @@ def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, st
     section = team.telemetry
     if section is None:
         return
-    from remit.stores.telemetry.collector import INSTALL, collector_at
+    from remit.telemetry.collector import INSTALL, collector_at
 
     place = ("telemetry", "endpoint")
     try:

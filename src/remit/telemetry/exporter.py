@@ -10,10 +10,10 @@ from contextlib import suppress
 from remit.protocol.records import Kind, Record
 from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError
-from remit.stores.telemetry import names
-from remit.stores.telemetry.collector import Sink, UndeliveredError
-from remit.stores.telemetry.span import Span
-from remit.stores.telemetry.spans import Spans
+from remit.telemetry import names
+from remit.telemetry.collector import Sink, UndeliveredError
+from remit.telemetry.span import Span
+from remit.telemetry.spans import Spans
 
 log = logging.getLogger("remit")
 

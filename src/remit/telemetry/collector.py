@@ -13,7 +13,7 @@ from remit import __version__
 from remit.runtime.figures import Figures
 from remit.runtime.hub import Standing
 from remit.runtime.registry import team_invalid
-from remit.stores.telemetry.span import Span
+from remit.telemetry.span import Span
 
 if TYPE_CHECKING:  # it takes its time to load, and most hubs have no collector
     from aiohttp import ClientSession
@@ -134,7 +134,7 @@ class OtlpSink:
     """Sends to a collector, over connections that are kept."""
 
     def __init__(self, collector: Collector, resource: Mapping[str, str]) -> None:
-        from remit.stores.telemetry import otlp  # it needs the extra
+        from remit.telemetry import otlp  # it needs the extra
 
         self._otlp = otlp
         self._collector = collector

@@ -13,9 +13,9 @@ from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
-from remit.stores.telemetry import names
-from remit.stores.telemetry.span import Attributes, Event, Span, SpanKind
-from remit.stores.telemetry.telling import LONGEST, attempt_of, links_of, quote, tell
+from remit.telemetry import names
+from remit.telemetry.span import Attributes, Event, Span, SpanKind
+from remit.telemetry.telling import LONGEST, attempt_of, links_of, quote, tell
 
 MS = 1_000_000
 """Nanoseconds of a millisecond: the record counts in these, spans in those."""

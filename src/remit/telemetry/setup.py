@@ -9,9 +9,9 @@ from remit import __version__
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
 from remit.runtime.registry import team_invalid
-from remit.stores.telemetry.collector import INSTALL, OtlpSink, Sink, collector_at
-from remit.stores.telemetry.exporter import Telemetry
-from remit.stores.telemetry.spans import Spans, Who
+from remit.telemetry.collector import INSTALL, OtlpSink, Sink, collector_at
+from remit.telemetry.exporter import Telemetry
+from remit.telemetry.spans import Spans, Who
 
 if TYPE_CHECKING:  # it comes with whoever brings an exporter
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -36,7 +36,7 @@ def sink_for(
             return OtlpSink(collector_at(endpoint, headers, environ), resource)
         if endpoint is not None or headers:
             raise team_invalid("spans go to an `exporter`, or to an `endpoint` with its `headers`: give one of them")
-        from remit.stores.telemetry.foreign import ForeignSink
+        from remit.telemetry.foreign import ForeignSink
 
         return ForeignSink(exporter, resource)
     except ImportError as error:

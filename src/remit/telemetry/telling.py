@@ -5,8 +5,8 @@ import re
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.trace import span_id, trace_id
-from remit.stores.telemetry import names
-from remit.stores.telemetry.span import Attributes, Link
+from remit.telemetry import names
+from remit.telemetry.span import Attributes, Link
 
 # What is said is shown to people, who read no more of it in a span.
 LONGEST = 10_000

@@ -24,9 +24,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 from remit import __version__
 from remit.runtime.figures import BUCKETS, PHASES, Figures
 from remit.runtime.hub import Standing
-from remit.stores.telemetry import names
-from remit.stores.telemetry.span import Event, Link, Span, Value
-from remit.stores.telemetry.spans import MS
+from remit.telemetry import names
+from remit.telemetry.span import Event, Link, Span, Value
+from remit.telemetry.spans import MS
 
 SCOPE = InstrumentationScope(name="remit", version=__version__)
 

@@ -15,7 +15,7 @@ from opentelemetry.trace.status import Status, StatusCode
 from remit import __version__
 from remit.runtime.figures import Figures
 from remit.runtime.hub import Standing
-from remit.stores.telemetry.span import Span, SpanKind
+from remit.telemetry.span import Span, SpanKind
 
 SCOPE = InstrumentationScope("remit", __version__)
 # Whoever closes a hub has waited for its spans already.
