@@ -30,10 +30,10 @@ TEXT = "Coffee 4.20, train 59.00, paper 12.40"
 
 async def serve_hub(folder: Path) -> None:
     from remit import Brief, Hub
-    from remit.faces.api.a2a.routes import Exposure
-    from remit.faces.api.app import Api
-    from remit.faces.api.server import Server
     from remit.runtime.clock import LoopClock
+    from remit.server.a2a.routes import Exposure
+    from remit.server.app import Api
+    from remit.server.server import Server
     from remit.transports.credentials.incoming import Door, Known
 
     hub = Hub(store=folder / "hub.db")

@@ -67,8 +67,8 @@ RESPONSE = Response(
 
 
 async def serve_hub(folder: Path) -> None:
-    from remit.faces.api.app import Api
-    from remit.faces.api.server import Server
+    from remit.server.app import Api
+    from remit.server.server import Server
     from remit.transports.credentials.incoming import Door, Known
 
     hub = Hub(name="callee", store=folder / "callee.db")
@@ -94,7 +94,7 @@ async def serve_bare(records: Path | None = None) -> None:
     from starlette.responses import Response as Reply
     from starlette.routing import Route
 
-    from remit.faces.api.server import Server
+    from remit.server.server import Server
 
     given = encode(RESPONSE)
 

@@ -287,13 +287,13 @@ TABLE = {
 
 async def serve(folder: Path) -> None:
     from remit import Answer, Brief, Call, Capability, Hub, Limits
-    from remit.faces.api.a2a.routes import Exposure
-    from remit.faces.api.app import Api
-    from remit.faces.api.server import Server, freeze_loaded
     from remit.policy.breaker import BreakerSettings
     from remit.policy.reception import Permission
     from remit.policy.rules import Rule, guard_of
     from remit.runtime.clock import LoopClock
+    from remit.server.a2a.routes import Exposure
+    from remit.server.app import Api
+    from remit.server.server import Server, freeze_loaded
     from remit.transports.credentials.incoming import Door, Known
 
     turns = Turns(asyncio.get_running_loop())

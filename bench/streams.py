@@ -61,9 +61,9 @@ async def obey(go: asyncio.Event) -> None:
 
 async def serve_hub(folder: Path) -> None:
     from remit import Brief, Hub
-    from remit.faces.api.app import Api
-    from remit.faces.api.server import Server
     from remit.runtime.clock import LoopClock
+    from remit.server.app import Api
+    from remit.server.server import Server
     from remit.transports.credentials.incoming import Door, Known
 
     hub, go = Hub(store=folder / "hub.db"), asyncio.Event()
@@ -91,7 +91,7 @@ async def serve_bare() -> None:
     from starlette.responses import StreamingResponse
     from starlette.routing import Route
 
-    from remit.faces.api.server import Server
+    from remit.server.server import Server
 
     go = asyncio.Event()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness import Figure, at_least, at_most, best_of, best_of_each, main
-from remit.faces.tokens import token_counter
+from remit.agents.token_count import token_counter
 from remit.policy.budget import estimate
 
 Encoding = Literal["o200k_base", "cl100k_base"]

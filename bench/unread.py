@@ -28,9 +28,9 @@ PATIENCE_S = 300.0
 
 async def serve(folder: Path) -> None:
     from remit import Brief, Hub
-    from remit.faces.api.app import Api
-    from remit.faces.api.server import Server
     from remit.runtime.clock import LoopClock
+    from remit.server.app import Api
+    from remit.server.server import Server
     from remit.transports.credentials.incoming import Door, Known
 
     hub = Hub(store=folder / "hub.db", redaction=False)

@@ -5,7 +5,7 @@ from inspect import cleandoc
 
 import click
 
-from remit.faces.cli.main import COMMANDS, main
+from remit.cli.main import COMMANDS, main
 
 HEAD = """\
 # Commands

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from remit.faces.outputs.schema import outputs_schema
+from remit.documents.schema import outputs_schema
 
 HEAD = """\
 # What --json prints

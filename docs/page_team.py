@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from remit.config.load import load_team
+from remit.config.overrides import variable
+from remit.config.schema import team_schema
 from remit.detectors.pipeline import KINDS
-from remit.faces.team.file import load_team
-from remit.faces.team.overrides import variable
-from remit.faces.team.schema import team_schema
 from remit.protocol.errors import RemitError
 
 TEAM_EXAMPLE = """\

@@ -19,12 +19,12 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from remit.faces.cli.shared.wording import COLOURS, entry_lines, footer, heading
-from remit.faces.cli.show.live import LiveTree
-from remit.faces.cli.show.report import short, summary
-from remit.faces.cli.show.tree import Tree
-from remit.faces.composition import hub_of
-from remit.faces.team.file import load_team
+from remit.cli.shared.wording import COLOURS, entry_lines, footer, heading
+from remit.cli.show.live import LiveTree
+from remit.cli.show.report import short, summary
+from remit.cli.show.tree import Tree
+from remit.config.composition import hub_of
+from remit.config.load import load_team
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Progress, Record

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remit import Delegation, Hub, Progress, Record, Request, Response, Status
-from remit.faces.cli.show.tree_lines import plain_ascii
-from remit.faces.composition import hub_of
-from remit.faces.team.file import load_team
+from remit.cli.show.tree_lines import plain_ascii
+from remit.config.composition import hub_of
+from remit.config.load import load_team
 from remit.protocol.records import Approval
 from remit.stores.sqlite import verify_file
 
@@ -247,7 +247,7 @@ def times(count: int) -> str:
 
 def remit(*arguments: str) -> list[str]:
     """Return the command line of `remit`, with the team."""
-    return [sys.executable, "-X", "utf8", "-m", "remit.faces.cli", *arguments, "--team", str(TEAM)]
+    return [sys.executable, "-X", "utf8", "-m", "remit.cli", *arguments, "--team", str(TEAM)]
 
 
 # ── plain text ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -10,10 +10,10 @@ from aiohttp import ClientSession
 
 from remit import Hub
 from remit.dialects.a2a.extension import EXTENSION
-from remit.faces.api.a2a.routes import Exposure
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.policy.reception import Permission, Sender
+from remit.server.a2a.routes import Exposure
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.transports.addresses import Reach
 from serving import gate_of
 from waiting import eventually

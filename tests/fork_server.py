@@ -166,7 +166,7 @@ def _main(command: list[str]) -> tuple[CodeType, str]:
     sys.modules["__main__"] = module
     if name == REMIT:
         sys.argv[:] = command
-        return compile("from remit.faces.cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
+        return compile("from remit.cli import main\nmain()\n", REMIT, "exec"), str(Path(REMIT).parent)
     if arguments[0] == "-c":
         _, text, *arguments = arguments
         sys.argv[:] = ["-c", *arguments]

@@ -12,12 +12,12 @@ from aiohttp import ClientError, ClientSession, DummyCookieJar, web
 from yarl import URL
 
 from remit import Answer, Brief, Hub, Limits
-from remit.faces.api.a2a.routes import Exposure
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.protocol.envelope import Request
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Sending
+from remit.server.a2a.routes import Exposure
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.transports.credentials.incoming import Door, Held, Known
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.outgoing import Addressee, Papers

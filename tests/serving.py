@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from aiohttp import ClientSession
 
 from remit import Hub
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.policy.reception import Permission, Sender
 from remit.runtime.clock import LoopClock
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.transports.credentials.incoming import Door, Known
 
 WEB = Sender(name="web")

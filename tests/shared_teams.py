@@ -10,9 +10,9 @@ from typing import Any
 
 from command_line import REMIT, document, environment
 from commands import popen
-from remit.faces.device import create_device, using_device
-from remit.faces.team.file import load_team
-from remit.faces.team.team import Team
+from remit.config.device import create_device, using_device
+from remit.config.load import load_team
+from remit.config.team import Team
 from remit.relay.peers import Peers
 from waiting import PATIENCE_S
 

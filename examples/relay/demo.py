@@ -13,11 +13,11 @@ from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any, Self
 
-from remit.faces.cli.show.tree_lines import plain_ascii
-from remit.faces.device import create_device, find_device
-from remit.faces.relaying import relaying
-from remit.faces.team.file import load_team
-from remit.faces.team.team import Team
+from remit.cli.show.tree_lines import plain_ascii
+from remit.config.device import create_device, find_device
+from remit.config.device_service import relaying
+from remit.config.load import load_team
+from remit.config.team import Team
 from remit.protocol.errors import RemitError
 from remit.relay import moves
 from remit.relay.device import Device
@@ -207,7 +207,7 @@ class Program:
 
     async def run(self, *arguments: str) -> dict[str, Any]:
         """Start it, and return the first that it says: that it is ready."""
-        command = (sys.executable, "-X", "utf8", "-m", "remit.faces.cli", *arguments)
+        command = (sys.executable, "-X", "utf8", "-m", "remit.cli", *arguments)
         # Whoever starts the demo trusts the files beside it, whichever user the clone belongs to.
         trusting = {**os.environ, "REMIT_TRUST_TEAM": str((HERE / "bob.toml").absolute())}
         quiet, pipe = asyncio.subprocess.DEVNULL, asyncio.subprocess.PIPE

@@ -1,10 +1,10 @@
 from remit.agents.model import ModelAgent as ModelAgent
 from remit.agents.model import summarizer as summarizer
 from remit.agents.sandbox import Sandbox as Sandbox
+from remit.config.composition import hub_of as hub_of
+from remit.config.load import load_team as load_team
 from remit.detectors.pipeline import pipeline as pipeline
-from remit.faces.composition import hub_of as hub_of
-from remit.faces.embedded import Hub as Hub
-from remit.faces.team.file import load_team as load_team
+from remit.hub.hub import Hub as Hub
 from remit.policy.aggregate import Blend as Blend
 from remit.policy.aggregate import Combined as Combined
 from remit.policy.breaker import BreakerSettings as BreakerSettings

@@ -18,7 +18,7 @@ from jwt.api_jwk import PyJWK
 from a2a_serving import speaking
 from remit import Brief, Capability, Hub
 from remit.dialects.a2a.extension import EXTENSION
-from remit.faces.api.server import Server
+from remit.server.server import Server
 from remit.testing import MemoryStore
 from remit.transports.credentials.keys import HubKey
 

@@ -6,10 +6,10 @@ from unittest import SkipTest
 
 import remit
 from remit.dialects.a2a.tongue import A2aTongue
-from remit.faces.api.a2a.routes import Exposure
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.policy.reception import Sender
+from remit.server.a2a.routes import Exposure
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.testing.distance import USER, TransportConformance
 from remit.transports.a2a.agent import A2aAgent
 from remit.transports.a2a.peer import Peer

@@ -16,8 +16,8 @@ from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking
 from remit import Answer, Brief, Hub
 from remit.dialects.a2a.answering import Telling
 from remit.dialects.a2a.words import PushConfig
-from remit.faces.api.a2a import push as pushing
-from remit.faces.api.a2a.push import Push
+from remit.server.a2a import push as pushing
+from remit.server.a2a.push import Push
 from remit.testing import MemoryStore
 from remit.transports.addresses import PUBLIC, Reach
 from waiting import PATIENCE_S

@@ -23,7 +23,7 @@ from google.protobuf.struct_pb2 import Struct
 from a2a_serving import speaking
 from remit import Answer, Artifact, Brief, Hub, Request
 from remit.dialects.a2a.extension import EXTENSION
-from remit.faces.api.server import Server
+from remit.server.server import Server
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 

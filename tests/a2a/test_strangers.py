@@ -7,9 +7,9 @@ from a2a_serving import NORTH, Caller, client_of, speaking, state, text_of
 from remit import Answer, Ask, Brief, Facts, Hub, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
 from remit.dialects.a2a.tongue import A2aTongue
-from remit.faces.api.server import Server
 from remit.policy.verdict import ALLOW
 from remit.protocol.card import AgentCard
+from remit.server.server import Server
 from remit.testing import MemoryStore
 from remit.transports.a2a.agent import A2aAgent
 from remit.transports.a2a.peer import Peer

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
+from remit.cli.main import COMMANDS, main
+from remit.config.schema import team_schema
 from remit.detectors.pipeline import KINDS
-from remit.faces.cli.main import COMMANDS, main
-from remit.faces.team.schema import team_schema
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind
 from remit.runtime.admission import GUARDS, LAST

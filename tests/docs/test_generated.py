@@ -8,8 +8,8 @@ import pytest
 
 from generate import PAGES
 from remit import Code
-from remit.faces.composition import hub_of
-from remit.faces.team.file import load_team
+from remit.config.composition import hub_of
+from remit.config.load import load_team
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from remit import Progress, Record, Response
-from remit.faces.team.file import load_team
+from remit.config.load import load_team
 from remit.protocol.codec import text_of
 from remit.protocol.records import Approval
 from remit.stores.sqlite import SqliteStore

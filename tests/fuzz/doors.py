@@ -6,9 +6,9 @@ from itertools import count
 from typing import Any
 
 from remit import Brief, Hub, Limits
-from remit.faces.api.a2a.routes import Exposure
-from remit.faces.api.app import Api
 from remit.policy.reception import Sender
+from remit.server.a2a.routes import Exposure
+from remit.server.app import Api
 from remit.testing import MemoryStore
 from serving import gate_of
 

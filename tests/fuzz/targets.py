@@ -19,9 +19,9 @@ from gateways import id_of, pair_of
 from local_agents import request
 from remit.agents.mcp.lines import Lines
 from remit.agents.mcp.settings import Program
+from remit.config.load import load_team
 from remit.dialects.a2a.card import card_of
 from remit.dialects.a2a.tongue import TONGUE
-from remit.faces.team.file import load_team
 from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError

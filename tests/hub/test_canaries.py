@@ -40,11 +40,11 @@ from remit import (
     fault,
 )
 from remit.detectors.pipeline import pipeline
-from remit.faces.api.metrics import Metrics
 from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
+from remit.server.metrics import Metrics
 from remit.telemetry.spans import Spans
 from waiting import PATIENCE_S, eventually
 

@@ -254,7 +254,7 @@ def test_a_state_file_without_its_key_reads_nothing(tmp_path: Path):
 
 
 def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    # Six keys are derived here; tests/faces/test_team_relay.py derives some at the real cost, a third of a second each.
+    # Six keys are derived here; tests/config/test_team_relay.py derives some at the real cost.
     monkeypatch.setattr(keyfile, "_COST", 2**10)
     path = tmp_path / "device.key"
     keys = open_keys(path, "correct horse")

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
-from remit.faces.device import using_device
-from remit.faces.relaying import Relaying, relaying
+from remit.config.device import using_device
+from remit.config.device_service import Relaying, relaying
 from remit.policy.rate import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault

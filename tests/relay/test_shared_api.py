@@ -15,19 +15,19 @@ from msgspec.structs import replace
 
 from recorded import recorded, steps
 from remit import Brief
-from remit.faces.api import shared
-from remit.faces.api.acts import ACTS
-from remit.faces.api.changes import Changes
-from remit.faces.api.loopback import check
-from remit.faces.api.public_runs import View, line, view
-from remit.faces.api.shared import MOST_BODY, serve_shared
-from remit.faces.api.streams import KEEP_ALIVE
 from remit.protocol.errors import Code, RemitError
 from remit.relay.letters import Offer, Offers
 from remit.relay.moves import State
 from remit.relay.offers import hear
 from remit.relay.run import Overlay, Pending
 from remit.relay.seal import Opened
+from remit.server import shared
+from remit.server.acts import ACTS
+from remit.server.changes import Changes
+from remit.server.loopback import check
+from remit.server.public_runs import View, line, view
+from remit.server.shared import MOST_BODY, serve_shared
+from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
 from waiting import PATIENCE_S, no_longer

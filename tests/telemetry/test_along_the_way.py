@@ -8,12 +8,12 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from remit import Brief, Hub
-from remit.faces.api.a2a.routes import Exposure
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.policy.reception import Sender
 from remit.protocol.trace import place_of
 from remit.runtime.clock import LoopClock
+from remit.server.a2a.routes import Exposure
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.transports.credentials.incoming import Door, Known
 from serving import WEB, client_of, serving
 

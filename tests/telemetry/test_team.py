@@ -7,8 +7,8 @@ import pytest
 
 from collector import Collector
 from remit import RemitError
-from remit.faces.composition import hub_of
-from remit.faces.team.file import load_team
+from remit.config.composition import hub_of
+from remit.config.load import load_team
 
 TEAM = """
 name = "office"

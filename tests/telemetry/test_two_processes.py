@@ -124,7 +124,7 @@ def test_one_trace_leads_through_both_hubs(tmp_path: Path) -> None:
     ):
         south = SOUTH.format(address=address, endpoint=collector.endpoint)
         done = subprocess.run(
-            [sys.executable, "-m", "remit.faces.cli", "run", "boss", "Find the file", "--json"],
+            [sys.executable, "-m", "remit.cli", "run", "boss", "Find the file", "--json"],
             cwd=team(tmp_path, "south", south, SOUTH_CODE),
             capture_output=True,
             text=True,

@@ -12,10 +12,10 @@ import pytest
 
 import remit
 from remit import Brief, Code, RemitError, Response, Status, fault
-from remit.faces.api.app import Api
-from remit.faces.api.server import Server
 from remit.policy.reception import Sender
 from remit.protocol.codec import decode_submission, encode
+from remit.server.app import Api
+from remit.server.server import Server
 from remit.testing import MemoryStore
 from remit.testing.distance import TransportConformance
 from serving import gate_of

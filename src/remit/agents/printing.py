@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import suppress
 
-from remit.runtime.plain_text import several_lines
+from remit.text.plain import several_lines
 
 # A line that is longer is shown in parts.
 MAX_LINE = 64 * 1024

@@ -6,7 +6,7 @@ line that looks like another record, and an escape sequence would act on the ter
 
 import logging
 
-from remit.runtime.plain_text import several_lines
+from remit.text.plain import several_lines
 
 LOGGERS = ("remit", "remit.relay", "remit.store")
 """Every logger that Remit writes to; a filter holds for what is logged by a logger itself, not by those below it."""

@@ -1,0 +1,210 @@
+"""`remit agents`: who is in the team, and what each may do."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from remit.cli.options import json_option, team_options
+from remit.cli.show.screen import many, print_fields, print_json, print_table, spoken
+from remit.cli.suggest import agent_names, capability_codes
+from remit.documents.team import AgentDetails, AgentLine, Agents
+from remit.policy.permission import authority_of
+from remit.policy.plan import Step, waits_for
+from remit.protocol.card import AgentCard, Capability
+
+
+@click.group()
+def agents() -> None:
+    """Look at the agents of the team.
+
+    \b
+    Example:
+      remit agents list
+      remit agents show assistant
+    """
+
+
+@agents.command(name="list")
+@team_options
+@json_option
+def list_agents(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """List the agents and workflows: what each is for, and whom it may call.
+
+    \b
+    Example:
+      remit agents list
+    """
+    from remit.cli.places import cards_of, shorter, team_of
+
+    team = team_of(team_file, overrides)
+    steps = {name: tuple(step.name for step in each.steps) for name, each in team.workflows.items()}
+    elsewhere = {name: each.peer or each.card or each.device or "" for name, each in team.agents.items()}
+    lines = tuple(
+        _line(card, steps.get(card.name, ()), elsewhere.get(card.name, "")) for card in cards_of(team).values()
+    )
+    if as_json:
+        print_json(Agents(team=team.name, file=str(shorter(team.file)), agents=lines))
+        return
+    if not lines:
+        click.echo(f"The team {team.name} has no agents.\n→ Add one to {shorter(team.file)}: [agents.NAME]", err=True)
+        return
+    rows = [
+        (
+            each.name,
+            each.description,
+            *(", ".join(names) for names in (each.capabilities, each.may_call, each.tools, each.steps)),
+            each.lives_at,
+        )
+        for each in lines
+    ]
+    headings = ("agent", "description", "capabilities", "may call", "tools", "steps of the workflow", "lives at")
+    # A column in which nobody has anything says nothing.
+    kept = [place for place, column in enumerate(zip(*rows, strict=True)) if any(column)]
+    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def _line(card: AgentCard, steps: tuple[str, ...], lives_at: str) -> AgentLine:
+    return AgentLine(
+        name=card.name,
+        description=card.description,
+        capabilities=tuple(each.code for each in card.capabilities),
+        tools=tuple(sorted(card.tools)),
+        may_call=tuple(sorted(card.callees)),
+        steps=steps,
+        lives_at=lives_at,
+    )
+
+
+@agents.command()
+@click.argument("agent", required=False, shell_complete=agent_names)
+@click.option(
+    "--capability",
+    metavar="CODE",
+    shell_complete=capability_codes,
+    help="Show who is asked first for this capability instead, and why, as it follows from the record.",
+)
+@team_options
+@json_option
+def show(
+    agent: str | None, capability: str | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Show all that the team says of one AGENT, and of a workflow its steps; or how those stand who do the same.
+
+    Where several agents offer a capability, who did better lately is asked first: `--capability` shows in which order.
+    It follows from the newest calls in the record, whichever process made them. Whom a running hub leaves alone for a
+    while, because its breaker is open or its rate used up, only that hub knows.
+
+    \b
+    Example:
+      remit agents show assistant
+      remit agents show --capability TAG
+    """
+    from remit.cli.places import cards_of, known_agent, team_of
+    from remit.protocol.envelope import USER
+
+    if (agent is None) == (capability is None):
+        raise click.UsageError("name an AGENT, or a capability with --capability")
+    team = team_of(team_file, overrides)
+    cards = cards_of(team)
+    if agent is None:
+        from remit.cli.ranking import print_ranking  # reads the record, which most of these commands do not
+
+        print_ranking(capability or "", team, cards.values(), as_json=as_json)
+        return
+    card, limits = cards[known_agent(agent, cards)], team.settled_limits()
+    section, workflow = team.agents.get(agent), team.workflows.get(agent)
+    details = AgentDetails(
+        card=card,
+        run=section and section.run,
+        model=section and section.model,
+        workflow=workflow and workflow.workflow(agent),
+        peer=section and section.peer,
+        remote=section and section.remote,
+        address=section and (team.peers[section.peer].url if section.peer else section.card),
+        device=section and section.device,
+        called_by=(USER, *(name for name, each in cards.items() if name != agent and each.may_reach(agent))),
+        authority=authority_of(card, limits),
+        time_ms=limits.delegation_time_ms if card.time_ms is None else card.time_ms,
+        tokens=limits.delegation_tokens if card.tokens is None else card.tokens,
+    )
+    if as_json:
+        print_json(details)
+    else:
+        print_fields(_fields(details))
+
+
+_DEFAULT = " of another agent, unless that says otherwise"
+
+
+def _fields(details: AgentDetails) -> Iterator[tuple[str, str]]:
+    card = details.card
+    yield "workflow" if details.workflow else "agent", f"{card.name} {card.version}"
+    yield "description", card.description
+    yield "code", details.run or ""
+    yield "model", details.model or ""
+    yield "lives at", ", ".join(each for each in (details.peer, details.address) if each)
+    yield "shared by", details.device or ""
+    yield "called there", details.remote or ""
+    if details.workflow is not None:
+        yield "steps", "\n".join(map(_step, details.workflow.steps))
+        yield "result", details.workflow.result or "what all steps came to, as one text"
+    yield "capabilities", "\n".join(map(_capability, card.capabilities))
+    # What an agent elsewhere may do, its own hub says.
+    is_here = details.address is None and details.device is None
+    yield "tools", ", ".join(sorted(card.tools)) or ("none" if is_here and not details.workflow else "")
+    yield "may call", _may_call(card) if is_here else ""
+    is_cut = details.authority == "caller" and details.device is None
+    yield "authority", "no more tools and targets than the agent that asks it has" if is_cut else ""
+    yield "called by", ", ".join(details.called_by)
+    yield (
+        "sees",
+        f"{', '.join(sorted(card.sees))} as they are; tokens for all else that is personal" if card.sees else "",
+    )
+    yield "time", f"{spoken(details.time_ms)} for one request{_DEFAULT if card.time_ms is None else ''}"
+    yield "tokens", f"{details.tokens:,} for one request{_DEFAULT if card.tokens is None else ''}"
+    at_once = many(card.concurrency, "request")
+    yield "at once", f"{at_once}; {card.queue} more may wait"
+    yield "rate", f"{many(card.rate.calls, 'call')} in {card.rate.seconds:g} s" if card.rate else ""
+    yield "runs in", ("processes of its own" if card.isolation == "process" else "the hub") if is_here else ""
+    yield "after a restart", "taken up again" if card.resumable else ""
+    yield "prompt", card.prompt
+
+
+def _step(step: Step) -> str:
+    """Return a step in one line: who does what, when, and what if not."""
+    who = " for ".join(each for each in (step.agent, step.capability) if each)
+    waits = ", ".join(sorted(waits_for(step)))
+    said = [f"after {waits}"] if waits else []
+    said += [f"when {step.when}"] if step.when else []
+    said += [f"else {', '.join(step.fallback)}"] if step.fallback else []
+    said += [f"up to {many(step.attempts, 'attempt')}"] if step.attempts > 1 else []
+    said += [spoken(step.time_ms)] if step.time_ms is not None else []
+    said += [many(step.tokens, "token")] if step.tokens is not None else []
+    said += [f"{step.share:.0%} of the tokens"] if step.share is not None else []
+    said += ["optional"] if step.optional else []
+    return f"{step.name}: {who}" + (f" ({'; '.join(said)})" if said else "")
+
+
+def _capability(capability: Capability) -> str:
+    limits = [spoken(capability.time_ms)] if capability.time_ms is not None else []
+    limits += [many(capability.tokens, "token")] if capability.tokens is not None else []
+    raw = sorted(capability.sees | capability.sees_fields)
+    limits += [f"sees {', '.join(raw)}"] if raw else []
+    if capability.read_only and capability.cache_ms:
+        alike = " or asks for the same" if capability.cache_similar else ""
+        limits.append(f"kept {spoken(capability.cache_ms)} for who asks again{alike}")
+    if capability.hedge_ms is not None:
+        limits.append(f"another is asked too after {spoken(capability.hedge_ms)}")
+    return (
+        capability.code
+        + (f": {capability.description}" if capability.description else "")
+        + (f" ({', '.join(limits)})" if limits else "")
+    )
+
+
+def _may_call(card: AgentCard) -> str:
+    if not card.callees:
+        return "nobody"
+    below = "" if card.max_sub_agent_depth is None else f", {many(card.max_sub_agent_depth, 'level')} deep"
+    return ("everyone" if "*" in card.callees else ", ".join(sorted(card.callees))) + below

@@ -1,0 +1,386 @@
+"""`remit audit`: the record of what agents did."""
+
+import time
+from pathlib import Path
+from typing import IO
+
+import click
+
+from remit.cli.options import json_option, jsonl_option, store_option, team_options
+from remit.cli.show.screen import clock_time, many, print_json, print_text
+from remit.cli.suggest import recorded_profiles, run_ids
+from remit.documents.audit import AuditCheckpoint, AuditRow, Verification
+from remit.protocol.codec import did_you_mean, encode
+from remit.protocol.records import Record
+from remit.runtime.audit import Row
+from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
+from remit.text.terminal import json_for_terminal
+
+# How soon a record that is written is shown to whoever follows.
+FOLLOW_S = 0.2
+# A service that takes notes answers in less.
+POST_S = 15.0
+
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    help="Only the steps of one profile with shared agents; on the side that shares, of what is shared by that name.",
+    shell_complete=recorded_profiles,
+)
+
+
+@click.group()
+def audit() -> None:
+    """Look at the record of what agents did.
+
+    \b
+    Example:
+      remit audit tail --follow
+      remit audit verify
+    """
+
+
+@audit.command()
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--public-key",
+    "public_keys",
+    multiple=True,
+    metavar="KEY",
+    help="Public key that must have signed: 64 hexadecimal digits, or a file with them or in PEM. Repeatable.",
+)
+@click.option(
+    "--anchor",
+    "anchors",
+    multiple=True,
+    metavar="FILE|LINE",
+    help="Anchor that the record must agree with: the line that `remit audit anchor` wrote, or a file or log with "
+    "such lines. Repeatable.",
+)
+@store_option
+@team_options
+@json_option
+def verify(
+    file: Path | None,
+    public_keys: tuple[str, ...],
+    anchors: tuple[str, ...],
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Check that no row of the record in FILE was edited, deleted, inserted, reordered or cut off.
+
+    Without FILE it is the team's record, or that in .remit/hub.db. Exits with 0 if the record is whole and with 1 if it
+    is not. A rollback of all files together shows only with --anchor, a replaced key only with --anchor or
+    --public-key.
+
+    \b
+    Example:
+      remit audit verify
+      remit audit verify .remit/hub.db --json
+      remit audit verify --public-key hub.pub --anchor /var/log/remit-anchors.log
+    """
+    from remit.cli.places import existing, store_file
+    from remit.stores.audit import verify_file
+
+    pinned = [_public_key(given) for given in public_keys]
+    kept = [anchor for given in anchors for anchor in _anchors(given)]
+    path = existing(file or store_file(store_path, team_file, overrides))
+    verdict = verify_file(path, public_key=pinned, anchors=kept)
+    if as_json:
+        print_json(
+            Verification(
+                ok=verdict.ok,
+                file=str(path),
+                rows=verdict.rows,
+                checkpoints=verdict.checkpoints,
+                unprotected=verdict.unprotected,
+                findings=verdict.findings,
+                keys=verdict.keys,
+                anchors=verdict.anchors,
+            )
+        )
+    else:
+        print_text(str(verdict))
+    raise SystemExit(0 if verdict.ok else 1)
+
+
+def _public_key(given: str) -> bytes:
+    try:
+        return read_public_key(_content(given) or given)
+    except ValueError as error:
+        message = f"`{given[:100]}` is neither a file nor a public key: {error}"
+        raise click.BadParameter(message, param_hint="--public-key") from error
+
+
+def _anchors(given: str) -> list[Checkpoint]:
+    try:
+        content = given if given.lstrip().startswith("{") else _content(given)
+        if content is None:
+            raise ValueError("there is no such file, and it is no anchor itself")
+        if found := read_anchors(content):
+            return found
+        raise ValueError("it holds no anchor; `remit audit anchor` writes one")
+    except ValueError as error:
+        raise click.BadParameter(f"`{given[:100]}`: {error}", param_hint="--anchor") from error
+
+
+def _content(given: str) -> str | None:
+    """Return what is in a file of that name; None if there is none."""
+    try:
+        return Path(given).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # a folder, no permission; a name that no file can have
+        raise ValueError(f"it cannot be read ({error})") from error
+
+
+# ── anchoring ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Append the anchor to a file, on another disk or machine; else it goes to stdout.",
+)
+@click.option("--post", "url", metavar="URL", help="POST the anchor as JSON to this address.")
+@click.option("--private", is_flag=True, help="Allow --post to an address outside the public network.")
+@store_option
+@team_options
+def anchor(
+    out: Path | None,
+    url: str | None,
+    private: bool,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Write the newest checkpoint of the record as one line, to be kept where nobody can change it.
+
+    The line is signed JSON without personal data. Keep it elsewhere: in a log of another machine, on write-once
+    storage, at a service. `remit audit verify --anchor` then shows a rollback of the record with all its checkpoints,
+    which nothing else can show. Rows after the newest checkpoint are not covered.
+
+    \b
+    Example:
+      remit audit anchor | logger -t remit
+      remit audit anchor -o /mnt/worm/remit-anchors.jsonl
+      remit audit anchor --post https://notary.example.com/anchors
+    """
+    import asyncio
+
+    from msgspec.structs import asdict
+
+    from remit.cli.places import existing, reading, store_file
+    from remit.stores.audit import newest_anchor
+
+    path = existing(store_file(store_path, team_file, overrides))
+    with reading(path) as connection:
+        newest, after = newest_anchor(connection, path)
+    document = AuditCheckpoint(**asdict(newest))
+    line = encode(document).decode()
+    if url is not None:
+        asyncio.run(_post(url, line, private=private))
+    if out is not None:
+        with out.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+    if url is None and out is None:
+        click.echo(line)
+    where = " and ".join(each for each in (str(out) if out else "", url or "") if each)
+    told = f"Checkpoint {newest.number} of row {newest.seq} was written to {where}; " if where else ""
+    click.echo(f"{told}{many(after, 'row')} after it {'is' if after == 1 else 'are'} not covered.", err=True)
+
+
+async def _post(url: str, line: str, *, private: bool) -> None:
+    from aiohttp import ClientError, ClientTimeout
+
+    from remit.protocol.errors import Code, RemitError, fault
+    from remit.transports.addresses import Outbound, Reach
+
+    outbound = Outbound(Reach(private=private), ClientTimeout(total=POST_S))
+    try:
+        async with outbound.request(
+            "POST", url, headers={"content-type": "application/json"}, data=line.encode()
+        ) as reply:
+            why = "" if 200 <= reply.status < 300 else f"it answered with status {reply.status}"
+    except (ClientError, OSError, TimeoutError) as error:
+        why = f"it cannot be reached ({error or type(error).__name__})"
+    except RemitError as error:
+        advice = "Give a public address, or allow this one with --private."
+        raise RemitError(fault(error.fault.code, error.fault.message, suggestion=advice)) from error
+    finally:
+        await outbound.close()
+    if why:
+        message = f"the anchor was not taken at {url}: {why}"
+        raise RemitError(
+            fault(Code.DELEGATION_UNAVAILABLE, message, suggestion="Try again, or keep the line that -o writes.")
+        )
+
+
+# ── reading along ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option("--follow", "-f", is_flag=True, help="Go on, and show each record as it is written; end with Ctrl-C.")
+@click.option("-n", "count", type=click.IntRange(min=0), default=20, show_default=True, help="How many to begin with.")
+@click.option("--run", help="Only those of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@profile_option
+@store_option
+@team_options
+@jsonl_option
+def tail(
+    follow: bool,
+    count: int,
+    run: str | None,
+    profile: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_jsonl: bool,
+) -> None:
+    """Show the newest records, one line each, whichever process wrote them.
+
+    \b
+    Example:
+      remit audit tail -n 5
+      remit audit tail --profile reviewer
+      remit audit tail --follow --jsonl | jq .kind
+    """
+    from remit.cli.places import reading, store_file
+    from remit.cli.show.records_view import find_recorded
+    from remit.stores.export import before_newest
+    from remit.stores.reader import PAGE, records
+
+    with reading(store_file(store_path, team_file, overrides)) as connection:
+        run = run and find_recorded(connection, run)
+        begun = shown = before_newest(connection, count, run, profile)
+        while True:
+            page = records(run, None, shown, PAGE, profile)(connection)
+            for record in page:
+                _print(record, as_jsonl=as_jsonl)
+                shown = record.seq
+            if len(page) == PAGE:
+                continue
+            if not follow:
+                break
+            time.sleep(FOLLOW_S)
+    if profile is not None and count and shown == begun:
+        near = did_you_mean(profile, _profiles(team_file, overrides))
+        click.echo(f"Nothing is on record of a profile `{profile[:100]}`{near or '.'}", err=True)
+
+
+def _profiles(team_file: Path | None, overrides: tuple[str, ...]) -> list[str]:
+    from remit.config.load import find_team, load_team
+
+    found = find_team(team_file)
+    if found is None:
+        return []
+    team = load_team(found, overrides=overrides, secrets=False, code=False)
+    return [*team.profiles, *team.shared]
+
+
+def _print(record: Record, *, as_jsonl: bool) -> None:
+    from remit.cli.show.report import short
+    from remit.documents.runs import record_line
+
+    if as_jsonl:
+        print_json(record_line(record))
+        return
+    from remit.cli.show.sentences import sentence
+    from remit.cli.show.tree import Node
+    from remit.protocol.envelope import Response
+
+    agent = record.body.target if isinstance(record.body, Response) else ""
+    told = sentence(record, Node(record.run, None, agent, record.at_ms))
+    print_text(f"{clock_time(record.at_ms)}  {short(record.run)}  {record.kind:10}  {told}")
+
+
+# ── for others to check ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.command()
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Where to; else stdout.",
+)
+@click.option("--run", help="Only the rows of one run, by its id or the beginning of it.", shell_complete=run_ids)
+@profile_option
+@store_option
+@team_options
+def export(
+    out: Path | None,
+    run: str | None,
+    profile: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+) -> None:
+    """Write the record as JSON lines from which anyone can check it, without this program.
+
+    Each row has seq, kind, at_ms, run, session, body, previous and digest. The digest is the SHA-256 of: the digest
+    before (`previous`, 32 bytes), the MessagePack of the array [seq, kind, at_ms, run, session], and the body as it
+    stands there, in UTF-8. `previous` of row 1 is 32 zeros. A checkpoint follows the row that it signs (Ed25519); see
+    docs/audit.md. With --run or --profile there are no checkpoints, and each row can be checked by itself.
+
+    \b
+    Example:
+      remit audit export -o audit.jsonl
+      remit audit export --run 019a2b3c4d5e6f70 | jq -r .body | jq .objective
+    """
+    from remit.cli.drive.export import written_whole
+    from remit.cli.places import store_file
+
+    path = store_file(store_path, team_file, overrides)
+    out = None if str(out) == "-" else out
+    with written_whole(out) as file:
+        rows, checkpoints = _export(path, run, profile, file)
+    if out is not None:
+        click.echo(f"{many(rows, 'row')} and {many(checkpoints, 'checkpoint')} are in {out}.", err=True)
+
+
+def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> tuple[int, int]:
+    """Write everything and return how many rows and checkpoints it was."""
+    from msgspec.structs import asdict
+
+    from remit.cli.places import reading
+    from remit.cli.show.records_view import find_recorded
+    from remit.stores.checkpoints import read_checkpoints
+    from remit.stores.export import linked_rows
+
+    # Read before the rows: of each that is here now, the rows are there then.
+    seals = [AuditCheckpoint(**asdict(seal)) for seal in read_checkpoints(path) if seal and run is profile is None]
+    rows = written = 0
+    with reading(path) as connection:
+        for previous, row in linked_rows(connection, run=run and find_recorded(connection, run), profile=profile):
+            rows += 1
+            _write(file, _exported(previous, row))
+            while written < len(seals) and seals[written].seq <= row.seq:
+                _write(file, seals[written])
+                written += 1
+    for seal in seals[written:]:  # about rows that are gone
+        _write(file, seal)
+    return rows, len(seals)
+
+
+def _exported(previous: bytes, row: Row) -> AuditRow:
+    return AuditRow(
+        seq=row.seq,
+        kind=row.kind,
+        at_ms=row.at_ms,
+        run=row.run,
+        session=row.session,
+        body=row.body.decode(errors="replace"),
+        previous=previous.hex(),
+        digest=row.digest.hex(),
+    )
+
+
+def _write(file: IO[str], document: AuditRow | AuditCheckpoint) -> None:
+    file.write(json_for_terminal(encode(document).decode()) + "\n")

@@ -1,0 +1,251 @@
+"""What `remit doctor` looks at, one check after another; none of them changes anything that is kept."""
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remit import __version__
+from remit.cli.checkup_store import disk, durability, store
+from remit.cli.findings import ok, problem, warning
+from remit.cli.places import DEFAULT_STORE, shorter
+from remit.cli.show.screen import many
+from remit.config.checks import secrets_of, unset
+from remit.config.line_numbers import dotted
+from remit.config.load import find_team, load_team
+from remit.config.peers import unencrypted, unservable
+from remit.config.team import Team
+from remit.documents.team import Check
+from remit.protocol.errors import RemitError
+from remit.text.terminal import speaks_unicode
+
+if TYPE_CHECKING:  # most teams have no device, and all that belongs to one takes a while to load
+    from remit.relay.device import Device
+
+PYTHON = (3, 11)
+
+
+def examine(store_path: Path | None, team_file: Path | None, overrides: Sequence[str]) -> Iterator[Check]:
+    """Return what was found, in the order in which one would mend it."""
+    yield _python()
+    yield ok("remit", f"{__version__}, in {Path(__file__).parents[2]}")
+    yield from _packages()
+    yield _sandbox()
+    team = None
+    try:
+        file = find_team(team_file)
+        if file is None:
+            says = "there is none here, nor in a folder above"
+            yield warning("team file", says, "`remit init` makes one to begin with.")
+        else:
+            team = load_team(file, overrides=overrides, secrets=False, code=False, thorough=True)
+            flows = f", {many(len(team.workflows), 'workflow')}" if team.workflows else ""
+            yield ok("team file", f"{shorter(team.file)}: {many(len(team.agents), 'agent')}{flows}")
+            yield ok("code", "not imported, since that would run it", "remit validate --code")
+    except RemitError as error:
+        why = error.fault
+        lines = "`remit validate` says what is wrong, line by line."
+        yield problem("team file", why.message, lines if why.problems else why.suggestion)
+    path = store_path or (shorter(team.store_path) if team else DEFAULT_STORE)
+    yield from _secrets(team)
+    yield from _served(team)
+    yield from _peers(team)
+    yield from _device(team)
+    yield from disk(path)
+    yield durability(team.store.durability if team else "power")
+    yield from store(path)
+    yield _terminal()
+
+
+# ── the program ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _python() -> Check:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < PYTHON:
+        needed = ".".join(map(str, PYTHON))
+        return problem(
+            "Python", f"{found}; {needed} is needed", f"Install Python {needed} or newer, and remit with it."
+        )
+    return ok("Python", f"{found}, {sys.executable}")
+
+
+def _sandbox() -> Check:
+    """Return whether an isolated agent could have a sandbox here."""
+    from remit.agents.landlock import version
+    from remit.agents.sandbox import Sandbox, has_own_network, missing
+
+    if why := missing(Sandbox()):
+        return ok("sandbox", f"none for isolated agents: {why}")
+    hosts = "" if has_own_network() else "; not with `network`, because user namespaces are turned off"
+    return ok("sandbox", f"isolated agents can have one: Landlock {version()}, seccomp{hosts}")
+
+
+_REQUIREMENT = re.compile(
+    r"(?P<name>[A-Za-z0-9._-]+)[^;<>=]*(?:>=(?P<least>[\d.]+))?[^;]*(?:;.*extra == ['\"](?P<extra>[^'\"]+))?"
+)
+
+
+def _packages() -> Iterator[Check]:
+    """Return whether each package that remit needs is there and can be loaded, and which extras are."""
+    modules = {_name(each): module for module, names in metadata.packages_distributions().items() for each in names}
+    fine: list[str] = []
+    for requirement in metadata.requires("remit") or ():
+        found = _REQUIREMENT.match(requirement)
+        if found is None:
+            continue
+        name, least, extra = found["name"], found["least"], found["extra"]
+        command = f"pip install 'remit[{extra}]'" if extra else f"pip install '{name}>={least or 0}'"
+        try:
+            version = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            if extra:
+                yield ok(f"extra {extra}", f"{name} is not installed, and need not be", command)
+            else:
+                yield problem(name, "it is not installed", command)
+            continue
+        if least and _numbers(version) < _numbers(least):
+            yield problem(name, f"{version} is too old; {least} is needed", command)
+            continue
+        if extra:
+            yield ok(f"extra {extra}", f"{name} {version}")
+            continue
+        try:
+            # Loaded, because a wheel that was built for another machine is installed and does not work.
+            import_module(modules.get(_name(name), name))
+        except ImportError as error:
+            yield problem(name, f"{version} is installed and cannot be loaded: {error}", f"{command} --force-reinstall")
+        else:
+            fine.append(f"{name} {version}")
+    yield ok("packages", ", ".join(fine))
+
+
+def _name(distribution: str) -> str:
+    """Return a package's name in the one form that all its spellings share."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+
+
+def _secrets(team: Team | None) -> Iterator[Check]:
+    if team is None:
+        return
+    missing = {dotted(wrong.place): wrong.message for wrong in unset(team, os.environ)}
+    for place, reference in secrets_of(team):
+        about = "redaction key" if place == ("redaction", "key") else dotted(place)
+        if (why := missing.get(dotted(place))) is None:
+            yield ok(about, f"{reference} is set")
+        else:
+            yield problem(about, why, "Set it where hubs are started; without it they do not start.")
+    for name, agent in team.agents.items():
+        if unset_names := sorted(each for each in agent.env if each not in os.environ):
+            says = f"not set here, so not given to it: {', '.join(unset_names)}"
+            yield warning(f"agents.{name}.env", says, "Set it where hubs are started, if the agent needs it.")
+    try:
+        load_team(team.file, overrides=team.overrides, code=False, thorough=True)
+    except RemitError as error:
+        for each in error.fault.problems:
+            if each.message not in missing.values():
+                about = each.path.partition(" ")[2] or "team file"
+                yield problem(about, each.message, "Until then, no hub of this team starts.")
+
+
+def _served(team: Team | None) -> Iterator[Check]:
+    for wrong in () if team is None else unservable(team):
+        yield problem(dotted(wrong.place), wrong.message, "Until then, `remit serve` does not start.")
+
+
+def _peers(team: Team | None) -> Iterator[Check]:
+    addresses = {} if team is None else {name: peer.url for name, peer in team.peers.items() if peer.url}
+    if not addresses:
+        return
+    from remit.cli.meeting import met  # most teams ask nobody elsewhere
+
+    found = asyncio.run(met(set(addresses.values())))
+    for name, url in addresses.items():
+        if why := found[url]:
+            todo = (
+                f"See that its hub runs, and where: `url` in `[peers.{name}]`. Until then its agents cannot be asked."
+            )
+            yield warning(f"peers.{name}", f"{url}: {why}", todo)
+        else:
+            yield ok(f"peers.{name}", f"{url} answers")
+    for wrong in () if team is None else unencrypted(team):
+        yield warning(dotted(wrong.place), wrong.message, "Give that hub a certificate: docs/serving.md shows how.")
+
+
+def _device(team: Team | None) -> Iterator[Check]:
+    """Return whether the team's device could be at work, if it has one or says that it would."""
+    if team is None or team.relay is None:
+        return
+    if find_spec("vodozemac") is None:
+        says = "the team has a gateway, and the extra `relay` is not installed"
+        yield warning("device", says, "pip install 'remit[relay]'")
+        return
+    # Most teams have no device, and all that belongs to one takes a while to load.
+    from remit.config.device import device_path, doubts, program_of, using_device
+    from remit.relay.peers import Peers
+
+    try:
+        with using_device(team) as device:
+            known = Peers(device.state).list()
+            says = (
+                f"{device.card.name}, {device.id}, in {shorter(device_path(team))}; {many(len(known), 'device')} known"
+            )
+    except RemitError as error:
+        yield warning("device", error.fault.message, error.fault.suggestion)
+        return
+    yield ok("device", says)
+    yield _gateway(team, device)
+    for about, why, todo in doubts(team, known):
+        yield warning(about, why, todo)
+    for name, profile in team.profiles.items():
+        key = "run" if profile.run is not None else "acp"
+        if profile.agent is not None:
+            continue
+        if key == "acp" and find_spec("acp") is None:
+            says = "the extra `acp` is not installed"
+            yield warning(f"profiles.{name}.acp", says, "pip install 'remit[acp]'")
+        with suppress(RemitError):  # a secret that is missing is said above
+            program = program_of(team, name)
+            if not program.exists():
+                says = f"there is no program `{program.command}` that could be started"
+                yield warning(f"profiles.{name}.{key}", says, "Install it, or say where it is.")
+
+
+def _gateway(team: Team, device: "Device") -> Check:
+    """Return whether the team's gateway is there, is the one that is meant, and knows the device."""
+    from remit.cli.standing import standing
+
+    assert team.relay is not None, "asked only where there is one"
+    about, at = "gateway", team.relay.gateway
+    try:
+        found = asyncio.run(standing(team, device))
+    except RemitError as error:
+        return warning(about, f"{at}: {error.fault.message}", error.fault.suggestion)
+    if not found.known:
+        says = f"{at} answers; the device was never connected there, so nobody can reach it"
+        return warning(about, says, "Connect once: remit share, or remit chat PROFILE DEVICE")
+    waiting = f"; {many(found.waiting, 'message')} waiting for it" if found.waiting else ""
+    connected = "is connected" if found.connected else "is known there"
+    return ok(about, f"{at} answers, and the device {connected}{waiting}")
+
+
+def _terminal() -> Check:
+    if not speaks_unicode(sys.stdout):
+        return warning(
+            "terminal", f"it speaks {sys.stdout.encoding}, not UTF-8", "Set PYTHONUTF8=1 to see arrows and …"
+        )
+    if not sys.stdout.isatty():
+        return ok("terminal", "stdout is none: output is plain text")
+    colours = "no colours, because NO_COLOR is set" if os.environ.get("NO_COLOR") else "colours"
+    return ok("terminal", f"{shutil.get_terminal_size().columns} columns, {colours}")

@@ -1,0 +1,391 @@
+"""`remit devices`: this device, and those that it knows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remit.cli.options import json_option, same_team, team_options
+from remit.cli.suggest import known_devices
+
+if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
+    from remit.config.team import Team
+    from remit.documents.devices import DeviceShown, KnownDevice
+    from remit.relay.device import Device
+    from remit.relay.identity import Card
+    from remit.relay.peers import Peer
+    from remit.relay.state import State
+
+
+class UnmatchedError(click.ClickException):
+    """Two people saw different codes."""
+
+    exit_code = 4
+
+
+@click.group()
+def devices() -> None:
+    """Make this device known to others, and say what they may do.
+
+    A device is a machine with an identity of its own: with it, its agents work with those that other devices share,
+    and others ask those that it shares. Two devices know each other once each was given the other's link. To know one
+    allows nothing; `allow` does. docs/relay.md tells the whole way.
+
+    \b
+    Example:
+      remit devices init --name anna-laptop
+      remit devices pair remit:pair#eyJraW5kIjoi…
+      remit devices allow bob-desktop
+    """
+
+
+@devices.command()
+@click.option("--name", metavar="NAME", help="What others see it called. Without it: the team's name and this host's.")
+@team_options
+@json_option
+def init(name: str | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Make this device, and show its link.
+
+    Its keys are kept beside the team's store, in device.db, which device.key opens; both stay on this machine. One that
+    exists is left as it is.
+
+    \b
+    Example:
+      remit devices init
+      remit devices init --name anna-laptop
+    """
+    from remit.config.device import create_device
+
+    if name is not None and not name.strip():
+        raise click.BadParameter(
+            "it must not be empty; without it the device is named after this host", param_hint="--name"
+        )
+    team = _team(team_file, overrides)
+    device = create_device(team, name or _own_name(team))
+    try:
+        shown = _shown(team, device)
+    finally:
+        device.state.close()
+    _print_device(shown, as_json)
+    if as_json:
+        return
+    if team.relay is None:
+        gateway = 'gateway = "wss://…"'
+        click.echo(f"→ Say in {team.file.name} over which gateway it is reached: [relay], and {gateway}", err=True)
+    pair = f"remit devices pair LINK{same_team(team_file)}"
+    click.echo(f"→ Give the link to whom you work with, and pair with theirs: {pair}", err=True)
+
+
+@devices.command()
+@click.option("--link", "link_only", is_flag=True, help="Print nothing but the link.")
+@team_options
+@json_option
+def show(link_only: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show this device: its id, its fingerprint, and the link by which others know it.
+
+    The link holds no secret. Whoever carries it could exchange it for another; that is why two people compare codes.
+
+    \b
+    Example:
+      remit devices show
+      remit devices show --link
+    """
+    from remit.config.device import using_device
+
+    team = _team(team_file, overrides)
+    with using_device(team) as device:
+        if team.relay is not None and team.relay.gateway != device.card.gateway:
+            device.rename(gateway=team.relay.gateway)
+        shown = _shown(team, device)
+    if link_only and not as_json:
+        click.echo(shown.link)
+    else:
+        _print_device(shown, as_json)
+
+
+@devices.command()
+@click.argument("link")
+@click.option("--verified", is_flag=True, help="You compared the code with the device's owner already, and it matches.")
+@click.option("--allow", "allows", is_flag=True, help="If it is verified, allow it as well, as `devices allow` does.")
+@team_options
+@json_option
+def pair(
+    link: str, verified: bool, allows: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Know the device of LINK, and see the code that both owners compare.
+
+    Compare it over a way that you trust: face to face, or on the telephone. Each owner sees it after pairing with the
+    other's link. If it differs, somebody stands between you: do not go on. In a terminal you are asked; `later` keeps
+    the device as one that is not verified, and pairing again with --verified makes up for it.
+
+    \b
+    Example:
+      remit devices pair remit:pair#eyJraW5kIjoi…
+      remit devices pair remit:pair#eyJraW5kIjoi… --verified --allow
+    """
+    from remit.cli.show.screen import print_json
+    from remit.config.device import using_device
+    from remit.documents.devices import DevicePaired
+    from remit.relay.identity import comparable_code, read_link
+    from remit.relay.peers import Peers
+
+    team = _team(team_file, overrides)
+    card = read_link(link)
+    with using_device(team) as device:
+        if card.device == device.id:
+            raise click.BadParameter("this is the link of this device itself; you need the other's", param_hint="LINK")
+        code = comparable_code(device.card, card)
+        peers = Peers(device.state)
+        if any(each.revoked for each in peers.list() if each.device == card.device):
+            peers.pair(card)  # which says why it cannot be; there is no code to compare
+        asks = not (verified or as_json) and sys.stdin.isatty() and sys.stderr.isatty()
+        if not as_json:
+            click.echo(f"Code with {_called(card)}:", err=True)
+            click.echo(code)
+        if asks:
+            verified = _do_they_match(card)
+        peer = peers.pair(card)
+        if verified:
+            peer = peers.verify(peer.device)
+        if allows and peer.verified:
+            peer = peers.allow(peer.device)
+        known = _known(peer, device.state)
+    if as_json:
+        print_json(DevicePaired(device=known, code=code))
+        return
+    state = "verified" if known.verified else "not verified: compare the code, then pair again with --verified"
+    may = ", and may reach this device" if known.verified and known.allowed else ""
+    click.echo(f"{_called(card)} is known, and {state}{may}.", err=True)
+    if allows and not peer.allowed:
+        click.echo("It is allowed only once it is verified.", err=True)
+    if peer.may_talk:
+        _say_what_is_missing(team, peer, share=not peer.allowed)
+    else:
+        todo = f"remit devices allow {_typed(card)}{same_team(team_file)}"
+        click.echo(f"→ It may do nothing yet; to ask it, or be asked: {todo}", err=True)
+
+
+@devices.command("list")
+@team_options
+@json_option
+def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the devices that are known, what each may do, and what it shares with this one.
+
+    A device says what it shares, to those who may ask it; that comes while this one is at work, in `remit chat` or
+    `remit share`, and is kept until it says something else.
+
+    \b
+    Example:
+      remit devices list
+      remit devices list --json
+    """
+    from remit.cli.show.screen import print_json, print_table
+    from remit.config.device import using_device
+    from remit.documents.devices import Devices
+    from remit.relay.peers import Peers
+
+    with using_device(_team(team_file, overrides)) as device:
+        found, own = tuple(_known(peer, device.state) for peer in Peers(device.state).list()), device.id
+    if as_json:
+        print_json(Devices(device=own, devices=found))
+    elif not found:
+        todo = f"remit devices pair LINK{same_team(team_file)}"
+        click.echo(f"No device is known yet.\n→ Ask for its link, and: {todo}", err=True)
+    else:
+        rows = [
+            (each.name, each.id, _yes(each.verified), _offered(each), _yes(each.allowed), _yes(each.revoked))
+            for each in found
+        ]
+        print_table(("name", "id", "verified", "shared with me", "may reach me", "revoked"), rows)
+        offers = [(offer.name, each.name, offer.description) for each in found for offer in each.offers or ()]
+        if any(description for *_, description in offers):
+            click.echo()
+            print_table(("shared with me", "by", "what it is"), offers)
+
+
+@devices.command()
+@click.argument("device", shell_complete=known_devices)
+@click.option("--share", is_flag=True, help="Only let it share with you: you may ask it, and it may ask nothing here.")
+@click.option("--remove", is_flag=True, help="Take that back; what is on its way to it waits.")
+@team_options
+@json_option
+def allow(
+    device: str, share: bool, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Let DEVICE reach this one: say what it shares, be asked and answer, and ask what is shared with it.
+
+    DEVICE is a name or an id, or as much of the id as is not mistaken. Which profiles may call it, and which agents it
+    may ask, the team file says besides: `devices` in `[profiles.NAME]` and `[shared.NAME]`. A process that is running
+    takes it over within a second.
+
+    \b
+    Example:
+      remit devices allow bob-desktop
+      remit devices allow bob-desktop --remove
+    """
+    from remit.cli.show.screen import print_json
+    from remit.config.device import find_device, using_device
+    from remit.documents.devices import DeviceChanged
+    from remit.relay.peers import Peers
+
+    team = _team(team_file, overrides)
+    with using_device(team) as own:
+        peers = Peers(own.state)
+        found = find_device(peers.list(), device).device
+        peer = peers.share(found, shared=not remove) if share else peers.allow(found, allowed=not remove)
+        known = _known(peer, own.state)
+    if as_json:
+        print_json(DeviceChanged(device=known))
+        return
+    what = "be asked from here" if share else "reach this device"
+    click.echo(f"{_called(peer.card)} may {'no longer ' if remove else ''}{what}.", err=True)
+    if not remove:
+        if not peer.verified:
+            click.echo("→ It is not verified: compare codes with its owner, and pair again with --verified.", err=True)
+        _say_what_is_missing(team, peer, share)
+
+
+@devices.command()
+@click.argument("device", shell_complete=known_devices)
+@team_options
+@json_option
+def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """End everything with DEVICE, for good: what waits for it is deleted, and it cannot come back under the same key.
+
+    \b
+    Example:
+      remit devices revoke bob-desktop
+    """
+    from remit.cli.show.screen import print_json
+    from remit.config.device import find_device, using_device
+    from remit.documents.devices import DeviceChanged
+    from remit.relay.peers import Peers
+
+    with using_device(_team(team_file, overrides)) as own:
+        peers = Peers(own.state)
+        peer = find_device(peers.list(), device)
+        if not peer.revoked:
+            peer = peers.revoke(peer.device)
+        known = _known(peer, own.state)
+    if as_json:
+        print_json(DeviceChanged(device=known))
+    else:
+        click.echo(f"{_called(peer.card)} is revoked: nothing goes to it or comes from it any more.", err=True)
+
+
+# ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _team(team_file: Path | None, overrides: tuple[str, ...]) -> Team:
+    from remit.cli.places import team_path
+    from remit.config.load import load_team
+
+    return load_team(team_path(team_file), overrides=overrides, secrets=False, code=False)
+
+
+def _own_name(team: Team) -> str:
+    """Return a name that is hardly any other device's: two of one name could be mistaken for each other."""
+    import socket
+
+    from remit.relay.identity import MAX_NAME
+
+    host = "".join(char for char in socket.gethostname().partition(".")[0] if char.isprintable())
+    return f"{team.name}@{host}"[:MAX_NAME].strip() if host else team.name[:MAX_NAME]
+
+
+def _do_they_match(card: Card) -> bool:
+    """Ask whether the other owner sees the same code; a no ends the command."""
+    click.echo("Ask its owner, who sees it after pairing with your link: remit devices show --link", err=True)
+    answer = click.prompt(
+        "Do they see the same digits?", type=click.Choice(["yes", "no", "later"]), default="later", err=True
+    )
+    if answer == "no":
+        raise UnmatchedError(
+            f"The codes differ, so {_called(card)} was not added: somebody may have exchanged a link.\n"
+            "→ Send each other the links again by another way, and compare anew."
+        )
+    return answer == "yes"
+
+
+def _say_what_is_missing(team: Team, peer: Peer, share: bool) -> None:
+    named = [each.devices for each in team.profiles.values()]
+    named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
+    if not share:
+        named += [each.devices for each in team.shared.values()]
+    if any({peer.device, peer.card.name} & devices for devices in named):
+        return
+    what, where = "no profile or agent asks it", "a [profiles.NAME]"
+    if not share:
+        what, where = f"{what}, and nothing is shared with it", f"{where} or [shared.NAME]"
+    click.echo(f'→ As yet {what}: add `devices = ["{peer.card.name}"]` to {where} of {team.file.name}.', err=True)
+
+
+def _shown(team: Team, device: Device) -> DeviceShown:
+    from remit.cli.places import shorter
+    from remit.config.device import device_path
+    from remit.documents.devices import DeviceShown
+    from remit.transports.credentials.keys import fingerprint
+
+    return DeviceShown(
+        id=device.id,
+        name=device.card.name,
+        fingerprint=fingerprint(device.card.key),
+        gateway=device.card.gateway,
+        file=str(shorter(device_path(team))),
+        link=device.card.link(),
+    )
+
+
+def _print_device(shown: DeviceShown, as_json: bool) -> None:
+    from remit.cli.show.screen import print_fields, print_json
+
+    if as_json:
+        print_json(shown)
+        return
+    fields = ("name", "id", "fingerprint", "gateway", "file", "link")
+    print_fields((field, getattr(shown, field)) for field in fields)
+
+
+def _known(peer: Peer, state: State) -> KnownDevice:
+    from remit.documents.devices import KnownDevice, OfferedAgent
+    from remit.relay.offers import heard, shares
+    from remit.transports.credentials.keys import fingerprint
+
+    offer = heard(state, peer.device)
+    return KnownDevice(
+        id=peer.device,
+        name=peer.card.name,
+        fingerprint=fingerprint(peer.card.key),
+        verified=peer.verified,
+        shared=shares(peer, offer),
+        offers=None
+        if offer is None
+        else tuple(OfferedAgent(name=each.name, description=each.description) for each in offer),
+        allowed=peer.allowed,
+        revoked=peer.revoked,
+    )
+
+
+def _called(card: Card) -> str:
+    from remit.text.terminal import one_line
+
+    return f"{one_line(card.name)} ({card.device[:8]}…)"
+
+
+def _typed(card: Card) -> str:
+    """Return how a device is named on a command line."""
+    import shlex
+
+    return shlex.quote(card.name)
+
+
+def _offered(known: KnownDevice) -> str:
+    """Return what a device shares, as far as it has said."""
+    return _yes(known.shared) if known.offers is None else ", ".join(each.name for each in known.offers)
+
+
+def _yes(is_so: bool) -> str:
+    return "yes" if is_so else ""

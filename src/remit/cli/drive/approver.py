@@ -1,0 +1,149 @@
+"""The person at the terminal, asked whether a request may go on."""
+
+import asyncio
+import os
+import shlex
+import tempfile
+import termios
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from remit.cli.show.display import Display
+from remit.cli.show.tree_lines import spell_ms
+from remit.protocol.codec import encode
+from remit.protocol.envelope import USER, Json, Request
+from remit.protocol.errors import RemitError
+from remit.runtime.approvals import check_edits
+from remit.runtime.ports import Decision, Question
+from remit.text.terminal import json_for_terminal, one_line, several_lines
+
+# A person reads the beginning of a long input; `?` shows it whole.
+MAX_SHOWN = 300
+
+
+class TerminalApprover:
+    """Puts each question to the person at the terminal, one after the other; implements `ports.Approver`."""
+
+    def __init__(self, display: Display, who: str, terminal: int) -> None:
+        self._display = display
+        self._who = who
+        self._terminal = terminal
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, question: Question) -> Decision:
+        async with self._turn:
+            with self._display.aside():
+                decision = await self._asked(question)
+            self._display.say("You agreed." if decision.agreed else "You declined.")
+            return decision
+
+    async def _asked(self, question: Question) -> Decision:
+        for line in described(question):
+            self._display.say(line)
+        # What was typed before the question was there is no answer to it.
+        termios.tcflush(self._terminal, termios.TCIFLUSH)
+        while True:
+            answer = await self._line(f"{_choices(question)} > ")
+            match answer.strip().lower() if answer is not None else None:
+                case "y" | "yes":
+                    return Decision(agreed=True, by=self._who)
+                case "n" | "no":
+                    return Decision(agreed=False, by=self._who, reason=await self._line("Why (may be empty)? ") or "")
+                case "e" | "edit" if question.editable:
+                    if (edits := await self._edited(question)) is not None:
+                        return Decision(agreed=True, by=self._who, edits=edits)
+                case "?" | "help":
+                    for line in described(question, whole=True):
+                        self._display.say(line)
+                case None:
+                    return Decision(agreed=False, by=self._who, reason="there was no answer")
+                case _:
+                    self._display.say("Type y to agree, n to decline" + (", e to edit." if question.editable else "."))
+
+    # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _edited(self, question: Question) -> dict[str, Json] | None:
+        """Return what the person changed, or None if it cannot be so."""
+        edits: dict[str, Json] = {}
+        try:
+            for field in sorted(question.editable):
+                before: Json = getattr(question.request, field)
+                after = await self._new_value(field, before)
+                if after != before:
+                    edits[field] = after
+            check_edits(question, edits)
+        except (RemitError, msgspec.DecodeError, ValueError, OSError) as error:
+            self._display.say(several_lines(f"That cannot be used: {error}"))
+            return None
+        return edits
+
+    async def _new_value(self, field: str, before: Json) -> Json:
+        is_text = isinstance(before, str)
+        shown = before if is_text else msgspec.json.format(encode(before), indent=2).decode()
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        if editor:
+            text = await in_editor(editor, field, shown, ".txt" if is_text else ".json")
+        else:
+            text = await self._line(f"{field}, as it shall be{'' if is_text else ' (JSON)'}; empty keeps it: ") or shown
+        return text if is_text else msgspec.json.decode(text)
+
+    async def _line(self, prompt: str) -> str | None:
+        """Return the next line that is typed, None at the end of input; the event loop goes on meanwhile."""
+        os.write(2, prompt.encode(errors="replace"))
+        loop = asyncio.get_running_loop()
+        typed: asyncio.Future[bytes] = loop.create_future()
+        loop.add_reader(self._terminal, lambda: typed.done() or typed.set_result(os.read(self._terminal, 65_536)))
+        try:
+            raw = await typed
+        except asyncio.CancelledError:
+            os.write(2, b"\n")
+            raise
+        finally:
+            loop.remove_reader(self._terminal)
+        return raw.decode(errors="replace").rstrip("\r\n") if raw else None
+
+
+async def in_editor(editor: str, field: str, text: str, suffix: str) -> str:
+    """Return a text as it is after someone has edited it; raise `ValueError` if the editor says that it failed."""
+    with tempfile.TemporaryDirectory(prefix="remit-") as folder:
+        file = Path(folder) / f"{field}{suffix}"
+        file.write_text(text + "\n", encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(*shlex.split(editor), str(file))
+        if code := await process.wait():  # so one leaves vim with :cq, to say that nothing shall be done
+            raise ValueError(f"it ended with exit code {code}")
+        return file.read_text(encoding="utf-8").removesuffix("\n")
+
+
+# ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def described(question: Question, *, whole: bool = False) -> Iterator[str]:
+    """Yield what a person needs to know to answer; everything in it is redacted already."""
+    request = question.request
+    yield ""
+    yield f"A person must agree: {one_line(question.text)}"
+    for name, value in _facts(request, question):
+        text = several_lines(value) if whole else one_line(value, MAX_SHOWN + 1)
+        if not whole and len(text) > MAX_SHOWN:
+            text = f"{text[:MAX_SHOWN]}… (? shows all of it)"
+        if text:
+            yield f"  {name:9} " + text.replace("\n", "\n" + " " * 12)
+
+
+def _facts(request: Request, question: Question) -> Iterator[tuple[str, str]]:
+    origin = "the user" if request.origin == USER else request.origin
+    yield "who", f"{origin} asks {request.target}, for {request.remit.user}"
+    yield "for what", request.objective
+    yield "ability", request.capability or ""
+    if request.input is not None:
+        given = request.input
+        yield "input", given if isinstance(given, str) else json_for_terminal(encode(given).decode())
+    yield "reason", request.reason
+    yield "time", f"{spell_ms(question.expires_ms - question.asked_ms)} to answer; after that it counts as a no"
+
+
+def _choices(question: Question) -> str:
+    edit = "e edit first, " if question.editable else ""
+    return f"y yes, n no, {edit}? all of it"

@@ -1,0 +1,150 @@
+"""One run in this process, shown while it goes on, and stopped when whoever started it says so."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from pathlib import Path
+from typing import NamedTuple
+
+from remit.cli.drive.interrupts import interrupts
+from remit.cli.drive.logs import logging_to
+from remit.cli.drive.order import Order
+from remit.cli.places import whoever_types
+from remit.cli.show.display import Display, display_for
+from remit.cli.show.plainly import Plainly
+from remit.cli.show.tree import Tree
+from remit.config.composition import hub_of
+from remit.config.team import Team
+from remit.hub.hub import Hub
+from remit.protocol.codec import did_you_mean
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Approval, Record
+from remit.runtime.ports import Approver
+from remit.text.terminal import one_line
+
+# As often as one sees a difference in a figure that counts seconds.
+TICK_S = 0.25
+# A question that the team answers itself is answered by then, and need not be announced.
+ANNOUNCE_S = 0.3
+
+
+Heard = Callable[[Record, Hub], Awaitable[None]]
+"""Is told each record as it is committed."""
+
+
+class Ended(NamedTuple):
+    """A run that is over."""
+
+    tree: Tree
+    response: Response
+    store: Path
+    interrupted: bool
+
+
+async def attend(
+    order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
+) -> Ended:
+    """Carry out an order and return how it ended.
+
+    If there are *speakers*, whoever watches is a user: they read what these say, and not who does the work.
+    """
+    tree = Tree()
+    display = display_for(tree) if speakers is None else Plainly(speakers)
+    try:
+        approver = terminal_approver(team, display)
+        hub = hub_of(team, approver=approver)
+        refuse_unknown(order.agent, hub)
+        attendance = Attendance(hub, tree, display, heard, at_terminal=approver is not None, plainly=bool(speakers))
+        with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
+            async with hub:
+                response = await attendance.run(order)
+            return Ended(tree, response, team.store_path, attendance.stopping)
+    finally:
+        display.close()
+
+
+class Attendance:
+    """Follows one run from its first record to its last."""
+
+    def __init__(
+        self, hub: Hub, tree: Tree, display: Display, heard: Heard, *, at_terminal: bool, plainly: bool = False
+    ) -> None:
+        self._hub = hub
+        self._tree = tree
+        self._display = display
+        self._heard = heard
+        self._at_terminal = at_terminal
+        self._plainly = plainly
+        self._task = asyncio.current_task()
+        self.stopping = False
+
+    async def run(self, order: Order) -> Response:
+        ticking = asyncio.get_running_loop().create_task(self._tick())
+        try:
+            async with aclosing(
+                self._hub.stream(order.agent, order.text, user=order.user, **order.options())
+            ) as records:
+                async for record in records:
+                    await self._take(record)
+        finally:
+            ticking.cancel()
+            await asyncio.wait([ticking])
+        response = self._tree.response
+        assert response is not None, "a stream ends with the response"
+        return response
+
+    def stop(self, signal_name: str) -> None:
+        """Cancel the run; what it has finished is kept."""
+        self.stopping = True
+        root = self._tree.root
+        if root is None:
+            assert self._task is not None
+            self._task.cancel()  # nothing of it is recorded, so there is nothing to wait for
+            return
+        self._display.say("Stopping; once more leaves at once.")
+        self._hub.cancel(root.path, f"interrupted by {whoever_types()} ({signal_name})")
+
+    async def _take(self, record: Record) -> None:
+        node = self._tree.feed(record)
+        self._display.show(record, node)
+        await self._heard(record, self._hub)
+        if isinstance(record.body, Approval) and record.body.agreed is None:
+            asyncio.get_running_loop().call_later(ANNOUNCE_S, self._announce, record.body.id)
+
+    def _announce(self, question: str) -> None:
+        consent = self._tree.consents[question]
+        node = self._tree.nodes[consent.approval.delegation]
+        if consent.answered_ms is not None or not node.question or (consent.is_here and self._at_terminal):
+            return
+        who = "This" if self._plainly else one_line(node.agent)
+        self._display.say(f"{who} waits for a person: {one_line(node.question)}\n→ {consent.todo}")
+
+    async def _tick(self) -> None:
+        while True:
+            self._display.tick()
+            await asyncio.sleep(TICK_S)
+
+
+def terminal_approver(team: Team, display: Display) -> Approver | None:
+    """Return who asks the person at the terminal, if the team wants that and there is one."""
+    if team.approvals.otherwise != "terminal" or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    from remit.cli.drive.approver import TerminalApprover
+
+    return TerminalApprover(display, whoever_types(), sys.stdin.fileno())
+
+
+def refuse_unknown(agent: str, hub: Hub) -> None:
+    """Raise a `RemitError` for an agent that is not there, with those that are."""
+    if agent in hub.cards:
+        return
+    names = ", ".join(hub.cards) or "no agents yet"
+    raise RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"there is no agent `{agent}`{did_you_mean(agent, hub.cards)}",
+            suggestion=f"This team has: {names}.",
+        )
+    )

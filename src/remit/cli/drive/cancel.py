@@ -1,0 +1,107 @@
+"""Ends a run from outside: by its hub if that is there, else by taking the run over."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import click
+
+from remit.cli.places import reading, whoever_types, writing
+from remit.cli.show.records_view import find_run, named, summary_of
+from remit.cli.show.report import short
+from remit.cli.show.screen import now_ms, print_json
+from remit.detectors.pipeline import pipeline
+from remit.documents.runs import Cancellation
+from remit.protocol.envelope import VERSION, Request, Response
+from remit.protocol.errors import Code, fault
+from remit.protocol.lifecycle import Status
+from remit.runtime.ports import RunSummary
+from remit.runtime.redactor import Redactor
+from remit.runtime.runs import LEASE_MS
+from remit.stores.sqlite import SqliteStore
+
+# A hub hears of it within a fifth of a second and gives its agents three seconds to clean up; one that is dead has lost
+# its claim after a lease. Either way it is known by then how it went.
+WAIT_S = LEASE_MS / 1_000 + 1
+POLL_S = 0.1
+
+
+async def cancel_run(path: Path, name: str, reason: str, *, as_json: bool) -> int:
+    """Cancel the run that *name* means, say what became of that, and return the exit code."""
+    with reading(path) as connection:
+        run = find_run(connection, name)
+        known = summary_of(connection, run)
+    if known is None:
+        done = Cancellation(run=run, outcome="over", status=Status.REFUSED)
+    elif known.response is not None:
+        done = Cancellation(run=run, outcome="over", status=known.response.status)
+    else:
+        async with writing(path) as store:
+            done = await _cancelled(store, run, reason)
+    if as_json:
+        print_json(done)
+    click.echo(_told(done), err=True)
+    return 1 if done.outcome == "over" else 0
+
+
+def _told(done: Cancellation) -> str:
+    run = short(done.run)
+    match done.outcome:
+        case "cancelled":
+            return f"The {named(run)} is cancelled.\n→ remit runs show {run}"
+        case "asked":
+            return f"The hub of the {named(run)} was told, and has not said yet how it ended.\n→ remit runs watch {run}"
+        case "over":
+            return f"The {named(run)} had ended: {done.status}.\n→ remit runs show {run}"
+
+
+async def _cancelled(store: SqliteStore, run: str, reason: str) -> Cancellation:
+    """Tell the run's hub, or end the run if there is none, and wait a little for how it ends."""
+    by = whoever_types()
+    await store.control(run, "cancel", by, reason)
+    until = time.monotonic() + WAIT_S
+    while time.monotonic() < until:
+        known = await _known(store, run)
+        if (response := known.response) is not None:
+            # One that waited for a person is refused for having been cancelled: it never began.
+            heeded = response.fault is not None and response.fault.code is Code.CANCELLED
+            return Cancellation(run=run, outcome="cancelled" if heeded else "over", status=response.status)
+        if await _taken_over(store, known, f"by {by}" + (f", {reason}" if reason else "")):
+            return Cancellation(run=run, outcome="cancelled", status=Status.CANCELLED)
+        await asyncio.sleep(POLL_S)
+    return Cancellation(run=run, outcome="asked", status=None)
+
+
+async def _taken_over(store: SqliteStore, known: RunSummary, why: str) -> bool:
+    """End a run whose hub has lost its claim; False if it has not."""
+    epoch = await store.claim(known.run, f"cancel-{os.getpid()}", LEASE_MS)
+    if epoch is None:
+        return False
+    (first,) = await store.records(run=known.run, limit=1)
+    assert isinstance(first.body, Request), "a run begins with its request"
+    response = Response(
+        version=VERSION,
+        id=first.body.id,
+        target=known.agent,
+        status=Status.CANCELLED,
+        run=known.run,
+        session=first.session,
+        fault=fault(Code.CANCELLED, f"{known.agent} was cancelled: {_clean(store, known.run, why)}; its hub was gone"),
+    )
+    for question in await store.pending():
+        if question.request.run == known.run:
+            await store.withdraw(question.id)
+    # One that had not begun may be asked for again under the same id.
+    return await store.finish(known.run, epoch, response, now_ms(), keep=known.state != "waiting")
+
+
+def _clean(store: SqliteStore, run: str, text: str) -> str:
+    """Return what may be recorded of what a person wrote, as the run's own hub would have recorded it."""
+    redactor = Redactor(pipeline(), None)
+    redactor.open(store)
+    return redactor.clean(text, redactor.sealing(run))
+
+
+async def _known(store: SqliteStore, run: str) -> RunSummary:
+    return next(each for each in await store.runs(run=run, limit=1) if each.run == run)

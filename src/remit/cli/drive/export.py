@@ -1,0 +1,67 @@
+"""Writes records as JSON, to stdout or into a file that is there whole or not at all."""
+
+import os
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal
+
+import click
+
+from remit.cli.places import reading
+from remit.cli.show.records_view import find_run, records_of
+from remit.cli.show.screen import many
+from remit.documents.runs import record_line
+from remit.protocol.codec import encode
+from remit.text.terminal import json_for_terminal
+
+
+def export_records(path: Path, name: str | None, form: Literal["jsonl", "json"], out: Path | None) -> None:
+    """Write the records of one run, or of all."""
+    with reading(path) as connection:
+        run = None if name is None else find_run(connection, name)
+        lines = (encode(record_line(record)).decode() for record in records_of(connection, run))
+        pieces = (line + "\n" for line in lines) if form == "jsonl" else _as_one(lines)
+        shown = out is None and sys.stdout.isatty()
+        count = 0
+        with written_whole(out) as file:
+            for piece in pieces:
+                file.write(json_for_terminal(piece) if shown else piece)
+                count += 1
+    if out is not None:
+        click.echo(f"{many(count, 'record')} written to {out}." if form == "jsonl" else f"Written to {out}.", err=True)
+
+
+def _as_one(lines: Iterator[str]) -> Iterator[str]:
+    yield '{"schema":"remit.export/1","records":['
+    for place, line in enumerate(lines):
+        yield f"{',' if place else ''}\n{line}"
+    yield "\n]}\n"
+
+
+@contextmanager
+def written_whole(out: Path | None) -> Generator[IO[str]]:
+    """Open what is exported to, stdout if nothing is named; a file gets its name once it is whole.
+
+    It holds what agents said, so only its owner may read it. What is no file, such as a pipe, is written to as it is.
+    """
+    try:
+        if out is None or (out.exists() and not out.is_file()):
+            with click.open_file("-" if out is None else str(out), "w", encoding="utf-8") as stream:
+                yield stream
+                stream.flush()
+            return
+        draft = out.with_name(f"{out.name}.{os.getpid()}.part")
+        try:
+            handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with open(handle, "w", encoding="utf-8", newline="\n") as stream:
+                yield stream
+            draft.replace(out)
+        finally:
+            draft.unlink(missing_ok=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = "stdout" if out is None else out
+        raise click.BadParameter(f"{where} cannot be written: {error.strerror}", param_hint="--out") from error

@@ -1,0 +1,101 @@
+"""A run that someone watches: the answer or its records on stdout, what it came to on stderr."""
+
+import asyncio
+import shlex
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from remit.cli.drive import leaving
+from remit.cli.drive.attend import Ended, attend
+from remit.cli.drive.data import Data, data_only
+from remit.cli.drive.interrupts import INTERRUPTED
+from remit.cli.drive.order import Order
+from remit.cli.places import shorter
+from remit.cli.show.report import details, exit_code, short, summary
+from remit.cli.show.screen import now_ms
+from remit.config.load import load_team
+from remit.documents.runs import record_line
+from remit.hub.hub import Hub
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Record
+
+
+def carry_out(
+    order: Order,
+    *,
+    as_json: bool,
+    as_jsonl: bool,
+    verbose: bool,
+    named_team: Path | None,
+    speakers: Collection[str] | None = None,
+) -> int:
+    """Carry out an order, and return the exit code for how it ended; *speakers* are those who speak to a user."""
+    with data_only() as data:
+
+        async def heard(record: Record, _: Hub) -> None:
+            if as_jsonl:
+                data.document(record_line(record))
+
+        team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
+        try:
+            ended, stuck = leaving.run(attend(order, team, heard, verbose=verbose, speakers=speakers))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
+        if speakers is None:
+            _tell(_told(ended, named_team))
+        _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
+        if speakers is not None:
+            # How to reply is said after what is asked.
+            _tell(_told_plainly(ended, named_team))
+        if stuck:
+            leaving.leave(exit_code(ended.response))
+        return exit_code(ended.response)
+
+
+def _tell(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line, err=True)
+
+
+def _give(ended: Ended, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
+    if as_json:
+        run = ended.response.run
+        data.document(details(ended.tree, run, "finished", ended.store, now_ms()))
+    elif not as_jsonl:
+        data.answer(ended.response.result)
+
+
+def _told(ended: Ended, named_team: Path | None) -> Iterator[str]:
+    """Yield what the run came to; of one that was interrupted, what is left of it."""
+    response = ended.response
+    interrupted = ended.interrupted and exit_code(response) == INTERRUPTED
+    yield ""
+    yield from summary(ended.tree, response, interrupted=interrupted)
+    if interrupted:
+        kept = "The answer so far is below" if response.result is not None else "There was no answer yet"
+        yield f"{kept}; what happened is recorded in {shorter(ended.store)}."
+    if response.requires_followup and response.session:
+        yield _reply(f"remit chat {response.target} --session {shlex.quote(response.session)}{_team(named_team)}")
+    if response.status in (Status.PARTIAL, Status.TIMEOUT):
+        yield f"→ remit runs retry {short(response.run)} --deadline TIME{_team(named_team)}"
+    yield f"→ remit runs show {short(response.run)}{_team(named_team)}"
+
+
+def _told_plainly(ended: Ended, named_team: Path | None) -> Iterator[str]:
+    """Yield what the run came to, for the user who asked: in the words in which they read everything else."""
+    response = ended.response
+    yield ""
+    yield from summary(ended.tree, response, plainly=True)
+    if response.requires_followup and response.session:
+        yield _reply(f'remit ask --session {shlex.quote(response.session)}{_team(named_team)} "…"')
+    yield f"→ remit runs show {short(response.run)}{_team(named_team)}"
+
+
+def _reply(command: str) -> str:
+    return f"It asks you something. Reply with: {command}"
+
+
+def _team(named: Path | None) -> str:
+    return f" --team {shlex.quote(str(named))}" if named else ""

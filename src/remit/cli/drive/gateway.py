@@ -1,0 +1,160 @@
+"""A gateway that someone watches: where it is, and that it ends well."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+from msgspec import Struct, ValidationError, convert, structs
+
+from remit.cli.drive.data import Data
+from remit.config.folders import make_private
+from remit.config.values import Duration, duration, duration_ms
+from remit.documents.devices import GatewayUp
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.gateway.addresses import Network, networks
+from remit.relay.gateway.certificate import Certificate
+from remit.relay.gateway.limits import DAY_S, Limits, Rate
+from remit.relay.gateway.serving import serve_gateway
+
+_SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]?B)", re.IGNORECASE)
+_UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+# Its own: the file and its log, what it listens at, what Python has open.
+_OTHER_FILES = 64
+_LOCAL = ("127.0.0.1", "::1", "localhost")
+
+
+async def attend(
+    folder: Path,
+    *,
+    name: str,
+    host: str,
+    port: int,
+    limits: Limits,
+    proxies: Sequence[Network],
+    watchers: Sequence[Network],
+    certificate: Certificate | None,
+    data: Data | None,
+) -> int:
+    """Run a gateway until it is told to end, and return the exit code."""
+    _make(folder)
+
+    def started(address: str) -> None:
+        if data is not None:
+            data.document(GatewayUp(name=name, address=address, folder=str(folder)))
+            return
+        click.echo(f"Relaying as {name} at {address} (Ctrl-C ends it). Team files of its devices say:", err=True)
+        click.echo(f'  [relay]\n  gateway = "{address}"', err=True)
+        if name != urlsplit(address).hostname:
+            click.echo(f'  name = "{name}"', err=True)
+        if certificate is None and not proxies and host not in _LOCAL:
+            click.echo(
+                "Without a certificate, whoever is on the way sees who sends to whom, though not what; "
+                "give it one, or put a proxy before it that has one.",
+                err=True,
+            )
+
+    await serve_gateway(
+        folder,
+        name=name,
+        host=host,
+        port=port,
+        limits=within_files(limits),
+        proxies=proxies,
+        watchers=watchers or None,
+        certificate=certificate,
+        started=started,
+    )
+    click.echo("Ended; what waits for devices is kept.", err=True)
+    return 0
+
+
+def _make(folder: Path) -> None:
+    try:
+        make_private(folder)
+    except OSError as error:
+        why = f"{folder} cannot be used: {error.strerror}"
+        raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Choose another with --folder.")) from error
+
+
+def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | None:
+    """Return the certificate that is given, if there is one."""
+    return None if certificate is None or key is None else Certificate(certificate, key)
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a command line says of how much a gateway takes on."""
+
+    keep: str
+    forget: str
+    max_bytes: str
+    max_devices: int
+    max_connections: int
+    address_connections: int
+    address_devices: int
+
+
+def limits_of(asked: Asked) -> Limits:
+    """Return the bounds that were asked for, or raise a `UsageError` that names what is none."""
+    usual = Limits()
+    keep_s, forget_s = _seconds("--keep", asked.keep), _seconds("--forget", asked.forget)
+    least_s = max(keep_s, usual.repeat_days * DAY_S)
+    if forget_s < least_s:
+        said = duration(least_s * 1_000)
+        raise click.UsageError(f"--forget: a device is not forgotten while something may wait for it: {said} at least")
+    return structs.replace(
+        usual,
+        keep_s=keep_s,
+        forget_s=forget_s,
+        total_bytes=_bytes("--max-bytes", asked.max_bytes),
+        max_devices=asked.max_devices,
+        max_connections=asked.max_connections,
+        address_connections=asked.address_connections,
+        address_devices=Rate(burst=asked.address_devices, per_hour=asked.address_devices),
+    )
+
+
+def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
+    """Return the addresses and networks that an option names, or raise a `UsageError`."""
+    try:
+        return networks(texts)
+    except ValueError as error:
+        raise click.UsageError(
+            f"{option}: {error}; write an address or a network, as in 10.0.0.7 or 10.0.0.0/8"
+        ) from error
+
+
+def within_files(limits: Limits) -> Limits:
+    """Let this process open as many files as it may, and return the bounds for which these are enough."""
+    try:
+        import resource
+    except ImportError:  # there is no such bound elsewhere
+        return limits
+    needed = limits.max_connections + limits.max_unauthenticated + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most == needed:
+        return limits
+    left = max(1, most - limits.max_unauthenticated - _OTHER_FILES)
+    click.echo(f"This user may open {hard} files: so only {left} devices can be connected (ulimit -n).", err=True)
+    return structs.replace(limits, max_connections=left)
+
+
+def _seconds(option: str, text: str) -> float:
+    try:
+        found = duration_ms(convert(text, Duration))
+    except (ValidationError, ValueError) as error:
+        raise click.UsageError(f"{option}: expected a duration, such as 12h or 30d, and not `{text}`") from error
+    if found < 1_000:
+        raise click.UsageError(f"{option}: a second is the least")
+    return found / 1_000
+
+
+def _bytes(option: str, text: str) -> int:
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or not (size := round(float(found[1]) * _UNITS[found[2].upper()])):
+        raise click.UsageError(f"{option}: expected a size, such as 500MB or 16GB, and not `{text}`")
+    return size

@@ -1,0 +1,122 @@
+"""A hub that an MCP host has started: open until the host has had enough."""
+
+import asyncio
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+
+import click
+
+from remit.agents.mcp.settings import Settings
+from remit.cli.drive import leaving
+from remit.cli.drive.data import Data
+from remit.cli.drive.interrupts import interrupts
+from remit.cli.show.screen import print_json, print_table
+from remit.config.composition import hub_of
+from remit.config.mcp_servers import settings_of
+from remit.config.peers import ANYONE
+from remit.config.team import Team
+from remit.documents.serving import McpTool, McpTools
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, RemitError, fault
+from remit.text.terminal import one_line
+
+
+def installed() -> None:
+    """Raise a `RemitError` if the extra is missing."""
+    if find_spec("mcp") is None:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                "MCP needs the extra `mcp`, which is not installed",
+                suggestion="Install it: pip install 'remit[mcp]'",
+            )
+        )
+
+
+async def attend(team: Team, user: str, stdin: int, data: Data) -> None:
+    """Serve a team to the host at the other end of *stdin* until it hangs up, or this process is told to end."""
+    from remit.server.mcp.stdio import serve
+
+    async with hub_of(team) as hub:
+        exposed = team.serve.agents
+        serving = asyncio.get_running_loop().create_task(
+            serve(
+                hub,
+                user,
+                team.name,
+                lambda: frozenset(hub.cards) if ANYONE in exposed else exposed,
+                stdin,
+                data.piece,
+            )
+        )
+
+        def stop(_: str) -> None:
+            serving.cancel()
+
+        with interrupts(stop, lambda: None), suppress(asyncio.CancelledError):
+            await serving
+
+
+def list_tools(team: Team, server: str, *, as_json: bool) -> None:
+    """Print the tools of an MCP server, each with what it is called in the hub, if it is let in."""
+    if server not in team.mcp:
+        near = did_you_mean(server, team.mcp) or f"; there are: {', '.join(team.mcp) or 'none'}"
+        raise RemitError(fault(Code.TEAM_INVALID, f"there is no MCP server `{server}`{near}"))
+    found, _ = leaving.run(_tools_of(settings_of(team, server)))
+    if as_json:
+        print_json(found)
+        return
+    rows = [(each.name, each.tool or "(not in allow)", each.description) for each in found.tools]
+    print_table(["tool", "in the hub", "what the server says"], rows)
+    for tool in found.missing:
+        click.echo(f"`allow` names `{one_line(tool)}`, which the server does not have.", err=True)
+
+
+async def _tools_of(settings: Settings) -> McpTools:
+    from remit.agents.mcp.link import Broken, Link
+    from remit.agents.mcp.server import START_S
+
+    link = Link(settings, lambda: None)
+    try:
+        async with asyncio.timeout(START_S):
+            await link.open()
+    except (Broken, TimeoutError) as error:
+        for line in link.last_lines:
+            click.echo(one_line(line), err=True)
+        how = str(error) or f"it had not greeted after {START_S:.0f} s"
+        why = f"MCP server {settings.name} cannot be reached: {how}"
+        raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why)) from error
+    finally:
+        await link.close()
+    names = {tool: name for name, tool in settings.names().items()}
+    return McpTools(
+        server=settings.name,
+        tools=tuple(
+            McpTool(
+                name=tool.name,
+                tool=names.get(tool.name),
+                description=tool.description or "",
+                input_schema=tool.input_schema,
+            )
+            for tool in link.tools.values()
+        ),
+        missing=tuple(tool for tool in names if tool not in link.tools),
+    )
+
+
+@contextmanager
+def stdin_only() -> Generator[int]:
+    """Keep stdin for the protocol: yield it, while whoever else reads it finds it empty.
+
+    It is never closed: a thread may still wait for what comes next, under a number that must not become another file's.
+    """
+    kept = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        yield kept
+    finally:
+        os.dup2(kept, 0)

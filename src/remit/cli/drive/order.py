@@ -1,0 +1,103 @@
+"""What a person asks for on the command line, as a value that can be handed to another process."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from remit.protocol.envelope import Json
+from remit.runtime.asking import AskOptions
+
+
+class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An agent, what it is asked, in whose name, and within which bounds; and the team that it belongs to."""
+
+    agent: str
+    text: str
+    user: str
+    input: Json = None
+    capability: str | None = None
+    session: str | None = None
+    max_tokens: int | None = None
+    deadline_ms: int | None = None
+    retry_of: str | None = None
+    """The id of the request that it tries again."""
+    besides: dict[str, Any] = {}
+    """What else was said of that one, and is said again."""
+    team_file: str
+    overrides: tuple[str, ...] = ()
+
+    def options(self) -> AskOptions:
+        """Return what a hub is told besides agent, text and user."""
+        return AskOptions(
+            input=self.input,
+            capability=self.capability,
+            session=self.session,
+            max_tokens=self.max_tokens,
+            deadline_ms=self.deadline_ms,
+            retry_of=self.retry_of,
+            **self.besides,
+        )
+
+
+def read_task(task: str | None, given_input: str | None, capability: str | None) -> tuple[str, Json]:
+    """Return the text and the input that the arguments mean; `-` stands for stdin, `@` for a file."""
+    if task == "-" and given_input == "-":
+        raise click.UsageError("TASK and --input cannot both be read from stdin")
+    if task is None and given_input is None and capability is None:
+        raise click.UsageError("say what to do: TASK, or --input, or both")
+    text = _stdin("TASK") if task == "-" else task or ""
+    return text.rstrip("\n") if task == "-" else text, None if given_input is None else _read_input(given_input)
+
+
+def _read_input(given: str) -> Json:
+    raw = _raw_input(given)
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise click.BadParameter(
+            f"this is not JSON: {error}. A text needs quotes: '\"like this\"'.", param_hint="--input"
+        ) from error
+
+
+def _raw_input(given: str) -> bytes | str:
+    if given == "-":
+        return _stdin("--input")
+    if not given.startswith("@"):
+        return given
+    try:
+        return Path(given[1:]).read_bytes()
+    except OSError as error:
+        raise click.BadParameter(f"{given[1:]} cannot be read: {error.strerror}", param_hint="--input") from error
+
+
+def _stdin(what: str) -> str:
+    if sys.stdin.isatty():
+        click.echo(f"Type {what}, then Ctrl-D on a line of its own.", err=True)
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{what} on stdin is not text in {sys.stdin.encoding}") from error
+
+
+class Duration(click.ParamType):  # pyright: ignore[reportMissingTypeArgument] - older ones take none
+    """A time with its unit."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the milliseconds."""
+        from remit.config.values import duration_ms
+
+        if isinstance(value, int):
+            return value
+        try:
+            ms = duration_ms(str(value))
+        except ValueError:
+            ms = 0
+        if ms <= 0:
+            self.fail(f"expected a time with its unit, such as 500ms, 30s, 5m, 2h or 3d, got {value!r}", param, ctx)
+        return ms

@@ -1,0 +1,292 @@
+"""Takes up runs whose process is gone, and follows them until they have ended."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+from msgspec.structs import replace
+
+from remit.cli.drive import leaving
+from remit.cli.drive.answer import answered, document_of, give
+from remit.cli.drive.attend import ANNOUNCE_S, terminal_approver
+from remit.cli.drive.data import Data, data_only
+from remit.cli.drive.interrupts import INTERRUPTED, interrupts
+from remit.cli.drive.logs import logging_to
+from remit.cli.places import reading
+from remit.cli.show.display import Display, Lines, display_for
+from remit.cli.show.records_view import find_run, named, records_of, summary_of
+from remit.cli.show.report import exit_code, short, summary
+from remit.cli.show.screen import now_ms
+from remit.cli.show.sentences import sentence
+from remit.cli.show.tree import Consent, Node, Tree
+from remit.config.composition import hub_of, vault_key_of
+from remit.config.team import Team
+from remit.documents.runs import Resumed
+from remit.hub.hub import Hub
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Record
+from remit.runtime.ports import RunSummary
+from remit.runtime.runs import LEASE_MS
+from remit.stores import reader
+from remit.stores.connection import Connection
+from remit.text.terminal import one_line
+
+POLL_S = 0.1
+# By then whoever died has lost its claim, and this hub has looked for what it can take up.
+SETTLED_S = LEASE_MS * 4 / 3_000 + 1
+# A hub that takes up what was left behind does so at once.
+AT_ONCE_S = 1.0
+# More are looked through for those that have not ended than anyone has under way.
+LOOKED_AT = 10_000
+
+
+def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
+    """Take up the run that *name* means, or all that can be, print what came of it, and return the exit code."""
+    with reading(path) as connection:
+        found = _unended(connection) if name is None else [_known(connection, name)]
+    mine = [each for each in found if each.agent in team.everyone]
+    if name is not None:
+        (known,) = found
+        if known.response is not None:
+            click.echo(f"The {named(known.run)} had ended; this is its answer.", err=True)
+        elif not mine:
+            raise _not_of_this_team(known, team)
+    with data_only() as data:
+        runs = [each.run for each in mine if each.response is None]
+        pursuit, stuck = None, False
+        if runs:
+            try:
+                pursuit, stuck = leaving.run(_pursued(team, path, runs, patient=name is not None))
+            except asyncio.CancelledError:
+                raise KeyboardInterrupt from None
+        code = _told(team, path, found, pursuit, data, as_json=as_json, is_named=name is not None)
+        if stuck:
+            leaving.leave(code)
+        return code
+
+
+def _known(connection: Connection, name: str) -> RunSummary:
+    run = find_run(connection, name)
+    known = summary_of(connection, run)
+    if known is None:
+        see = f"See why with `remit runs show {short(run)}`."
+        raise RemitError(fault(Code.OUTCOME_UNKNOWN, f"{named(run)} was refused before it began", suggestion=see))
+    return known
+
+
+def _unended(connection: Connection) -> list[RunSummary]:
+    """Return the runs that have not ended, the oldest first."""
+    newest = reader.runs(None, None, LOOKED_AT, now_ms())(connection)
+    return [each for each in reversed(newest) if each.response is None]
+
+
+def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
+    return RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"the {named(known.run)} is one of `{known.agent}`, which is not in {team.file.name}"
+            f"{did_you_mean(known.agent, team.everyone)}",
+            suggestion="Name the team file that has it with --team, or end the run with `remit runs cancel`.",
+        )
+    )
+
+
+# ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _told(
+    team: Team,
+    path: Path,
+    found: Sequence[RunSummary],
+    pursuit: "Pursuit | None",
+    data: Data,
+    *,
+    as_json: bool,
+    is_named: bool,
+) -> int:
+    """Say and print what became of each run, and return the exit code: of several, the first that is no success."""
+    trees = pursuit.trees if pursuit else {}
+    over = [each.run for each in found if each.response is not None or _ended(trees.get(each.run))]
+    responses = asyncio.run(answered(path, over, vault_key_of(team))) if over else {}
+    for run, response in responses.items():
+        if run in trees:
+            for line in ("", *summary(trees[run], response), f"→ remit runs show {short(run)}"):
+                click.echo(line, err=True)
+        if not as_json:
+            give(data, response)
+    left = pursuit.left_alone() if pursuit else Resumed()
+    if as_json:
+        answers = tuple(document_of(run, response) for run, response in responses.items())
+        data.document(answers[0] if is_named and answers else replace(left, answers=answers))
+    if not trees and not over:
+        click.echo("There is nothing to resume: every run of this team has ended.\n→ remit runs list", err=True)
+    codes = [code for response in responses.values() if (code := exit_code(response))]
+    if pursuit is not None and pursuit.stopped:
+        return INTERRUPTED
+    return codes[0] if codes else 0
+
+
+def _ended(tree: Tree | None) -> bool:
+    return tree is not None and tree.response is not None
+
+
+# ── following ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool) -> "Pursuit":
+    trees = {run: Tree() for run in runs}
+    display = display_for(trees[runs[0]]) if len(runs) == 1 else _Several()
+    try:
+        approver = terminal_approver(team, display)
+        hub = hub_of(team, approver=approver, store=path)
+        hub.take_up_only(runs)
+        with reading(path) as connection, logging_to(display.say, verbose=False):
+            pursuit = Pursuit(connection, hub, trees, display, patient=patient, at_terminal=approver is not None)
+            with interrupts(pursuit.stop, display.abandon):
+                await pursuit.run()
+        return pursuit
+    finally:
+        display.close()
+
+
+class _Several(Lines):
+    """One line per record, with the run that it is of."""
+
+    def show(self, record: Record, node: Node) -> None:
+        self.say(f"{short(record.run)}  {sentence(record, node)}")
+
+
+class Pursuit:
+    """Follows runs that this process takes up, or others are at work on, by what is recorded of them.
+
+    One that is *patient* waits for persons and other processes; else it leaves to them what is theirs.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        hub: Hub,
+        trees: dict[str, Tree],
+        display: Display,
+        *,
+        patient: bool,
+        at_terminal: bool,
+    ) -> None:
+        self.trees = trees
+        self.stopped = False
+        self._connection = connection
+        self._hub = hub
+        self._display = display
+        self._patient = patient
+        self._at_terminal = at_terminal
+        self._seen = dict.fromkeys(trees, 0)
+        self._fresh: set[str] = set()
+        """Delegations of which something was heard since this process has been here."""
+        self._heard_at = dict.fromkeys(trees, 0.0)
+        self._here: set[str] = set()
+        """Runs of which this hub recorded something."""
+        self._announced: set[str] = set()
+        self._waiting: dict[str, Consent] = {}
+        self._elsewhere: set[str] = set()
+
+    def stop(self, _: str) -> None:
+        """Leave; what can go on later is handed back."""
+        self.stopped = True
+        self._display.say("Leaving; once more leaves at once.")
+
+    async def run(self) -> None:
+        """Return once all have ended, are left to others, or are left alone because someone said so."""
+        for run in self.trees:
+            self._look(run, show=False)
+        async with self._hub:
+            listening = asyncio.get_running_loop().create_task(self._listen())
+            try:
+                await self._follow()
+            finally:
+                listening.cancel()
+                await asyncio.wait([listening])
+
+    def left_alone(self) -> Resumed:
+        """Say of each run that has not ended why it is not waited for, and return them."""
+        for run, consent in self._waiting.items():
+            question = consent.approval
+            click.echo(
+                f"The {named(run)} waits for a person: {one_line(question.question)}\n"
+                f"→ remit pending approve {question.id}, then remit runs resume {short(run)}",
+                err=True,
+            )
+        for run in sorted(self._elsewhere):
+            click.echo(f"Another process is at work on the {named(run)}.\n→ remit runs watch {short(run)}", err=True)
+        left = sorted(run for run in self._open() if self.stopped)
+        for run in left:
+            click.echo(f"The {named(run)} has not ended.\n→ remit runs resume {short(run)} goes on with it.", err=True)
+        return Resumed(waiting=tuple(self._waiting), elsewhere=tuple(sorted(self._elsewhere)), left=tuple(left))
+
+    async def _listen(self) -> None:
+        async for record in self._hub.events():
+            self._here.add(record.run)
+
+    async def _follow(self) -> None:
+        began, waiting_told = time.monotonic(), False
+        while not self.stopped and (left := self._open()):
+            for run in left:
+                self._look(run)
+            self._announce()
+            self._display.tick()
+            elapsed = time.monotonic() - began
+            if self._patient and elapsed > AT_ONCE_S and not waiting_told and not self._here.issuperset(left):
+                waiting_told = True
+                self._display.say(
+                    f"Another process is at work on the {named(left[0])}, or was until a few seconds ago; "
+                    "this waits for it to end, or to be taken up here. Ctrl-C leaves."
+                )
+            if not self._patient:
+                self._leave_to_others(elapsed)
+            await asyncio.sleep(POLL_S)
+
+    def _open(self) -> list[str]:
+        others = self._waiting.keys() | self._elsewhere
+        return [run for run, tree in self.trees.items() if tree.response is None and run not in others]
+
+    def _look(self, run: str, *, show: bool = True) -> None:
+        tree = self.trees[run]
+        for record in records_of(self._connection, run, self._seen[run]):
+            self._seen[run] = record.seq
+            node = tree.feed(record)
+            if show:
+                self._display.show(record, node)
+                self._fresh.add(node.path)
+                self._heard_at[run] = time.monotonic()
+
+    def _leave_to_others(self, elapsed: float) -> None:
+        """Put aside what only a person, or another process, can go on with."""
+        for run in self._open():
+            tree = self.trees[run]
+            asked = [] if self._at_terminal else list(_unanswered(tree))
+            busy = any(node.state == "running" and path in self._fresh for path, node in tree.in_flight.items())
+            since = min(elapsed, time.monotonic() - self._heard_at[run])
+            if asked and not busy and since > AT_ONCE_S and (run in self._here or elapsed > SETTLED_S):
+                self._waiting[run] = asked[0]
+            elif run not in self._here and elapsed > SETTLED_S:
+                self._elsewhere.add(run)
+
+    def _announce(self) -> None:
+        """Say once of each question that waits how to answer it."""
+        if self._at_terminal or not self._patient:
+            return
+        for tree in self.trees.values():
+            for consent in _unanswered(tree):
+                question = consent.approval
+                if question.id not in self._announced and now_ms() - consent.at_ms > ANNOUNCE_S * 1_000:
+                    self._announced.add(question.id)
+                    self._display.say(
+                        f"{one_line(question.agent)} waits for a person: {one_line(question.question)}\n"
+                        f"→ remit pending approve {question.id}"
+                    )
+
+
+def _unanswered(tree: Tree) -> Iterable[Consent]:
+    return (each for each in tree.consents.values() if each.answered_ms is None)

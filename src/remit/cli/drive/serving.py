@@ -1,0 +1,54 @@
+"""A server that someone watches: where it is, and that it ends well."""
+
+import click
+
+from remit.cli.drive.data import Data
+from remit.cli.places import shorter
+from remit.cli.show.screen import many, spoken
+from remit.config.serving import Serving, serving
+from remit.config.team import Team
+from remit.documents.serving import ServerUp
+from remit.server.server import Server
+
+
+async def attend(team: Team, host: str | None, port: int | None, data: Data | None) -> int:
+    """Serve a team until it is told to end, and return the exit code."""
+    async with serving(team, host=host, port=port) as up:
+        up.server.when_started = lambda: _tell(team, up, data)
+        up.server.when_told = lambda: _tell_of_the_wait(up.server)
+        await up.server.serve()
+    if up.server.unfinished:
+        left = many(up.server.unfinished, "request")
+        click.echo(
+            f"Ended. {left} had not: what can be taken up again is, by the next hub; the rest is cancelled.", err=True
+        )
+        click.echo("→ remit runs list", err=True)
+    else:
+        click.echo("Ended; nothing is lost.", err=True)
+    return 0
+
+
+def _tell_of_the_wait(server: Server) -> None:
+    if under_way := server.api.delegations.under_way:
+        wait = (
+            f"{many(under_way, 'request')} under way, for which this waits up to {spoken(int(server.drain_s * 1_000))}"
+        )
+        click.echo(f"Ending: {wait}. Ctrl-C again ends it at once.", err=True)
+
+
+def _tell(team: Team, up: Serving, data: Data | None) -> None:
+    address = up.server.address
+    if data is not None:
+        agents = tuple(sorted(up.server.api.delegations.exposed()))
+        token_file = None if up.token is None else str(up.token)
+        data.document(ServerUp(team=team.name, address=address, agents=agents, token_file=token_file))
+        return
+    click.echo(f"Serving {team.name} at {address} (Ctrl-C ends it).", err=True)
+    if address.startswith("http:") and not up.is_local:
+        click.echo(
+            "Tokens and requests can be read on the way: put https before it, or give it a `certificate`.", err=True
+        )
+    if up.token is not None:
+        token = shorter(up.token)
+        click.echo(f"The team names no clients: only who knows the token in {token} is let in. Try:", err=True)
+        click.echo(f'  curl -H "Authorization: Bearer $(cat {token})" {address}/v1/agents', err=True)

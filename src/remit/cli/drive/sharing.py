@@ -1,0 +1,199 @@
+"""Shared agents that someone watches: who asks whom, and what it came to."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import click
+from msgspec.structs import replace
+
+from remit.cli.drive.data import Data
+from remit.cli.drive.interrupts import interrupts
+from remit.cli.places import known_agent
+from remit.cli.show.screen import clock_time, now_ms
+from remit.config.composition import hub_of
+from remit.config.device import doubts, find_device, using_device
+from remit.config.device_service import relaying
+from remit.config.sections.relay import SharedSection
+from remit.config.team import Team
+from remit.documents.shared import SharedAgent, SharedQuestion, SharingUp
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.relay import link, sharing
+from remit.relay.peers import Peer, Peers
+from remit.text.terminal import one_line
+
+
+class Documents(NamedTuple):
+    """Where documents go, and whether one goes there for everything that happens."""
+
+    data: Data
+    everything: bool
+
+
+def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[str, SharedSection]:
+    """Return what is to be shared, or raise a `RemitError` if nothing is, or who is named is not known."""
+    if agent is None:
+        if not team.shared:
+            raise RemitError(
+                fault(
+                    Code.TEAM_INVALID,
+                    f"{team.file} shares no agent",
+                    suggestion="Add [shared.NAME] with `devices`, or say it here: remit share AGENT --device DEVICE",
+                )
+            )
+        return team.shared
+    named = {name: each for name, each in team.shared.items() if agent == each.agent}
+    if agent in team.shared:
+        named = {agent: team.shared[agent]}
+    if not devices:
+        if not named:
+            known_agent(agent, dict.fromkeys((*team.shared, *team.everyone)))
+            raise RemitError(
+                fault(
+                    Code.TEAM_INVALID,
+                    f"{team.file} does not share {agent}{did_you_mean(agent, team.shared)}",
+                    suggestion=f"Say with whom: remit share {agent} --device DEVICE, or [shared.{agent}] in the file.",
+                )
+            )
+        return named
+    with using_device(team) as own:
+        known = Peers(own.state).list()
+        ids = frozenset(_able(find_device(known, each)).device for each in devices)
+    if named:
+        return {name: replace(each, devices=ids) for name, each in named.items()}
+    return {agent: SharedSection(agent=known_agent(agent, team.everyone), devices=ids)}
+
+
+def _able(peer: Peer) -> Peer:
+    if peer.revoked:
+        why = f"{peer.card.name} was revoked, so that it can ask nothing"
+        again = "Its owner makes a new device, and you pair with that one's link: remit devices pair LINK"
+        raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=again))
+    return peer
+
+
+async def attend(team: Team, shared: Mapping[str, SharedSection], to: Documents | None) -> int:
+    """Share agents of a team until told to end, and return the exit code."""
+    loop = asyncio.get_running_loop()
+    told_to_end: asyncio.Future[str] = loop.create_future()
+
+    def stop(signal: str) -> None:
+        if not told_to_end.done():
+            told_to_end.set_result(signal)
+
+    with using_device(team) as own:  # what is missing is said before the hub is opened
+        known = Peers(own.state).list()
+    watching = _Watching(known, to)
+    for about, says, todo in doubts(team, known, shared):
+        if about.startswith("shared."):
+            click.echo(f"{one_line(says)} ({about}).\n→ {todo}", err=True)
+    with interrupts(stop, lambda: click.echo("Left at once.", err=True)):
+        async with (
+            hub_of(team) as hub,
+            relaying(
+                team,
+                hub=hub,
+                host=False,
+                share=True,
+                shared=shared,
+                told=watching.told,
+                trouble=watching.trouble,
+                linked=watching.linked,
+            ) as up,
+        ):
+            watching.look_up = up.sealer.peers.get
+            ready = asyncio.create_task(up.ready.wait())
+            await asyncio.wait({ready, told_to_end, up.ended}, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done():
+                _tell(team, shared, up.device.id, to, watching.name)
+                await asyncio.wait({told_to_end, up.ended}, return_when=asyncio.FIRST_COMPLETED)
+            ready.cancel()
+            if up.ended.done():
+                raise up.ended.result()
+            click.echo("Ending; what is under way is answered when you share again.", err=True)
+    return 0
+
+
+def _tell(
+    team: Team, shared: Mapping[str, SharedSection], device: str, to: Documents | None, name_of: Callable[[str], str]
+) -> None:
+    assert team.relay is not None, "without a gateway nothing is shared"
+    lines = tuple(
+        SharedAgent(name=name, agent=each.agent or name, devices=tuple(sorted(each.devices)))
+        for name, each in shared.items()
+    )
+    if to is not None:
+        to.data.document(SharingUp(device=device, gateway=team.relay.gateway, shared=lines))
+        return
+    for each in lines:
+        called = each.agent if each.name == each.agent else f"{each.agent} as {each.name}"
+        whom = ", ".join(one_line(name_of(device)) for device in each.devices) or "nobody"
+        click.echo(f"Sharing {called} with {whom} (Ctrl-C ends it).", err=True)
+
+
+def said_of(what: sharing.Told, name: str) -> str:
+    """Return in a sentence who asked whom, or what that came to; *name* is what the device is called here."""
+    who = f"{name} ({what.requester})" if what.requester else name
+    match what.event:
+        case "asked":
+            return f"{who} asks {what.shared}" if what.shared else f"{who} asks, and does not say which agent"
+        case "answered":
+            return f"{what.shared} answered {who}"
+        case "declined":
+            return f"{f'{what.shared} did not answer {who}' if what.shared else f'{who} got no answer'}: {what.code}"
+
+
+class _Watching:
+    """Says what happens, each in a line."""
+
+    def __init__(self, known: Iterable[Peer], to: Documents | None) -> None:
+        self._names = {each.device: each.card.name for each in known}
+        self._to = to
+        self._is_linked = True
+        self._troubles: dict[str, str] = {}
+        self.look_up: Callable[[str], Peer | None] = lambda _: None
+
+    def told(self, what: sharing.Told) -> None:
+        """Say who asked whom, or what that came to."""
+        name = self.name(what.device)
+        if self._to is not None and self._to.everything:
+            self._to.data.document(
+                SharedQuestion(
+                    at_ms=now_ms(),
+                    device=what.device,
+                    name=name,
+                    requester=what.requester,
+                    shared=what.shared,
+                    event=what.event,
+                    code=what.code,
+                )
+            )
+            return
+        self._say(said_of(what, name))
+
+    def trouble(self, device: str, why: Fault | None) -> None:
+        """Say that a device cannot be reached, or can be again; if it fails as it did before, nothing."""
+        said = None if why is None else why.message
+        if self._troubles.pop(device, None) != said:
+            self._say(f"{self.name(device)}: {f'{said}; it is tried again' if said else 'all is well again'}")
+        if said is not None:
+            self._troubles[device] = said
+
+    def linked(self, state: link.State, why: str) -> None:
+        """Say that the gateway is lost or found; of an attempt that fails like the one before, nothing."""
+        if state == "connected":
+            self._is_linked = True
+            self._say(why)
+        elif state == "waiting" and self._is_linked:
+            self._is_linked = False
+            self._say(f"{why.rpartition('; ')[0]}; it is tried again until it is there")
+
+    def name(self, device: str) -> str:
+        """Return what a device is called here."""
+        if device not in self._names and (found := self.look_up(device)) is not None:
+            self._names[device] = found.card.name
+        return self._names.get(device, device)
+
+    def _say(self, text: str) -> None:
+        click.echo(f"{clock_time(now_ms())} {one_line(text)}", err=True)

@@ -1,0 +1,84 @@
+"""Follows a run in whichever process it goes on, by reading what it records."""
+
+import time
+from pathlib import Path
+
+import click
+
+from remit.cli.drive.data import Data, data_only
+from remit.cli.places import reading, shorter
+from remit.cli.show.display import Display, display_for
+from remit.cli.show.records_view import find_run, named, records_of, summary_of
+from remit.cli.show.report import details, exit_code, short, summary
+from remit.cli.show.screen import now_ms
+from remit.cli.show.tree import Tree
+from remit.documents.runs import record_line
+from remit.stores.connection import Connection
+
+# Soon enough to look live, seldom enough to disturb nobody.
+POLL_S = 0.1
+# How often it is looked whether the run's process is still heard of.
+STANDING_S = 1.0
+
+
+def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
+    """Show a run until it ends, and return the exit code for how it did."""
+    with reading(path) as connection, data_only() as data:
+        run = find_run(connection, name)
+        tree = Tree()
+        display = display_for(tree)
+        try:
+            _follow(connection, run, tree, display, data if as_jsonl else None)
+        except KeyboardInterrupt:
+            display.close()
+            click.echo(f"\nNo longer watched; the {named(run)} goes on.\n→ remit runs cancel {short(run)}", err=True)
+            return 130
+        finally:
+            display.close()
+        response = tree.response
+        assert response is not None, "it is followed until it has ended"
+        for line in ("", *summary(tree, response), f"→ remit runs show {short(run)}"):
+            click.echo(line, err=True)
+        if as_json:
+            data.document(details(tree, run, "finished", shorter(path), now_ms()))
+        elif not as_jsonl:
+            data.answer(response.result)
+        return exit_code(response)
+
+
+def _follow(connection: Connection, run: str, tree: Tree, display: Display, data: Data | None) -> None:
+    seen, looked, was_silent = 0, time.monotonic(), False
+    announced: set[str] = set()
+    while tree.response is None:
+        for record in records_of(connection, run, seen):
+            seen = record.seq
+            display.show(record, tree.feed(record))
+            if data is not None:
+                data.document(record_line(record))
+        _announce(tree, display, announced)
+        display.tick()
+        if time.monotonic() - looked > STANDING_S:
+            looked = time.monotonic()
+            was_silent = _say_if_silent(connection, run, display, before=was_silent)
+        if tree.response is None:
+            time.sleep(POLL_S)
+
+
+def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
+    """Say once of each question that waits how to answer it, or where, if it is put at another hub."""
+    for question, consent in tree.consents.items():
+        if consent.answered_ms is None and question not in announced and tree.response is None:
+            announced.add(question)
+            display.say(f"→ {consent.todo}")
+
+
+def _say_if_silent(connection: Connection, run: str, display: Display, *, before: bool) -> bool:
+    """Say once that nobody carries the run out any more."""
+    known = summary_of(connection, run)
+    silent = known is not None and known.state == "silent"
+    if silent and not before:
+        display.say(
+            f"The process of the {named(run)} has not been heard of for a while: the next hub that opens takes it up.\n"
+            f"→ Ctrl-C leaves; remit runs cancel {short(run)} ends it."
+        )
+    return silent

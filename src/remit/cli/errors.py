@@ -1,0 +1,40 @@
+"""`remit errors`: what each code means and what to do about it."""
+
+import click
+
+from remit.cli.options import json_option
+
+
+@click.command()
+@click.argument("code", required=False)
+@json_option
+def errors(code: str | None, as_json: bool) -> None:
+    """Explain an error CODE, or list them all.
+
+    \b
+    Example:
+      remit errors LOOP_DETECTED
+    """
+    from difflib import get_close_matches
+
+    from remit.cli.show.screen import print_json
+    from remit.documents.errors import ErrorCode, ErrorCodes
+    from remit.protocol.errors import TABLE, Code
+
+    if code is not None and code.upper() not in TABLE:
+        near = get_close_matches(code.upper(), TABLE, n=1)
+        raise click.UsageError(
+            f"there is no code {code}; " + (f"did you mean {near[0]}?" if near else "see `remit errors`")
+        )
+    chosen = [Code(code.upper())] if code else list(TABLE)
+    if as_json:
+        print_json(ErrorCodes(errors=tuple(ErrorCode(code=each, **TABLE[each]._asdict()) for each in chosen)))
+        return
+    for each in chosen:
+        row = TABLE[each]
+        if code is None:
+            click.echo(f"{each:26} {row.meaning}")
+        else:
+            retry = "yes" if row.recoverable else "no"
+            click.echo(f"{each}\n  {row.meaning}\n  → {row.suggestion}")
+            click.echo(f"  blame {row.blame}, HTTP {row.status}, exit code {row.exit_code}, recoverable: {retry}")

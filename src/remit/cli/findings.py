@@ -1,0 +1,15 @@
+"""What a check of `remit doctor` finds: that all is well, what one should know, or what has to be mended."""
+
+from remit.documents.team import Check
+
+
+def ok(about: str, says: str, todo: str = "") -> Check:
+    return Check(state="ok", about=about, says=says, todo=todo)
+
+
+def warning(about: str, says: str, todo: str) -> Check:
+    return Check(state="warning", about=about, says=says, todo=todo)
+
+
+def problem(about: str, says: str, todo: str) -> Check:
+    return Check(state="problem", about=about, says=says, todo=todo)

@@ -1,0 +1,179 @@
+"""`remit init`: a team that runs, to begin with."""
+
+import re
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from remit.cli.options import json_option
+
+# Each is a folder in templates/.
+TEMPLATES = {
+    "function": "three agents in plain Python that look at a text",
+    "receipts": "three agents and a tool that go through receipts",
+    "model": "a language model with a tool, and an agent that it may ask",
+    "pydantic-ai": "an agent of pydantic-ai in a team",
+    "workflow": "steps that are written down, with two branches that join",
+    "shared": "an agent that other people's devices may ask",
+}
+DEFAULT = "function"
+IGNORED = ".remit/"
+_KEY = "export OPENAI_API_KEY=…"
+# What is typed to see it work.
+NEXT = {
+    "function": ('remit run assistant "Agents call agents, and every call is guarded."',),
+    "receipts": ('remit run assistant "Sort my receipts"',),
+    "model": (_KEY, 'remit run assistant "When are you open on Friday, and what do you have about tea?"'),
+    "pydantic-ai": (_KEY, 'remit run shop "What does sencha cost?"'),
+    "workflow": ("""remit run shipping "What would it cost?" --input '[{"kilos": 4}, {"kilos": 2}]'""",),
+    "shared": ('remit run expert "What does /orders need?"', "remit devices init"),
+}
+
+
+class InTheWayError(click.ClickException):
+    """The folder cannot take the files: the command was right, the place is not."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
+@click.option("--name", help="The team's name. Without it: asked for, or the folder's name.")
+@click.option("--template", type=click.Choice(list(TEMPLATES)), help=f"What to begin with.  [default: {DEFAULT}]")
+@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@json_option
+def init(folder: Path, name: str | None, template: str | None, yes: bool, as_json: bool) -> None:
+    """Make a team that runs, in FOLDER: a team file, its agents' code, and the schema for your editor.
+
+    Asks for a name and a template if you are at a terminal. Nothing that exists is overwritten: if one of the files is
+    there already, nothing is written at all.
+
+    \b
+    Example:
+      remit init
+      remit init my-team --template receipts --yes
+    """
+    from remit.cli.show.screen import print_json
+    from remit.documents.team import Written
+
+    asks = not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    _refuse_existing(folder, _contents(template or DEFAULT, ""))
+    if name is None:
+        name = _ask_name(folder) if asks else _name_of(folder)
+    elif not _is_name(name):
+        raise click.BadParameter(_NAME_RULE, param_hint="--name")
+    template = template or (_ask_template() if asks else DEFAULT)
+    contents = _contents(template, name)
+    _refuse_existing(folder, contents)
+    _write(folder, contents)
+    files = (*contents, *_ignore(folder))
+    enter = () if folder.resolve() == Path.cwd() else (f"cd {_quoted(str(folder))}",)
+    commands = (*enter, *_in_order(NEXT[template]))
+    if as_json:
+        print_json(Written(folder=str(folder), files=files, next=commands))
+        return
+    click.echo(f"The team {name} is in {folder.resolve()}: {', '.join(files)}")
+    click.echo("→ Next:")
+    for command in commands:
+        click.echo(f"    {command}")
+
+
+def _in_order(commands: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what to type, the check of the file first, but after the key that it looks for."""
+    keys = tuple(each for each in commands if each.startswith("export "))
+    return (*keys, "remit validate", *commands[len(keys) :])
+
+
+# ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_NAME_RULE = "a name has letters, digits, `-`, `_` and `.`, at most 128 of them, and begins with a letter or digit"
+
+
+def _ask_name(folder: Path) -> str:
+    return click.prompt("What is the team called?", default=_name_of(folder), value_proc=_checked_name)
+
+
+def _ask_template() -> str:
+    width = max(map(len, TEMPLATES))
+    for each, about in TEMPLATES.items():
+        click.echo(f"  {each:{width}}  {about}", err=True)
+    return click.prompt("What shall it begin with?", default=DEFAULT, type=click.Choice(list(TEMPLATES)))
+
+
+def _checked_name(text: str) -> str:
+    if not _is_name(text.strip()):
+        raise click.UsageError(_NAME_RULE)
+    return text.strip()
+
+
+def _is_name(text: str) -> bool:
+    from remit.runtime.registry import NAME
+
+    return NAME.fullmatch(text) is not None
+
+
+def _name_of(folder: Path) -> str:
+    """Return the folder's name as a team may have it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", folder.resolve().name).strip("-_.")[:128] or "team"
+
+
+# ── what is written ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _contents(template: str, name: str) -> dict[str, str]:
+    from importlib.resources import files
+    from json import dumps
+
+    from remit.config.schema import team_schema
+
+    folder = files("remit.cli") / "templates" / template
+    names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    contents = {each: (folder / each).read_text(encoding="utf-8") for each in names}
+    contents["remit.toml"] = contents["remit.toml"].replace("TEAM", name, 1)
+    return contents | {"remit.schema.json": dumps(team_schema(), indent=2) + "\n"}
+
+
+def _refuse_existing(folder: Path, contents: dict[str, str]) -> None:
+    there = [name for name in contents if (folder / name).exists() or (folder / name).is_symlink()]
+    if there:
+        exist = "exists" if len(there) == 1 else "exist"
+        _stop(f"{', '.join(str(folder / name) for name in there)} {exist} already: nothing was written")
+
+
+def _stop(message: str) -> NoReturn:
+    raise InTheWayError(f"{message}\n→ Name another folder (remit init FOLDER), or move what is there.")
+
+
+def _write(folder: Path, contents: dict[str, str]) -> None:
+    """Write the files, or none of them."""
+    written: list[Path] = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in contents.items():
+            # Not over one that was made this very moment.
+            with (folder / name).open("x", encoding="utf-8", newline="\n") as file:
+                written.append(folder / name)
+                file.write(text)
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        _stop(f"{error.filename or folder} cannot be written ({error.strerror}): nothing was written")
+
+
+def _ignore(folder: Path) -> tuple[str, ...]:
+    """Keep the record out of git: add a line to .gitignore unless it is there; return the file if it was changed."""
+    file = folder / ".gitignore"
+    known = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+    if any(each.strip().strip("/") == IGNORED.strip("/") for each in known.splitlines()):
+        return ()
+    with file.open("a", encoding="utf-8", newline="\n") as more:
+        more.write(("" if not known or known.endswith("\n") else "\n") + IGNORED + "\n")
+    return (".gitignore",)
+
+
+def _quoted(path: str) -> str:
+    from shlex import quote
+
+    return quote(path)

@@ -1,0 +1,374 @@
+"""`remit keys`: this hub's key, and those of others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from remit.cli.options import json_option, team_options
+from remit.config.folders import make_private
+
+if TYPE_CHECKING:  # what it takes to sign is not loaded to show help
+    from remit.config.team import Team
+    from remit.documents.keys import KeysShown
+    from remit.transports.credentials.keys import HubKey
+
+OVERLAP = "168h"
+
+
+class UnfitError(click.ClickException):
+    """What was asked for cannot be done with the files as they are."""
+
+    exit_code = 2
+
+
+class Files(NamedTuple):
+    """Where keys are kept, and what the team says of peers."""
+
+    key: Path
+    trusted: Path
+    revoked: Path
+    team: Team | None
+
+
+@click.group()
+def keys() -> None:
+    """Make, show and change this hub's key, and trust those of others.
+
+    A hub proves with its key to other hubs who it is. docs/credentials.md says what that prevents.
+
+    \b
+    Example:
+      remit keys init
+      remit keys trust acme ed25519/d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a
+    """
+
+
+@keys.command()
+@team_options
+@json_option
+def init(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Make this hub's key, in a file that only its owner can read.
+
+    The file is `key` in `[identity]` of the team file, or .remit/hub.key. One that exists is left as it is.
+
+    \b
+    Example:
+      remit keys init
+    """
+    from remit.cli.show.screen import now_ms
+    from remit.transports.credentials.keys import HubKey
+
+    files = _files(team_file, overrides)
+    try:
+        make_private(files.key.parent)
+        HubKey.create(now_ms()).save(files.key)
+    except FileExistsError as error:
+        raise UnfitError(f"{files.key} exists already.\n→ See it with `remit keys show`, or rotate it.") from error
+    except OSError as error:
+        raise _unwritable(files.key, error) from error
+    if _shown(files, as_json):
+        click.echo("→ Give peers the line above, over a way that you trust. The file stays on this machine.", err=True)
+        click.echo(f"→ Each of them types: {_invitation(files)}", err=True)
+
+
+@keys.command()
+@team_options
+@json_option
+def show(team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show this hub's public keys, and the keys of its peers.
+
+    The first column is what a peer writes down; the fingerprint is what two people read to each other.
+
+    \b
+    Example:
+      remit keys show
+      remit keys show --json
+    """
+    files = _files(team_file, overrides)
+    if _shown(files, as_json) and not files.key.exists():
+        click.echo(f"There is no key in {files.key}.\n→ Make one with `remit keys init`.", err=True)
+
+
+@keys.command()
+@click.option(
+    "--overlap",
+    default=OVERLAP,
+    show_default=True,
+    metavar="TIME",
+    help="For how long the old key still counts: 30m, 168h; 0s if it was stolen.",
+)
+@team_options
+@json_option
+def rotate(overlap: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Replace this hub's key by a new one, without an interruption.
+
+    For the first half of the overlap the old key still signs: give peers the new one in that time. For the second half
+    the new one signs. All the time this hub answers to both. Hubs that are running take it over at once.
+
+    \b
+    Example:
+      remit keys rotate
+      remit keys rotate --overlap 0s
+    """
+    from remit.cli.show.screen import now_ms
+
+    overlap_ms = _duration(overlap)
+    files = _files(team_file, overrides)
+    key = _loaded(files)
+    try:
+        key.rotated(now_ms(), overlap_ms).save(files.key, replace=True)
+    except OSError as error:
+        raise _unwritable(files.key, error) from error
+    if _shown(files, as_json):
+        click.echo(f"→ Have peers trust the newest key: {_invitation(files)}", err=True)
+
+
+@keys.command()
+@click.argument("name")
+@click.argument("key", required=False)
+@click.option("--remove", is_flag=True, help="Trust KEY no longer; without KEY, none of the keys that were added.")
+@team_options
+@json_option
+def trust(
+    name: str, key: str | None, remove: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Trust KEY as one of the peer NAME, which is what that hub calls itself.
+
+    Compare its fingerprint with its owner first. It counts once the team file has `[peers.NAME]`, which says what that
+    peer may ask for; keys can stand there as well. Hubs that are running take it over at once.
+
+    \b
+    Example:
+      remit keys trust acme ed25519/d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a
+      remit keys trust acme --remove
+    """
+    from remit.runtime.registry import NAME
+    from remit.transports.credentials.keys import public_of
+
+    if NAME.fullmatch(name) is None:
+        raise click.BadParameter("a name has letters, digits, `-`, `_` and `.`", param_hint="NAME")
+    if key is None and not remove:
+        raise click.MissingParameter(param_hint="KEY", param_type="argument")
+    try:
+        public = None if key is None else public_of(key)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="KEY") from error
+    files = _files(team_file, overrides)
+    _refuse_own(files, public)
+    lines = _lines(files.trusted)
+    if remove:
+        kept = [line for line in lines if not _is_about(line, name, public)]
+        if len(kept) == len(lines):
+            what = "no key" if public is None else "no such key"
+            raise UnfitError(
+                f"{files.trusted} holds {what} of {name}.\n→ See whose it holds, and what the team file does: "
+                "remit keys show"
+            )
+    else:
+        kept = [*(line for line in lines if not _is_about(line, name, public)), f"{name} {public}"]
+    _write(files.trusted, kept, trusted=True)
+    if not _shown(files, as_json):
+        return
+    is_peer = files.team is not None and name in files.team.peers
+    if not remove and not is_peer:
+        click.echo(f"→ It counts once the team file has [peers.{name}].", err=True)
+    elif remove and is_peer:
+        click.echo(f"→ {_still_known(files, name, kept)}", err=True)
+
+
+@keys.command()
+@click.argument("credential")
+@team_options
+@json_option
+def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Let a credential, and all that was made of it, count no more: by its id, or as it came in the header.
+
+    Ids are in the log of the hub that received it. Hubs that are running take it over at once.
+
+    \b
+    Example:
+      remit keys revoke 4f0c…9a
+    """
+    from remit.transports.credentials.trust import REVOCATION
+
+    revoked = credential.strip().lower()
+    if REVOCATION.fullmatch(revoked) is None:
+        try:
+            from remit.transports.credentials.chain import ids_of
+
+            revoked = ids_of(credential.strip())[-1]
+        except (ImportError, ValueError) as error:
+            why = "expected an id of 128 hexadecimal digits, or a whole credential"
+            raise click.BadParameter(why, param_hint="CREDENTIAL") from error
+    files = _files(team_file, overrides)
+    lines = _lines(files.revoked)
+    if not any(line.partition("#")[0].strip().lower() == revoked for line in lines):
+        _write(files.revoked, [*lines, revoked], trusted=False)
+    if _shown(files, as_json):
+        click.echo(f"Revoked: {revoked}", err=True)
+
+
+def _invitation(files: Files) -> str:
+    """Return what a peer types to trust this hub's newest key."""
+    return f"remit keys trust {files.team.name if files.team else 'NAME'} {_loaded(files).stages[-1].pair.public}"
+
+
+def _still_known(files: Files, name: str, lines: list[str]) -> str:
+    """Say by what a peer is known of which a key was removed."""
+    assert files.team is not None, "there are no peers without a team"
+    peer = files.team.peers[name]
+    if peer.keys or any(_is_about(line, name, None) for line in lines):
+        return f"{name} is still known by the keys above."
+    if peer.token is not None:
+        return f"{name} is still known by its `token` in the team file."
+    return (
+        f"{name} is known by nothing now, and no longer let in. Take [peers.{name}] out of the team file, too: hubs do "
+        "not start with a peer that nothing proves."
+    )
+
+
+# ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _files(team_file: Path | None, overrides: tuple[str, ...]) -> Files:
+    from remit.config.load import find_team, load_team
+    from remit.config.sections.peers import IdentitySection
+
+    found = find_team(team_file)
+    team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
+    folder, said = (Path(), IdentitySection()) if team is None else (team.folder, team.identity)
+    return Files(
+        key=_shorter(folder / said.key),
+        trusted=_shorter(folder / said.trusted),
+        revoked=_shorter(folder / said.revoked),
+        team=team,
+    )
+
+
+def _shorter(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _loaded(files: Files) -> HubKey:
+    from remit.transports.credentials.keys import HubKey
+
+    return HubKey.load(files.key)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnfitError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}") from error
+
+
+def _is_about(line: str, name: str, public: str | None) -> bool:
+    words = line.partition("#")[0].split()
+    return words[:1] == [name] and (public is None or [word.lower() for word in words[1:]] == [public])
+
+
+def _refuse_own(files: Files, public: str | None) -> None:
+    if files.key.exists() and any(stage.pair.public == public for stage in _loaded(files).stages):
+        raise click.BadParameter("this is the key of this hub itself", param_hint="KEY")
+
+
+def _write(path: Path, lines: list[str], *, trusted: bool) -> None:
+    from remit.transports.credentials.keys import write_private
+    from remit.transports.credentials.trust import revoked_ids, trusted_keys
+
+    content = "".join(f"{line}\n" for line in lines).encode()
+    try:
+        _ = trusted_keys(content) if trusted else revoked_ids(content)
+    except ValueError as error:
+        raise UnfitError(f"{path} would not be right then: {error}\n→ Nothing was changed.") from error
+    try:
+        make_private(path.parent)
+        write_private(path, content, replace=True)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> UnfitError:
+    return UnfitError(f"{path} cannot be written: {error.strerror}\n→ Let this user write there, or name another file.")
+
+
+def _duration(text: str) -> int:
+    from msgspec import ValidationError, convert
+
+    from remit.config.values import Duration, duration_ms
+
+    try:
+        return duration_ms(convert(text, Duration))
+    except ValidationError as error:
+        raise click.BadParameter("expected a time such as 30m or 168h", param_hint="--overlap") from error
+
+
+# ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _shown(files: Files, as_json: bool) -> bool:
+    """Print the keys as they are now; say whether it was for people."""
+    from remit.cli.show.screen import clock_time, print_json, print_table
+
+    now = _now(files)
+    if as_json:
+        print_json(now)
+        return False
+    rows: list[tuple[str, str, str, str]] = []
+    for each in now.keys:
+        until = "" if each.accepted_until_ms is None else f", until {clock_time(each.accepted_until_ms)}"
+        since = f" from {clock_time(each.signs_from_ms)}" if each.state == "next" else ""
+        rows.append((each.public, each.fingerprint, "this hub", f"{_STATES[each.state]}{since}{until}"))
+    for each in now.peers:
+        counts = "" if each.counts else f" (no [peers.{each.peer}] in the team file)"
+        rows.append((each.public, each.fingerprint, each.peer, f"{each.file}{counts}"))
+    if rows:
+        print_table(("key", "fingerprint", "whose", "state"), rows)
+    if now.revoked:
+        click.echo(f"{now.revoked} revoked, in {files.revoked}", err=True)
+    return True
+
+
+_STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
+
+
+def _now(files: Files) -> KeysShown:
+    from remit.cli.show.screen import now_ms
+    from remit.documents.keys import KeysShown, OwnKey, PeerKey
+    from remit.transports.credentials.keys import fingerprint
+    from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
+
+    at_ms = now_ms()
+    own: list[OwnKey] = []
+    if files.key.exists():
+        key = _loaded(files)
+        signing = key.signing(at_ms)
+        for stage in key.accepted(at_ms):
+            state = "signs" if stage.pair is signing else "next" if stage.signs_from_ms > at_ms else "old"
+            own.append(
+                OwnKey(
+                    public=stage.pair.public,
+                    fingerprint=fingerprint(stage.pair.public),
+                    state=state,
+                    signs_from_ms=stage.signs_from_ms,
+                    accepted_until_ms=stage.accepted_until_ms,
+                )
+            )
+    peers = {} if files.team is None else files.team.peers
+    named = [(name, key.lower(), "team file") for name, peer in peers.items() for key in peer.keys]
+    trusted = Watched(files.trusted, trusted_keys, missing={}).value
+    named += [(name, key, str(files.trusted)) for name, known in trusted.items() for key in known]
+    return KeysShown(
+        file=str(files.key),
+        keys=tuple(own),
+        peers=tuple(
+            PeerKey(peer=name, public=key, fingerprint=fingerprint(key), file=file, counts=name in peers)
+            for name, key, file in named
+        ),
+        revoked=len(Watched(files.revoked, revoked_ids, missing=frozenset[str]()).value),
+    )

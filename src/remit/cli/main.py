@@ -1,0 +1,134 @@
+"""The `remit` command: which subcommands there are, and what happens when one fails."""
+
+import errno
+import os
+import sys
+from importlib import import_module
+from io import TextIOWrapper
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from remit import __version__
+from remit.cli.options import AS_JSON, NAMED_TEAM
+
+# `remit --help` must not wait for a database: a command's module is imported when the command is used.
+
+
+class Place(NamedTuple):
+    """Where a command lives, and the line that `remit --help` shows for it."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, Place] = {
+    "init": Place("init", "Make a team that runs, in this folder."),
+    "validate": Place("validate", "Check the team file, and say everything that is wrong with it."),
+    "doctor": Place("doctor", "Check this machine and this folder, and say what to do."),
+    "schema": Place("schema", "Print the JSON Schema of the team file, or of what --json prints."),
+    "ask": Place("ask", "Say what you want; the team finds out who does it."),
+    "run": Place("run", "Ask an agent, and watch who asks whom."),
+    "chat": Place("chat", "Talk to an agent, line by line."),
+    "serve": Place("serve", "Serve the team's agents over HTTP."),
+    "mcp": Place("mcp", "Serve the team's agents to an MCP host, over stdin and stdout."),
+    "runs": Place("runs", "Look at runs, follow them, cancel them, go on with them."),
+    "agents": Place("agents", "Look at the agents of the team."),
+    "pending": Place("pending", "Answer what agents may only do if a person agrees."),
+    "policy": Place("policy", "See what each guard says of a request, and why."),
+    "reload": Place("reload", "Have running hubs take over the changed team file."),
+    "audit": Place("audit", "Look at the record of what agents did."),
+    "keys": Place("keys", "Make, show and change this hub's key, and trust those of others."),
+    "devices": Place("devices", "Make this device known to others, and say what they may do."),
+    "share": Place("share", "Let other devices ask agents of the team, sealed from end to end."),
+    "relay": Place("relay", "Run a gateway that carries sealed messages between devices."),
+    "errors": Place("errors", "Explain an error code, or list them all."),
+    "completion": Place("completion", "Print the completion script for your shell."),
+}
+
+
+# What says that nothing more fits where the output goes.
+_UNWRITABLE = (errno.ENOSPC, errno.EIO)
+
+
+class Commands(click.Group):
+    """The subcommands by name; each is imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"remit.cli.{COMMANDS[cmd_name].module}")
+        return getattr(module, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.help) for name, place in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from remit.protocol.codec import did_you_mean
+
+            ctx.fail(f"there is no command `{args[0]}`{did_you_mean(args[0], COMMANDS) or '; see remit --help'}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; an error of ours becomes a sentence, what to do next, and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Whoever read our output has had enough; Python would complain when it flushes what is left.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(0)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except OSError as error:
+            if error.errno not in _UNWRITABLE:
+                raise
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            click.echo(f"The output cannot be written: {error.strerror}.\n→ Send it elsewhere.", err=True)
+            ctx.exit(1)
+        except Exception as error:  # noqa: BLE001 - what is not ours is raised on
+            from remit.cli.show.failures import explain
+
+            ctx.exit(explain(error, as_json=bool(ctx.meta.get(AS_JSON)), named_team=ctx.meta.get(NAMED_TEAM)))
+
+    def main(self, *args: Any, **extra: Any) -> NoReturn:
+        """Run a command and leave with its exit code."""
+        for stream in (sys.stdout, sys.stderr):
+            _make_sayable(stream)
+        try:
+            code = super().main(*args, **{**extra, "standalone_mode": False})
+            sys.exit(code if isinstance(code, int) else 0)
+        except click.exceptions.Exit as stop:
+            sys.exit(stop.exit_code)
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("Interrupted.", err=True)
+            sys.exit(130)
+
+
+def _make_sayable(stream: Any) -> None:
+    """Let a stream that knows few letters write a question mark for the others; data that nobody looks at is UTF-8."""
+    if isinstance(stream, TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+        if stream is sys.stdout and not stream.isatty():
+            stream.reconfigure(encoding="utf-8")
+        else:
+            stream.reconfigure(errors="replace")
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="remit")
+def main() -> None:
+    """Let AI agents call other agents, safely: guarded, budgeted, recorded.
+
+    \b
+    Example:
+      remit init && remit run assistant "Sort my receipts"
+    """

@@ -1,0 +1,370 @@
+"""`remit pending`: what agents may only do, or send, if a person agrees."""
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from shlex import quote
+from typing import Any, TypeVar
+
+import click
+
+from remit.cli.options import json_option, jsonl_option, same_team, store_option, team_options
+from remit.cli.show.pending_print import Asked, document_of, fields_of, id_of, question_of, row_of, short_id
+from remit.cli.show.screen import now_ms, print_fields, print_json, print_table, print_text
+from remit.cli.suggest import question_ids
+from remit.documents.questions import Decided, DraftAnswered, Pending
+from remit.documents.shared import SharedDraft
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.ports import Decision, Question
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# How soon a question that is put is shown to whoever watches; nobody notices half a second.
+WATCH_S = 0.5
+
+
+@click.group()
+def pending() -> None:
+    """Answer what agents may only do if a person agrees.
+
+    A rule of the team asks (`then = "ask"`), and the agent waits; or a draft to a shared agent waits, of a chat that
+    goes on elsewhere (`remit chat PROFILE DEVICE`). Whoever may open the store may answer.
+
+    \b
+    Example:
+      remit pending list
+      remit pending approve 3f09c1.1-5be0a7f2 --reason "checked with Ann"
+    """
+
+
+def answering(command: F) -> F:
+    """Add what approving and rejecting share: which question, why, and in whose name."""
+    for add in (
+        json_option,
+        team_options,
+        store_option,
+        click.option("--as", "name", metavar="NAME", help="Who answers. Without it: the user of this machine."),
+        click.option("--reason", default="", help="Why; it is recorded, and told to the agent if you reject."),
+        click.argument("question", metavar="ID", shell_complete=question_ids),
+    ):
+        command = add(command)
+    return command
+
+
+# ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pending.command(name="list")
+@click.option("--watch", is_flag=True, help="Go on, and show each question as it is put; end with Ctrl-C.")
+@store_option
+@team_options
+@json_option
+@jsonl_option
+def list_pending(
+    watch: bool,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    as_jsonl: bool,
+) -> None:
+    """List the questions that wait for an answer, oldest first, then the drafts to shared agents.
+
+    \b
+    Example:
+      remit pending list
+      remit pending list --watch --jsonl
+    """
+    from remit.cli.places import store_file
+
+    path = store_file(store_path, team_file, overrides)
+    look = partial(_everything, path, team_file, overrides)
+    found = look()
+    if as_json and not watch:
+        print_json(Pending(questions=tuple(map(question_of, _questions_in(found))), drafts=_drafts_in(found)))
+        return
+    if as_jsonl or as_json:
+        for each in found:
+            print_json(document_of(each))
+    elif found:
+        print_table(["id", "asks", "question", "left"], [row_of(each, found) for each in found])
+        click.echo(f"→ {_todo('ID', team_file, store_path, show=True)}", err=True)
+    else:
+        click.echo("Nothing is pending.", err=True)
+    if watch:
+        _watch(look, found, as_lines=as_json or as_jsonl)
+
+
+@pending.command()
+@click.argument("question", metavar="ID", shell_complete=question_ids)
+@store_option
+@team_options
+@json_option
+def show(
+    question: str, store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool
+) -> None:
+    """Show one question, and the request that it is about; or one draft, and why it is not sent yet.
+
+    ID is the id of a question or draft, the beginning or end of one, or `last`.
+
+    \b
+    Example:
+      remit pending show 3f09c1.1-5be0a7f2
+    """
+    from remit.cli.places import store_file
+
+    found = _find(_everything(store_file(store_path, team_file, overrides), team_file, overrides), question)
+    if as_json:
+        print_json(document_of(found))
+        return
+    print_fields(fields_of(found))
+    click.echo(f"→ {_todo(short_id(found), team_file, store_path)}", err=True)
+
+
+def _todo(name: str, team_file: Path | None, store: Path | None, *, show: bool = False) -> str:
+    """Return what to type next, with the team and the store that were named."""
+    where = same_team(team_file) + (f" --store {quote(str(store))}" if store else "")
+    if show and where:
+        return f"remit pending show {name}{where}, then the same with approve or reject"
+    verbs = ("show", "approve", "reject") if show else ("approve", "reject")
+    first, *others = (f"remit pending {verb} {name}{where}" for verb in verbs)
+    return f"{first}, {'then' if show else 'or'} {' or '.join(others)}"
+
+
+def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) -> list[Asked]:
+    """Return what waits: questions of the store, and drafts of the device that lies beside it."""
+    found: list[Asked] = [*_questions(path)]
+    if not _device_file(path).exists():
+        return found
+    from remit.cli.shared import drafts
+
+    try:
+        return [*found, *drafts.waiting(_device_file(path), team_file, overrides)]
+    except RemitError as error:
+        # A device that cannot be opened must not keep anyone from answering the rest.
+        click.echo(f"Drafts to shared agents cannot be seen: {error.fault.message}", err=True)
+        return found
+
+
+def _device_file(store: Path) -> Path:
+    from remit.relay.keyfile import DEVICE_FILE
+
+    return store.with_name(DEVICE_FILE)
+
+
+def _find(found: Sequence[Asked], name: str) -> Asked:
+    """Return what *name* means: its id, the beginning or end of that; `last` is the only one that waits."""
+    from remit.runtime.approvals import find
+
+    drafts, questions = _drafts_in(found), _questions_in(found)
+    if name == "last" and len(found) == 1:
+        return found[0]
+    fitting = [each for each in drafts if name and (each.draft.startswith(name) or each.draft.endswith(name))]
+    if len(fitting) == 1 and not any(each.id == name for each in questions):
+        return fitting[0]
+    if not fitting and not questions:
+        why = f"no question or draft `{name[:100]}` is pending"
+        if name == "last" and drafts:
+            why = f"{len(drafts)} drafts are pending, so `last` does not say which"
+        suggestion = "See what is pending with `remit pending list`."
+        raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, why, suggestion=suggestion))
+    if not fitting:
+        return find(questions if name != "last" or not drafts else [], name)
+    which = ", ".join(each.draft for each in fitting)
+    raise click.UsageError(f"ambiguous id `{name}` ({which}): type more characters")
+
+
+def _drafts_in(found: Sequence[Asked]) -> tuple[SharedDraft, ...]:
+    return tuple(each for each in found if isinstance(each, SharedDraft))
+
+
+def _questions_in(found: Sequence[Asked]) -> tuple[Question, ...]:
+    return tuple(each for each in found if isinstance(each, Question))
+
+
+def _questions(path: Path) -> list[Question]:
+    """Return what waits in a store; one that is not there yet, because no run was started, has nothing that waits."""
+    from remit.cli.places import reading
+    from remit.stores import inbox
+
+    if not path.exists() and (not path.parent.exists() or _device_file(path).exists()):
+        return []
+    with reading(path) as connection:
+        return inbox.pending(connection, now_ms())
+
+
+def _watch(look: Callable[[], list[Asked]], shown: Sequence[Asked], *, as_lines: bool) -> None:
+    known = set(map(id_of, shown))
+    while True:
+        time.sleep(WATCH_S)
+        found = look()
+        for each in found:
+            if id_of(each) in known:
+                continue
+            if as_lines:
+                print_json(document_of(each))
+            else:
+                print_text("  ".join(row_of(each, found)))
+        known = set(map(id_of, found))
+
+
+# ── answering ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pending.command()
+@click.option(
+    "--edit",
+    "edits",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Change something before agreeing, if the rule lets you: objective=TEXT or input=JSON; of a draft, text=TEXT.",
+)
+@answering
+def approve(
+    question: str,
+    edits: tuple[str, ...],
+    reason: str,
+    name: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Agree to what is asked in question ID, or to sending draft ID, and let the run go on.
+
+    Tokens such as [EMAIL:…] may stand in what you write: the agent gets what they stand for.
+
+    \b
+    Example:
+      remit pending approve 3f09c1.1-5be0a7f2
+      remit pending approve 3f09c1.1-5be0a7f2 --edit 'objective=Pay 20 euros'
+      remit pending approve 8b41d2.p3 --edit 'text=Shall we meet on Monday?'
+    """
+    from remit.cli.places import store_file, whoever_types
+
+    changes = dict(map(_edit, edits))
+    decision = Decision(agreed=True, by=name or whoever_types(), reason=reason, edits=changes)
+    path = store_file(store_path, team_file, overrides)
+    _decided(question, decision, path, team_file, overrides, as_json=as_json)
+
+
+@pending.command()
+@answering
+def reject(
+    question: str,
+    reason: str,
+    name: str | None,
+    store_path: Path | None,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Decline what is asked in question ID, or to send draft ID; the agent is told so, and why.
+
+    \b
+    Example:
+      remit pending reject 3f09c1.1-5be0a7f2 --reason "not this month"
+    """
+    from remit.cli.places import store_file, whoever_types
+
+    decision = Decision(agreed=False, by=name or whoever_types(), reason=reason)
+    path = store_file(store_path, team_file, overrides)
+    _decided(question, decision, path, team_file, overrides, as_json=as_json)
+
+
+def _edit(text: str) -> tuple[str, Json]:
+    import msgspec
+
+    field, equals, value = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r}: write objective=TEXT or input=JSON", param_hint="--edit")
+    if field != "input":
+        return field, value
+    try:
+        return field, msgspec.json.decode(value)
+    except msgspec.DecodeError as error:
+        message = f"the input is not JSON: {error}; a text stands in quotes: 'input=\"…\"'"
+        raise click.BadParameter(message, param_hint="--edit") from error
+
+
+def _decided(
+    name: str, decision: Decision, path: Path, team_file: Path | None, overrides: tuple[str, ...], *, as_json: bool
+) -> None:
+    """Answer what *name* means."""
+    meant = None
+    if _device_file(path).exists():
+        meant = _find(_everything(path, team_file, overrides), name)
+    if not isinstance(meant, SharedDraft):
+        _answer(path, name, decision, as_json=as_json)
+        return
+    from remit.cli.shared import drafts
+    from remit.relay.moves import Approve, Reject
+
+    if wrong := [field for field in decision.edits if field != "text"]:
+        raise click.BadParameter(f"of a draft only `text` can be changed, not `{wrong[0]}`", param_hint="--edit")
+    text = decision.edits.get("text")
+    if text is not None and not str(text).strip():
+        raise click.BadParameter("an empty text cannot be sent; reject the draft instead", param_hint="--edit")
+    edited = None if text is None else str(text)
+    event = Approve(meant.draft, edited) if decision.agreed else Reject(meant.draft, decision.reason)
+    is_done = drafts.answer(_device_file(path), team_file, overrides, meant, event, by=decision.by)
+    _tell_draft(meant, decision, edited, team_file, is_done=is_done, as_json=as_json)
+
+
+def _tell_draft(
+    draft: SharedDraft,
+    decision: Decision,
+    edited: str | None,
+    team_file: Path | None,
+    *,
+    is_done: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        reason = "" if decision.agreed else decision.reason
+        print_json(DraftAnswered(draft=draft, agreed=decision.agreed, text=edited, reason=reason))
+        return
+    agreed = "Approved" if decision.agreed else "Rejected"
+    to = draft.device_name or draft.device
+    print_text(f"{agreed} by {decision.by}: the draft of {draft.profile} for {to}, turn {draft.turn}")
+    goes_on = "It is sent" if decision.agreed else "Its agent is told"
+    if is_done:
+        click.echo(f"{goes_on}.")
+        return
+    click.echo(f"{goes_on} as soon as the chat that has run {draft.run} hears of it, or goes on with it.")
+    names = f"{quote(draft.profile)} {quote(to)} --continue {draft.run}"
+    click.echo(f"→ If none is open: remit chat {names}{same_team(team_file)}", err=True)
+
+
+def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None:
+    import asyncio
+
+    question = asyncio.run(_decide(path, name, decision))
+    request, state = question.request, _state(path, question.request.run)
+    if as_json:
+        print_json(Decided(question=question.id, run=request.run, state=state, decision=decision))
+        return
+    agreed = "Approved" if decision.agreed else "Rejected"
+    print_text(f"{agreed} by {decision.by}: {question.text} ({request.origin} → {request.target})")
+    goes_on = f"Run {request.run} goes on" if decision.agreed else f"{request.origin} is told, in run {request.run}"
+    click.echo(f"{goes_on}, as soon as its hub, or the next one on this store, hears of it.")
+    click.echo(f"→ remit runs watch {request.run}", err=True)
+
+
+async def _decide(path: Path, name: str, decision: Decision) -> Question:
+    from remit.cli.places import writing
+    from remit.runtime.approvals import decide
+
+    async with writing(path) as store:
+        return await decide(store, name, decision)
+
+
+def _state(path: Path, run: str) -> Any:
+    from remit.cli.places import reading
+    from remit.stores.reader import runs
+
+    with reading(path) as connection:
+        found = runs(None, run, 1, now_ms())(connection)
+    return found[0].state if found else "silent"

@@ -1,0 +1,168 @@
+"""Which team file and which store a command means, opened without disturbing whoever else uses it."""
+
+import getpass
+import sys
+from collections.abc import AsyncGenerator, Generator, Iterable, Sequence
+from contextlib import asynccontextmanager, contextmanager, redirect_stdout
+from pathlib import Path
+
+import apsw
+import click
+import msgspec
+
+from remit.config.checks import secrets_of
+from remit.config.load import find_team, load_team
+from remit.config.salvage import salvaged
+from remit.config.team import Team
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, RemitError, fault, in_sentences
+from remit.runtime.ports import StoreError
+from remit.stores import STORE_PATH
+from remit.stores.connection import Connection, connect_reader
+from remit.stores.faults import translate
+from remit.stores.schema import check_version
+from remit.stores.sqlite import SqliteStore
+
+DEFAULT_STORE = Path(STORE_PATH)
+# In WAL mode a reader waits for a lock only while the file recovers from a crash.
+BUSY_SECONDS = 5
+
+
+def team_path(team_file: Path | None) -> Path:
+    """Return the team file: the one that was named, else the nearest, or raise a `RemitError` if there is none."""
+    found = find_team(team_file)
+    if found is None:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                "there is no team file remit.toml here, nor in a folder above",
+                suggestion="Make one with `remit init`, or name one with --team.",
+            )
+        )
+    return found
+
+
+@contextmanager
+def importing() -> Generator[None]:
+    """Import the code of agents: what it prints meanwhile goes to stderr, because stdout is data."""
+    with redirect_stdout(sys.stderr):
+        yield
+
+
+def team_of(team_file: Path | None, overrides: Sequence[str]) -> Team:
+    """Return the team that a command means, its code found; the secrets that only a run needs may be missing."""
+    with importing():
+        return load_team(team_path(team_file), overrides=overrides, secrets=False)
+
+
+def store_file(store_path: Path | None, team_file: Path | None, overrides: Sequence[str] = ()) -> Path:
+    """Return the store that a command means: the one that was named, else the team's, else the one in this folder."""
+    if store_path is not None:
+        return store_path
+    found = find_team(team_file)
+    if found is None:
+        return DEFAULT_STORE
+    try:
+        return shorter(load_team(found, overrides=overrides, secrets=False, code=False).store_path)
+    except RemitError as error:
+        part = salvaged(found, overrides=overrides)
+        if part is not None and part.store_path.exists():
+            # What happened can be read whatever is wrong with the file by now.
+            path = shorter(part.store_path)
+            click.echo(f"{found.name} is invalid (see `remit validate`); the record is read from {path}.", err=True)
+            return path
+        why = error.fault
+        advice = in_sentences(why.suggestion, "Or name the store with --store.")
+        raise RemitError(fault(why.code, why.message, problems=why.problems, suggestion=advice)) from error
+
+
+def vault_key(team_file: Path | None, overrides: Sequence[str]) -> bytes | None:
+    """Return the key with which the team, if there is one, encrypts what was redacted."""
+    from remit.config.composition import vault_key_of  # loads more than most commands need
+
+    found = find_team(team_file)
+    if found is None:
+        return None
+    try:
+        return vault_key_of(load_team(found, overrides=overrides, secrets=False, code=False))
+    except RemitError:
+        part = salvaged(found, overrides=overrides)
+        if part is None:
+            raise
+        return vault_key_of(part)
+
+
+def cards_of(team: Team) -> dict[str, AgentCard]:
+    """Return the cards of a team's agents, as a hub would have them; no hub is opened, so no secret is needed."""
+    from remit.config.composition import hub_of  # loads more than most commands need
+
+    secrets = {reference.removeprefix("$"): "0" * 64 for _, reference in secrets_of(team)}
+    with importing():
+        return hub_of(team, environ=secrets).cards
+
+
+def known_agent(name: str, known: Iterable[str]) -> str:
+    """Return the name of an agent that is there, or raise a `RemitError` that names those that are."""
+    if name in known:
+        return name
+    near = did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"
+    raise RemitError(
+        fault(
+            Code.AGENT_NOT_FOUND,
+            f"there is no agent `{name}`{near}",
+            suggestion="See them all with `remit agents list`.",
+        )
+    )
+
+
+def shorter(path: Path) -> Path:
+    """Return a path as one would type it here."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def existing(path: Path) -> Path:
+    """Return the path of a store that is there, or raise a `StoreError`: looking at one must not make it."""
+    if path.exists():
+        return path
+    raise StoreError(
+        fault(
+            Code.STORE_UNAVAILABLE,
+            f"{path}: there is no record yet",
+            suggestion="The first run makes it: remit run AGENT TASK. Or name another with --store.",
+        )
+    )
+
+
+@contextmanager
+def reading(path: Path) -> Generator[Connection]:
+    """Open a store to read it; nothing is written, and no hub is disturbed."""
+    try:
+        connection = connect_reader(existing(path), BUSY_SECONDS)
+        try:
+            check_version(connection, path)
+            yield connection
+        finally:
+            connection.close()
+    # No OSError: SQLite has errors of its own, and whoever reads may be writing what they read to somewhere else.
+    except (apsw.Error, msgspec.DecodeError) as error:
+        raise translate(error, path) from error
+
+
+@asynccontextmanager
+async def writing(path: Path) -> AsyncGenerator[SqliteStore]:
+    """Open a store that is there to write to it, beside whoever else does."""
+    store = SqliteStore(existing(path), make_key=False)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def whoever_types() -> str:
+    """Return the name of the person at the keyboard, as the system knows them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # no such user, and no variable that says who it is
+        return "someone"

@@ -1,0 +1,46 @@
+"""`remit reload`: have running hubs take over the changed team file."""
+
+from pathlib import Path
+
+import click
+
+from remit.cli.options import json_option, store_option, team_options
+from remit.cli.show.screen import print_json, print_text
+from remit.documents.team import Reloading
+
+
+@click.command()
+@store_option
+@team_options
+@json_option
+def reload(store_path: Path | None, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Have every running hub that shares the team's store take over the changed team file.
+
+    The file is checked first, as `remit validate` does. Runs in flight go on as they began. Taken over at once are
+    limits, budgets, breaker, rules, approvals.timeout, and of agents may_call, allow_sub_agent_calls, authority, rate,
+    time and tokens. All else needs a restart: code, new agents, capabilities, tools, redaction, the store.
+
+    \b
+    Example:
+      remit reload
+    """
+    import asyncio
+
+    from remit.cli.places import shorter, store_file, team_of
+
+    team = team_of(team_file, overrides)
+    path = store_path or store_file(None, team.file, overrides)
+    number = asyncio.run(_tell(path))
+    file = shorter(team.file)
+    if as_json:
+        print_json(Reloading(file=str(file), store=str(path), number=number))
+        return
+    print_text(f"{file} is in order. Every hub that runs on {path} takes it over now.")
+    click.echo("→ What it took over stands in its runs: remit runs watch last, or remit audit tail.", err=True)
+
+
+async def _tell(path: Path) -> int:
+    from remit.cli.places import whoever_types, writing
+
+    async with writing(path) as store:
+        return await store.control("", "reload", whoever_types(), "")

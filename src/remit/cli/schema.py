@@ -1,0 +1,44 @@
+"""`remit schema`: what may stand in a team file, and what `--json` prints."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["team", "outputs"]), default="team")
+@click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), help="Write it to FILE.", metavar="FILE")
+def schema(what: str, out: Path | None) -> None:
+    """Print the JSON Schema of the team file, or of everything that --json and --jsonl print.
+
+    Editors complete and check remit.toml from it: the line `#:schema ./remit.schema.json` at its top says where it is.
+
+    \b
+    Example:
+      remit schema --out remit.schema.json
+      remit schema outputs
+    """
+    from json import dumps
+
+    text = dumps(_team() if what == "team" else _outputs(), indent=2)
+    if out is None:
+        click.echo(text)
+        return
+    try:
+        out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(f"{out} cannot be written: {error.strerror}", param_hint="--out") from error
+    click.echo(f"{out} holds the schema now.", err=True)
+
+
+def _team() -> dict[str, Any]:
+    from remit.config.schema import team_schema
+
+    return team_schema()
+
+
+def _outputs() -> dict[str, Any]:
+    from remit.documents.schema import outputs_schema
+
+    return outputs_schema()

@@ -1,0 +1,51 @@
+"""`remit serve`: the team's agents, for whoever may ask them over HTTP."""
+
+from pathlib import Path
+
+import click
+
+from remit.cli.options import json_option, team_options
+
+
+@click.command()
+@click.option("--host", metavar="ADDRESS", help="Where to listen. Without it: what the team file says, else 127.0.0.1.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="The port; 0 is any that is free. Without it: 8080.")
+@click.option("--verbose", "-v", is_flag=True, help="Show everything that the hub logs.")
+@team_options
+@json_option
+def serve(
+    host: str | None,
+    port: int | None,
+    verbose: bool,
+    team_file: Path | None,
+    overrides: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Serve the team's agents over HTTP, until Ctrl-C.
+
+    Who may come, and whom they may ask, the team file says in `[clients.NAME]` and `[peers.NAME]`. Where it names
+    nobody, the server listens on this machine alone, and lets in who knows the token in .remit/serve.token.
+
+    Told to end (Ctrl-C, SIGTERM), it takes nothing more, lets go on what is under way for as long as `drain` in
+    `[serve]` says, and hands back what can be taken up again. A second Ctrl-C ends it at once.
+
+    \b
+    Example:
+      remit serve
+      remit serve --host 0.0.0.0 --port 8443
+      curl -H "Authorization: Bearer $(cat .remit/serve.token)" http://127.0.0.1:8080/v1/agents
+    """
+    from remit.cli.drive import leaving
+    from remit.cli.drive.data import data_only
+    from remit.cli.drive.logs import logging_to
+    from remit.cli.drive.serving import attend
+    from remit.cli.places import importing, team_path
+    from remit.config.load import load_team
+
+    with data_only() as data, logging_to(lambda line: click.echo(line, err=True), verbose=verbose):
+        with importing():
+            team = load_team(team_path(team_file), overrides=overrides)
+        code, stuck = leaving.run(attend(team, host, port, data if as_json else None))
+        if stuck:
+            leaving.leave(code)
+        raise SystemExit(code)

@@ -1,0 +1,200 @@
+"""What one can type in a chat with a shared agent, and what each of it means for the run: pure."""
+
+from collections.abc import Callable
+from typing import get_args
+
+from msgspec import Struct
+
+from remit.cli.shared.wording import MODES, doing
+from remit.protocol.codec import did_you_mean
+from remit.relay import moves
+from remit.relay.frames import Mode
+from remit.relay.moves import TABLE, Event
+from remit.relay.run import Overlay
+from remit.text.terminal import one_line
+
+COMMANDS = {
+    "approve": "send the draft as it is; also: a",
+    "edit": "change the draft in $EDITOR, or in the line below, and send it: /edit TEXT sends that; also: e",
+    "reject": "do not send it, and tell your agent why: /reject WHY; also: r WHY",
+    "show": "show the draft that waits, whole",
+    "pause": "send nothing more for now; so does Ctrl-C",
+    "resume": "go on, or try again after an error; /resume AGENT if the device shares several",
+    "stop": "end the run for good",
+    "take over": "write yourself: each line that you type is sent as yours",
+    "hand back": "let your agent write again",
+    "objective": "pursue something else: /objective TEXT",
+    "mode": "manual, semi_auto or full_auto: /mode full_auto",
+    "help": "what can be typed here",
+    "quit": "pause, and leave; so does a second Ctrl-C",
+}
+_LONGEST = max(map(len, COMMANDS))
+
+HELP = [
+    *(f"/{name:{_LONGEST}}  {means}" for name, means in COMMANDS.items()),
+    "",
+    *(f"mode {mode}: {means}" for mode, means in MODES.items()),
+    "",
+    "A line that is sent as yours and begins with / is typed with two of them.",
+]
+
+
+class Do(Struct, frozen=True):
+    """Something for the run."""
+
+    event: Event
+
+
+class Tell(Struct, frozen=True):
+    """Something for whoever typed it."""
+
+    lines: tuple[str, ...]
+    again: str = ""
+    """What they typed, to be sent later."""
+
+
+class Edit(Struct, frozen=True):
+    """They want to change the draft."""
+
+
+class Show(Struct, frozen=True):
+    """They want to see the draft whole."""
+
+
+class Leave(Struct, frozen=True):
+    """They want to leave."""
+
+
+Meaning = Do | Tell | Edit | Show | Leave
+
+
+def understood(text: str, run: Overlay) -> Meaning | None:
+    """Return what was typed means; None: nothing was."""
+    text = text.strip()
+    if not text:
+        return None
+    if text.startswith("/") and not text.startswith("//"):
+        return _command(text[1:], run)
+    if run.decides == "person":
+        return _say(text.removeprefix("/"), run)
+    word, _, rest = text.partition(" ")
+    if run.pending is not None and (meaning := _key(word.lower(), rest.strip(), run)) is not None:
+        return meaning
+    return Tell(("Your agent writes here. /take over lets you write; /help lists what else can be typed.",))
+
+
+def _key(word: str, rest: str, run: Overlay) -> Meaning | None:
+    match word:
+        case "a" | "y" if not rest:
+            return _approve("", run)
+        case "e" if not rest:
+            return _edit("", run)
+        case "r" | "n":
+            return _reject(rest, run)
+        case _:
+            return None
+
+
+def _command(typed: str, run: Overlay) -> Meaning:
+    words = typed.split(None, 1)
+    name, rest = (words[0].lower() if words else ""), (words[1] if len(words) > 1 else "")
+    for whole in ("take over", "hand back"):
+        first, second = whole.split()
+        if name == first and rest.lower() == second:
+            name, rest = whole, ""
+        elif name in (first + second, f"{first}-{second}", f"{first}_{second}"):
+            name = whole
+    known: dict[str, Callable[[str, Overlay], Meaning]] = {
+        "approve": _approve,
+        "edit": _edit,
+        "reject": _reject,
+        "objective": _objective,
+        "mode": _mode,
+        "resume": _resume,
+    }
+    if name in known:
+        return known[name](rest.strip(), run)
+    alone: dict[str, Meaning] = {
+        "show": Show(),
+        "help": Tell(tuple(HELP)),
+        "quit": Leave(),
+        "exit": Leave(),
+    }
+    events: dict[str, Event] = {
+        "pause": moves.Pause(),
+        "stop": moves.Stop(),
+        "take over": moves.TakeOver(),
+        "hand back": moves.HandBack(),
+    }
+    if name not in alone and name not in events:
+        near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
+        return Tell((f"There is no command /{one_line(name, 60)}{near or '; see /help'}",))
+    if rest:
+        return Tell((f"/{name} stands alone.",))
+    if name == "take over" and run.decides == "person":
+        return Tell(("You write already; /hand back lets your agent write.",))
+    if name == "hand back" and run.decides == "agent":
+        return Tell(("Your agent writes already; /take over lets you write.",))
+    return _possible(events[name], run) if name in events else alone[name]
+
+
+# ── what is for the run ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _approve(rest: str, run: Overlay) -> Meaning:
+    if rest:
+        return Tell(("/approve sends the draft as it is; /edit TEXT sends something else.",))
+    return _no_draft(run) if run.pending is None else _possible(moves.Approve(run.pending.id), run)
+
+
+def _edit(rest: str, run: Overlay) -> Meaning:
+    if run.pending is None:
+        return _no_draft(run)
+    event = moves.Approve(run.pending.id, rest or None)
+    possible = _possible(event, run)
+    return Edit() if not rest and isinstance(possible, Do) else possible
+
+
+def _reject(rest: str, run: Overlay) -> Meaning:
+    return _no_draft(run) if run.pending is None else _possible(moves.Reject(run.pending.id, rest), run)
+
+
+def _resume(rest: str, run: Overlay) -> Meaning:
+    return _possible(moves.Resume(agent=rest), run)
+
+
+def _objective(rest: str, run: Overlay) -> Meaning:
+    if not rest:
+        return Tell((f"Objective: {one_line(run.objective)}", "/objective TEXT changes it."))
+    return _possible(moves.SetObjective(rest), run)
+
+
+def _mode(rest: str, run: Overlay) -> Meaning:
+    wanted = rest.lower().replace("-", "_").replace(" ", "_")
+    for mode in get_args(Mode):
+        if wanted == mode:
+            return _possible(moves.SetMode(mode), run)
+    if not rest:
+        return Tell((f"Mode {run.mode}: {MODES[run.mode]}.", "/mode manual, semi_auto or full_auto changes it."))
+    return Tell((f"There is no mode {one_line(rest, 60)}; there are {', '.join(MODES)}.",))
+
+
+def _say(text: str, run: Overlay) -> Meaning:
+    if (run.state, moves.Say) in TABLE:
+        return Do(moves.Say(text))
+    what = "/resume first" if run.state in {moves.State.PAUSED, moves.State.ERROR} else "send it when that is done"
+    return Tell((f"Not sent: {doing(run)}; {what}.",), again=text)
+
+
+def _no_draft(run: Overlay) -> Tell:
+    return Tell((f"No draft waits: {doing(run)}.",))
+
+
+def _possible(event: Event, run: Overlay) -> Meaning:
+    if (run.state, type(event)) in TABLE:
+        return Do(event)
+    able = [f"/{name}" for name, kind in _CONTROLS.items() if (run.state, kind) in TABLE]
+    return Tell((f"Not now: {doing(run)}." + (f" You can: {', '.join(able)}." if able else ""),))
+
+
+_CONTROLS: dict[str, type[Event]] = {"pause": moves.Pause, "resume": moves.Resume, "stop": moves.Stop}

@@ -1,0 +1,322 @@
+"""A person at a run of two agents: what they type reaches the run, and what happens in it reaches them."""
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from remit.cli.drive.approver import in_editor
+from remit.cli.drive.interrupts import INTERRUPTED
+from remit.cli.places import whoever_types
+from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
+from remit.cli.shared.view import View
+from remit.cli.show.failures import worded
+from remit.cli.talk.typeahead import TypeAhead
+from remit.protocol.errors import TABLE, Code, RemitError, fault
+from remit.relay import moves
+from remit.relay.bridge.permissions import Permission
+from remit.relay.frames import Mode
+from remit.relay.host import NEWS_S, Host
+from remit.relay.moves import ENDED, Event, Reason, State
+from remit.relay.notes import Person
+from remit.relay.run import Overlay
+from remit.text.terminal import one_line
+
+# How often the time that has passed is shown: a second is what it is counted in.
+TICK_S = 0.5
+# So often it is looked whether the other device has said what it shares.
+POLL_S = 0.1
+
+EXIT: dict[Reason, int] = {
+    "done": 0,
+    "user": 0,
+    "max_turns": TABLE[Code.TOKEN_BUDGET_EXCEEDED].exit_code,
+    "max_tokens_budget": TABLE[Code.TOKEN_BUDGET_EXCEEDED].exit_code,
+    "max_duration_ms": TABLE[Code.TIMEOUT].exit_code,
+    "max_failures": TABLE[Code.DELEGATION_FAILED].exit_code,
+}
+NEWEST: Final = "newest"
+
+
+_ANSWERS = (moves.Approve, moves.Reject)
+
+
+class Wanted(Struct, frozen=True, kw_only=True):
+    """Which run is wanted: a new one, or one to go on with."""
+
+    profile: str
+    device: str
+    """The id of the device that shares the other agent."""
+    device_name: str
+    objective: str | None = None
+    agent: str = ""
+    """What the device shares that agent as; empty: the only one that it shares."""
+    mode: Mode | None = None
+    continued: str | None = None
+    """The id of a run, a part of it, or `newest`."""
+
+
+class Conversation:
+    """A run, and whoever sits at it; without a terminal, nobody does."""
+
+    def __init__(self, view: View, ahead: TypeAhead | None) -> None:
+        self._view = view
+        self._ahead = ahead
+        self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
+        self._over = asyncio.Event()
+        self._host: Host | None = None
+        self._person = Person(whoever_types(), "chat")
+        self._asking = asyncio.Lock()
+        self._answer: asyncio.Future[str | None] | None = None
+        self._pausing = False
+        self._editing = False
+        self.is_leaving = False
+        self.code = 0
+        """The exit code for how it ended."""
+
+    # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
+
+    async def hold(self, host: Host, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
+        """Have the run, until it ends or whoever sits here leaves; then it stays paused."""
+        self._host = host
+        run = await _begun(host, wanted, self._person)
+        view = self._view
+        with view.board.open():
+            view.begin(_now(host, run.id), wanted.device_name)
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._work()), group.create_task(self._tick())]
+                ended.add_done_callback(self._cut_off)
+                self._check()
+                await self._over.wait()
+                ended.remove_done_callback(self._cut_off)
+                for task in tasks:
+                    task.cancel()
+        view.finish()
+
+    def changed(self, run: Overlay) -> None:
+        """Show what the host did with the run."""
+        if self._view.run is None or run.id != self._view.run.id:
+            return
+        self._view.show(run)
+        self._check()
+
+    def _check(self) -> None:
+        run = self._view.run
+        assert run is not None, "shown before it is looked at"
+        self._pausing = self._pausing and run.state is not State.PAUSED
+        if run.ended is not None:
+            self.code = EXIT[run.ended]
+            self._over.set()
+        elif run.state is State.ERROR and self._ahead is None:
+            # Nobody is here to say what comes next.
+            self.code = TABLE[Code.DELEGATION_FAILED].exit_code
+            self._over.set()
+
+    def _cut_off(self, ended: "asyncio.Future[RemitError]") -> None:
+        if not ended.cancelled():
+            why = ended.result().fault
+            self.code = TABLE[why.code].exit_code
+            self._view.board.say(*worded(why).splitlines())
+            self._over.set()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            self._view.board.tick()
+
+    # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def entered(self, line: str | None) -> None:
+        """Take a line that was typed; None: there will be no more."""
+        run = self._view.run
+        seen = run.pending.id if run is not None and run.pending is not None else None
+        self._queue.put_nowait(Leave() if line is None else _Typed(line, seen))
+
+    def interrupt(self, *, leave: bool) -> None:
+        """Take a Ctrl-C: the first pauses the run, and one while it is paused leaves."""
+        run = self._view.run
+        if self._editing and not leave:
+            return  # it was meant for the editor
+        can_pause = run is not None and (run.state, moves.Pause) in moves.TABLE
+        if leave or self._ahead is None or self._pausing or not can_pause:
+            self.code, self.is_leaving = INTERRUPTED, True
+            self._queue.put_nowait(Leave())
+        else:
+            self._pausing = True
+            self._queue.put_nowait(moves.Pause())
+
+    async def _work(self) -> None:
+        while True:
+            typed = await self._queue.get()
+            try:
+                await self._take(typed)
+            except RemitError as error:
+                self._view.board.say(*f"Not done: {worded(error.fault)}".splitlines())
+                self._pausing = False
+            self._view.remind()
+
+    async def _take(self, typed: "_Typed | Event | Leave") -> None:
+        run, board = self._view.run, self._view.board
+        assert run is not None, "shown before anything is typed"
+        if isinstance(typed, _Typed) and self._answered(typed.line):
+            return
+        match _meant(typed, run) if isinstance(typed, _Typed) else typed:
+            case None:
+                pass
+            case Tell(lines=lines, again=again):
+                board.say(*lines)
+                if self._ahead is not None and again:
+                    self._ahead.begin(again)
+            case Show():
+                self._view.show_draft()
+            case Edit():
+                await self._edit(run)
+            case Leave():
+                await self._leave(run)
+            case Do(event=event):
+                await self._do(event)
+            case event:
+                await self._do(event)
+
+    async def _do(self, event: Event) -> None:
+        host, run = self._host, self._view.run
+        assert host is not None, "it is held"
+        assert run is not None, "shown before anything is typed"
+        await host.act(run.id, event, by=self._person)
+
+    async def _leave(self, run: Overlay) -> None:
+        if (run.state, moves.Pause) in moves.TABLE:
+            with suppress(RemitError):  # it has ended meanwhile, or a host that comes back pauses it
+                await self._do(moves.Pause())
+        self._over.set()
+
+    # ── editing ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _edit(self, run: Overlay) -> None:
+        assert run.pending is not None, "a draft is edited"
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+        if not editor:
+            if self._ahead is not None and self._view.board.redraws:
+                self._ahead.begin(f"/edit {run.pending.text}")
+                self._view.board.tick()
+            else:
+                self._view.board.say("There is no $EDITOR: type the new text, as /edit TEXT.")
+            return
+        self._editing = True
+        try:
+            with self._view.board.aside():
+                text = await in_editor(editor, "draft", run.pending.text, ".txt")
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            self._view.board.say(
+                f"{one_line(editor)} did not do: {one_line(why or str(error))}. The draft still waits.",
+                "→ Set $EDITOR to one that works, or type the new text: /edit TEXT",
+            )
+            return
+        finally:
+            self._editing = False
+        if not text.strip() or text == run.pending.text:
+            self._view.board.say("Nothing was changed; the draft still waits.")
+            return
+        await self._do(moves.Approve(run.pending.id, text))
+
+    # ── what the local agent asks leave for ───────────────────────────────────────────────────────────────────────────
+
+    async def permit(self, question: Permission) -> str | None:
+        """Ask whoever sits here; where nobody does, the answer is no."""
+        if self._ahead is None:
+            self._view.board.say(f"Your agent asked leave, and nobody is here: {one_line(question.title, 300)}")
+            return None
+        async with self._asking:
+            self._answer = asyncio.get_running_loop().create_future()
+            self._view.asked(question)
+            try:
+                return await self._answer
+            finally:
+                self._answer = None
+                self._view.asked(None)
+
+    def _answered(self, typed: str) -> bool:
+        """Say whether what was typed answers what the agent asks leave for."""
+        asks, answer, word = self._view.asks, self._answer, typed.strip().lower()
+        if asks is None or answer is None or answer.done():
+            return False
+        if word in ("n", "no"):
+            answer.set_result(None)
+        elif word.isdecimal() and 1 <= int(word) <= len(asks.choices):
+            answer.set_result(asks.choices[int(word) - 1].id)
+        else:
+            return False
+        return True
+
+
+class _Typed(NamedTuple):
+    line: str
+    draft: str | None
+    """The draft that stood there when it was entered."""
+
+
+def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
+    """Return what a line means; an answer to a draft is none to the one that has come since."""
+    meaning = understood(typed.line, run)
+    answers = isinstance(meaning, Edit) or (isinstance(meaning, Do) and isinstance(meaning.event, _ANSWERS))
+    if answers and run.pending is not None and run.pending.id != typed.draft:
+        return Tell(("There is another draft by now; look at it first.",))
+    return meaning
+
+
+# ── which run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _begun(host: Host, wanted: Wanted, by: Person) -> Overlay:
+    """Start a run, or go on with one."""
+    if wanted.continued is None:
+        return await _started(host, wanted, by)
+    run = continued(host.runs, wanted)
+    if wanted.objective is not None:
+        await host.act(run.id, moves.SetObjective(wanted.objective), by=by)
+    if wanted.mode is not None:
+        await host.act(run.id, moves.SetMode(wanted.mode), by=by)
+    return await host.act(run.id, moves.Resume(wanted.agent), by=by)
+
+
+async def _started(host: Host, wanted: Wanted, by: Person) -> Overlay:
+    """Start a run; of a device that has never said what it shares, that is waited for, for a moment."""
+    may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
+    for _ in range(round(NEWS_S / POLL_S)):
+        if not may or await host.offers(wanted.device) is not None:
+            break
+        await asyncio.sleep(POLL_S)
+    return await host.start(
+        wanted.profile, wanted.device, wanted.objective or "", mode=wanted.mode, agent=wanted.agent, by=by
+    )
+
+
+def _now(host: Host, run: str) -> Overlay:
+    return next(each for each in host.runs if each.id == run)
+
+
+def continued(runs: tuple[Overlay, ...], wanted: Wanted) -> Overlay:
+    """Return the run to go on with, or raise a `RemitError` that says which there are."""
+    ours = [each for each in runs if (each.profile, each.device) == (wanted.profile, wanted.device)]
+    name = wanted.continued or NEWEST
+    found = [each for each in ours if name != NEWEST and (each.id.startswith(name) or each.id.endswith(name))]
+    left = [each for each in ours if each.state not in ENDED]
+    if name == NEWEST:
+        found = left[-1:]
+    if len(found) == 1 and found[0].state not in ENDED:
+        return found[0]
+    between = f"between {wanted.profile} and {wanted.device_name}"
+    if not found:
+        why = f"there is no run {between} to go on with"
+        if name != NEWEST:
+            why = f"there is no run `{name[:100]}` {between}"
+    elif len(found) > 1:
+        why = f"ambiguous id `{name[:100]}`: {', '.join(each.id for each in found)}"
+    else:
+        why = f"the run {found[0].id} has ended, and that is final"
+    others = f"Those that can go on: {', '.join(each.id for each in left)}." if left else ""
+    advice = "Type more characters." if len(found) > 1 else others or "Begin one with --objective TEXT."
+    raise RemitError(fault(Code.NOT_FOUND, why, suggestion=advice))

@@ -1,0 +1,72 @@
+"""A run of two agents as programs read it: what happens in it, and no key, token or sealed word."""
+
+from remit.cli.shared.wording import Connection
+from remit.documents.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
+from remit.relay.moves import State
+from remit.relay.run import Entry, Overlay
+
+
+def turn(run: Overlay, entry: Entry) -> SharedTurn:
+    """Return something that was said."""
+    return SharedTurn(
+        run=run.id,
+        turn=entry.turn,
+        speaker=entry.role,
+        text=entry.text,
+        label=entry.label,
+        at_ms=entry.at_ms,
+        took_ms=entry.took_ms,
+        failed=entry.failed,
+    )
+
+
+def draft(run: Overlay, device_name: str) -> SharedDraft | None:
+    """Return the draft that waits, or was left unsent at the end."""
+    if run.draft is None:
+        return None
+    return SharedDraft(
+        draft=run.draft.id,
+        run=run.id,
+        profile=run.profile,
+        device=run.device,
+        device_name=device_name,
+        objective=run.objective,
+        turn=run.turn + 1,
+        text=run.draft.text,
+        reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.draft.reviews),
+        paused=run.state in {State.PAUSED, State.ERROR},
+    )
+
+
+def state(run: Overlay, connection: Connection) -> SharedState:
+    """Return where a run is."""
+    limits = run.limits
+    return SharedState(
+        run=run.id,
+        profile=run.profile,
+        device=run.device,
+        agent=run.agent,
+        objective=run.objective,
+        mode=run.mode,
+        state=run.state.value,
+        decides=run.decides,
+        connection=connection,
+        turn=run.turn,
+        max_turns=limits.max_turns,
+        active_ms=run.active_ms,
+        max_duration_ms=limits.max_duration_ms,
+        tokens=run.tokens,
+        max_tokens=limits.max_tokens_budget,
+        failure=run.failure,
+        ended=run.ended,
+        banner=run.banner,
+        result=run.result,
+    )
+
+
+def whole(run: Overlay, connection: Connection, device_name: str) -> SharedRun:
+    """Return a run with all that was said."""
+    now = state(run, connection)
+    shared = {name: getattr(now, name) for name in now.__struct_fields__}
+    turns = tuple(turn(run, each) for each in (*run.timeline, *run.kept))
+    return SharedRun(**shared, draft=draft(run, device_name), turns=turns)

@@ -1,0 +1,97 @@
+"""Drafts to shared agents that wait for a person, seen and answered from another process."""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from remit.cli.places import team_path
+from remit.cli.shared import documents
+from remit.config.device import key_file, passphrase_of
+from remit.config.load import find_team, load_team
+from remit.documents.shared import SharedDraft
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay import wishes
+from remit.relay.keyfile import LOCK_FILE, open_keys
+from remit.relay.moves import Approve, Reject
+from remit.relay.peers import Peers
+from remit.relay.state import State
+from remit.relay.wishes import Wish
+from remit.runtime.keys import Keys
+
+# A host looks for answers four times a second; with one that is busy nobody waits longer than this.
+HEARD_S = 2.0
+_LOOK_S = 0.05
+
+
+def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> list[SharedDraft]:
+    """Return the drafts in a device's file that nobody has answered yet, of the oldest run first."""
+    with _opened(path, team_file, overrides) as file:
+        peers = {peer.device: peer.card.name for peer in Peers(file).list()}
+        found = [documents.draft(run, peers.get(run.device, "")) for run in wishes.waiting(file)]
+        return [draft for draft in found if draft is not None]
+
+
+def answer(
+    path: Path,
+    team_file: Path | None,
+    overrides: Sequence[str],
+    draft: SharedDraft,
+    event: Approve | Reject,
+    *,
+    by: str,
+) -> bool:
+    """Leave an answer for the host that has the draft's run; say whether it was carried out already.
+
+    Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
+    """
+    with _opened(path, team_file, overrides) as file:
+        name = wishes.leave(file, Wish(run=draft.run, event=event, by=by))
+        until = time.monotonic() + HEARD_S
+        while not draft.paused and is_at_work(path) and time.monotonic() < until and wishes.is_left(file, name):
+            time.sleep(_LOOK_S)
+        if (why := wishes.refusal(file, name)) is not None:
+            raise RemitError(
+                fault(
+                    Code.STATE_CONFLICT,
+                    f"that answer came too late, and nothing was done: {why}",
+                    suggestion="See what waits now: remit pending list",
+                )
+            )
+        return not wishes.is_left(file, name)
+
+
+def is_at_work(path: Path) -> bool:
+    """Say whether a process speaks for the device just now."""
+    try:
+        from fcntl import LOCK_NB, LOCK_SH, flock
+
+        with path.with_name(LOCK_FILE).open("rb") as file:
+            flock(file, LOCK_SH | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):  # nobody was ever at work, or it cannot be told here
+        return False
+    return False
+
+
+@contextmanager
+def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Generator[State]:
+    file = State.open(path, _keys(key_file(path), _passphrase(team_file, overrides)))
+    try:
+        yield file
+    finally:
+        file.close()
+
+
+@cache
+def _keys(path: Path, passphrase: str) -> Keys:
+    """Return the device's keys; whoever watches does not stretch a passphrase, which takes half a second, each time."""
+    return open_keys(path, passphrase)
+
+
+def _passphrase(team_file: Path | None, overrides: Sequence[str]) -> str:
+    if find_team(team_file) is None:
+        return ""
+    return passphrase_of(load_team(team_path(team_file), overrides=overrides, secrets=False, code=False))

@@ -1,0 +1,296 @@
+"""Holds a chat with a shared agent: opens the team's device and whatever agent speaks, and hears signals."""
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from types import FrameType
+
+import click
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.cli.drive import leaving
+from remit.cli.drive.data import Data, data_only
+from remit.cli.drive.interrupts import INTERRUPTED, hearing
+from remit.cli.drive.logs import logging_to
+from remit.cli.drive.sharing import said_of
+from remit.cli.options import same_team
+from remit.cli.shared.conversation import NEWEST, Conversation, Wanted, continued
+from remit.cli.shared.view import View
+from remit.cli.show.screen import clock_time, now_ms
+from remit.cli.talk.transcript import Printed
+from remit.cli.talk.typeahead import TypeAhead
+from remit.config.composition import hub_of
+from remit.config.device import find_device, using_device
+from remit.config.device_service import relaying
+from remit.config.load import load_team
+from remit.config.team import Team
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.relay.frames import Mode
+from remit.relay.moves import ENDED, State
+from remit.relay.offers import heard
+from remit.relay.peers import Peer, Peers
+from remit.relay.run import Overlay
+from remit.relay.sharing import Told
+from remit.server.changes import Changes
+from remit.server.shared import TOKEN_FILE, serve_shared
+from remit.text.terminal import one_line
+
+# Whoever presses Ctrl-C again while the chat is being left does not want to wait.
+PATIENCE = 2
+
+
+class SharedOrder(Struct, frozen=True, kw_only=True):
+    """What a person asks for on the command line."""
+
+    profile: str
+    device: str
+    agent: str
+    """What the device shares the other agent as; empty: the only one, or the one that is chosen when asked."""
+    objective: str | None
+    mode: Mode | None
+    continued: str | None
+    serves: bool
+    """Whether other programs of this user may show and steer the run."""
+    team_file: str
+    overrides: tuple[str, ...]
+    as_json: bool
+    as_jsonl: bool
+    verbose: bool
+    named_team: Path | None
+
+    @property
+    def team(self) -> str:
+        """How the team is named in the next command, if it has to be."""
+        return same_team(self.named_team)
+
+
+def hold_shared(order: SharedOrder) -> int:
+    """Hold a chat to its end, and return the exit code for how it ended."""
+    with data_only() as data:
+        team = load_team(Path(order.team_file), overrides=order.overrides)
+        _refuse_unknown(team, order.profile)
+        with using_device(team) as own:  # who is not known is said before anything connects
+            find_device(Peers(own.state).list(), order.device)
+        order = _clear(order, team)
+        held = _Held(order, data)
+        stuck = True
+        try:
+            _, stuck = leaving.run(held.serve(team))
+        except asyncio.CancelledError:  # told to end before the run was there
+            return INTERRUPTED
+        if held.hint:
+            click.echo(held.hint, err=True)
+        if stuck:
+            leaving.leave(held.chat.code)
+        return held.chat.code
+
+
+def _refuse_unknown(team: Team, profile: str) -> None:
+    if profile in team.profiles:
+        return
+    known = list(team.profiles)
+    near = did_you_mean(profile, known) or f"; there are: {', '.join(known) or 'none'}"
+    raise RemitError(
+        fault(
+            Code.NOT_FOUND,
+            f"there is no profile `{profile[:100]}`{near}",
+            suggestion=f"Describe one in {team.file}: [profiles.NAME]. To talk to an agent of this team alone, "
+            "leave out the device.",
+        )
+    )
+
+
+def _clear(order: SharedOrder, team: Team) -> SharedOrder:
+    """Return the order with the agent that whoever sits here chooses, if the device shares several."""
+    if order.agent or order.continued is not None or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return order
+    with using_device(team) as own:
+        peer = find_device(Peers(own.state).list(), order.device)
+        offer = heard(own.state, peer.device) or ()
+    if len(offer) < 2:
+        return order
+    click.echo(f"{one_line(peer.card.name)} shares several agents with you:", err=True)
+    names = [each.name for each in offer]
+    for number, each in enumerate(offer, 1):
+        click.echo(f"{number:3}  {one_line(each.name)}  {one_line(each.description)}".rstrip(), err=True)
+
+    def meant(typed: str) -> str:
+        if typed in names:
+            return typed
+        if typed.isdecimal() and 1 <= int(typed) <= len(names):
+            return names[int(typed) - 1]
+        raise click.BadParameter(f"type a number from 1 to {len(names)}, or a name")
+
+    return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
+
+
+def _in_words_of_the_file(error: RemitError, team: Team, peer: Peer, profile: str) -> RemitError:
+    """Return an error that says what to write into the team file, where that is what is missing."""
+    if error.fault.code is not Code.PERMISSION_DENIED:
+        return error
+    said, where = team.profiles[profile], f"[profiles.{profile}] in {team.file}"
+    message = error.fault.message.replace(peer.device, one_line(peer.card.name))
+    suggestion = error.fault.suggestion.replace(peer.device, shlex.quote(peer.card.name))
+    if not said.allow_shared_agent_calls:
+        suggestion = f"Write `allow_shared_agent_calls = true` into {where}, if it may."
+    elif not said.devices & {peer.device, peer.card.name}:
+        suggestion = f'Add "{peer.card.name}" to `devices` of {where}, if it may.'
+    return RemitError(replace(error.fault, message=message, suggestion=suggestion))
+
+
+def _revoked(peer: Peer) -> RemitError:
+    return RemitError(
+        fault(
+            Code.PERMISSION_DENIED,
+            f"{one_line(peer.card.name)} was revoked here, and that is final",
+            suggestion="Its owner makes a new device, and you pair with that one's link: remit devices pair LINK",
+        )
+    )
+
+
+class _Held:
+    def __init__(self, order: SharedOrder, data: Data) -> None:
+        self._order = order
+        terminal = sys.stdin.fileno() if sys.stdin.isatty() and sys.stderr.isatty() else None
+
+        def entered(line: str | None) -> None:
+            self.chat.entered(line)
+
+        ahead = None if terminal is None else TypeAhead(terminal, entered)
+        self._view = View(data, as_json=order.as_json, as_jsonl=order.as_jsonl, ahead=ahead)
+        self._view.answer_elsewhere = self._answer_elsewhere
+        self.chat = Conversation(self._view, ahead)
+        self._device = ""
+        self._names: dict[str, str] = {}
+        self.hint = ""
+        """What to type to go on later."""
+
+    async def serve(self, team: Team) -> None:
+        board, order = self._view.board, self._order
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._hearing())
+            stack.enter_context(logging_to(board.say, verbose=order.verbose))
+            stack.enter_context(self._printing())
+            hub, changes = None, Changes()
+
+            def changed(run: Overlay) -> None:
+                self.chat.changed(run)
+                changes.changed(run)
+
+            # What this team shares is shared while one chats: only one process at a time speaks for a device.
+            if team.shared or team.profiles[order.profile].agent is not None:
+                hub = await stack.enter_async_context(hub_of(team))
+            relay = await stack.enter_async_context(
+                relaying(
+                    team,
+                    hub=hub,
+                    host=True,
+                    share=bool(team.shared),
+                    ask_user=self.chat.permit,
+                    changed=changed,
+                    told=self._told,
+                    unable=self._view.unable,
+                    trouble=self._troubled,
+                    linked=self._view.linked,
+                )
+            )
+            assert relay.host is not None, "it was asked for"
+            if order.serves:
+                token = team.store_path.parent / TOKEN_FILE
+                address = await stack.enter_async_context(serve_shared(relay.host, changes, token=token))
+                board.say(f"The run can be shown and steered at {address}, with the token in {token}.")
+            known = await relay.post.do(relay.sealer.peers.list)
+            self._names = {each.device: each.card.name for each in known}
+            peer = find_device(known, order.device)
+            self._device = peer.device
+            if peer.revoked:
+                raise _revoked(peer)
+            if team.shared:
+                self._view.shared(
+                    f"Meanwhile others can ask {', '.join(map(one_line, team.shared))}, as [shared] says."
+                )
+            wanted = Wanted(
+                profile=order.profile,
+                device=peer.device,
+                device_name=peer.card.name,
+                agent=order.agent,
+                objective=order.objective,
+                mode=order.mode,
+                continued=order.continued,
+            )
+            try:
+                await self.chat.hold(relay.host, wanted, relay.ended)
+            except RemitError as error:
+                raise _in_words_of_the_file(error, team, peer, order.profile) from error
+            self.hint = self._go_on(relay.host.runs, wanted)
+
+    def _troubled(self, device: str, why: Fault | None) -> None:
+        # What the team shares with others besides is told to them when they are there; nobody here waits for that.
+        if device == self._device:
+            self._view.troubled(device, why)
+
+    def _told(self, what: Told) -> None:
+        """Say what others ask of what this team shares meanwhile."""
+        name = self._names.get(what.device, what.device)
+        self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")
+
+    def _answer_elsewhere(self, run: Overlay) -> str:
+        draft = run.pending.id if run.pending else ""
+        return f"→ remit pending approve {draft}{self._order.team}, or remit pending reject {draft}{self._order.team}"
+
+    def _go_on(self, runs: tuple[Overlay, ...], wanted: Wanted) -> str:
+        run = next((each for each in runs if self._view.run and each.id == self._view.run.id), None)
+        if run is None or run.state in ENDED:
+            return ""
+        newest = continued(runs, Wanted(profile=wanted.profile, device=wanted.device, device_name="", continued=NEWEST))
+        which = "" if newest.id == run.id else f" {run.id}"
+        order = self._order
+        names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
+        stays = "stands still" if run.state is State.ERROR else "stays paused"
+        return f"The run {stays}.\n→ remit chat {names} --continue{which}{order.team}"
+
+    @contextmanager
+    def _printing(self) -> Generator[None]:
+        """Have what agents print said above the footer."""
+        if not self._view.board.redraws:
+            yield
+            return
+        printed = Printed(sys.stderr, self._view.board.say)
+        with redirect_stdout(printed), redirect_stderr(printed):
+            yield
+        printed.finish()
+
+    @contextmanager
+    def _hearing(self) -> Generator[None]:
+        """Hear signals while the chat lasts."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None, "signals are heard in a task"
+        heard = 0
+
+        def act(number: int) -> None:
+            nonlocal heard
+            if self._view.run is None:
+                task.cancel()
+                return
+            self.chat.interrupt(leave=number != signal.SIGINT)
+            if not self.chat.is_leaving:
+                heard = 0
+
+        # Not `loop.add_signal_handler`: an agent that blocks the loop must not make the last one wait.
+        def hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+            nonlocal heard
+            heard += 1
+            if heard > PATIENCE:
+                self._view.board.abandon()
+                os._exit(INTERRUPTED)
+            loop.call_soon_threadsafe(act, number)
+
+        with hearing(hear):
+            yield

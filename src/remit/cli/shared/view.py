@@ -1,0 +1,218 @@
+"""What is told of a run of two agents as it changes: on the terminal, as plain lines, or as JSON."""
+
+import re
+from collections.abc import Callable
+
+from remit.cli.drive.data import Data
+from remit.cli.shared import documents, wording
+from remit.cli.shared.board import Board
+from remit.cli.shared.wording import Connection
+from remit.cli.show.screen import now_ms
+from remit.cli.talk.typeahead import TypeAhead
+from remit.protocol.errors import Fault
+from remit.relay.bridge.permissions import Permission
+from remit.relay.moves import ENDED, State
+from remit.relay.run import Entry, Overlay
+from remit.relay.wishes import Wish
+from remit.text.terminal import one_line
+
+
+class View:
+    """One run as somebody sees it. What happened is data on stdout where that is no terminal; the rest is on stderr."""
+
+    def __init__(self, data: Data, *, as_json: bool, as_jsonl: bool, ahead: TypeAhead | None) -> None:
+        self._data = data
+        self._as_json = as_json
+        self._as_jsonl = as_jsonl
+        self._ahead = ahead
+        self.board = Board(ahead, self._footer)
+        self.run: Overlay | None = None
+        self.connection: Connection = "connecting"
+        self.asks: Permission | None = None
+        """What the local agent asks leave for."""
+        self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
+        """Says what to type elsewhere to answer a draft, where nobody can type here."""
+        self._device = ""
+        self._told = 0
+        """How much of what was said was shown."""
+        self._draft = ""
+        self._documented: object = None
+        self._outage = False
+        self._troubles: dict[str, str] = {}
+
+    # ── the run ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, run: Overlay, device: str) -> None:
+        """Show a run for the first time, with all that was said before."""
+        self._device = device
+        self.board.tell(wording.heading(run, device, typed=self._ahead is not None))
+        self.show(run)
+
+    def show(self, run: Overlay) -> None:
+        """Show what has changed in the run."""
+        before, self.run = self.run, run
+        self._document_state(run)
+        said = (*run.timeline, *run.kept)
+        for entry in said[self._told :]:
+            self._show_entry(run, entry)
+        self._told = len(said)
+        if before is not None:
+            self._note_changes(before, run)
+        self._note_state(before, run)
+        self._note_draft(run)
+        self.board.tick()
+
+    def _show_entry(self, run: Overlay, entry: Entry) -> None:
+        speaker, *text = wording.entry_lines(entry)
+        if self._as_jsonl:
+            self._document(documents.turn(run, entry))
+        elif not self._as_json and (self._ahead is None or not self._data.is_terminal):
+            self._data.line("\n".join([speaker, *text]))
+        if self._ahead is not None and not (self._as_jsonl and self._data.is_terminal):
+            self.board.tell([speaker], fg=wording.COLOURS[entry.role], bold=True)
+            self.board.tell(text)
+
+    def _note_changes(self, before: Overlay, run: Overlay) -> None:
+        if run.objective != before.objective:
+            self._note(f"Objective: {one_line(run.objective)}")
+        if run.mode != before.mode:
+            self._note(f"Mode {run.mode}: {wording.MODES[run.mode]}.")
+        if run.decides != before.decides:
+            taken = "You write now: each line is sent as yours. /hand back lets your agent write."
+            self._note(taken if run.decides == "person" else "Your agent writes again.")
+        if before.pending is not None and run.pending is None and run.guidance and run.guidance != before.guidance:
+            self._note("Not sent; your agent is told, and writes another.")
+
+    def _note_state(self, before: Overlay | None, run: Overlay) -> None:
+        was = None if before is None else before.state
+        if run.state is was:
+            return
+        match run.state:
+            case State.PAUSED:
+                able = " /resume goes on; Ctrl-C again leaves." if self._ahead is not None else ""
+                self.board.say(f"Paused: nothing is sent.{able}")
+            case State.ERROR:
+                lines = wording.trouble(run, self._device, typed=self._ahead is not None)
+                self.board.tell(lines, fg="red", bold=True)
+            case State.COMPLETED | State.STOPPED:
+                fg = "yellow" if run.banner else "green" if run.state is State.COMPLETED else None
+                self.board.tell(wording.ending(run), fg=fg, bold=True)
+            case _ if was in {State.PAUSED, State.ERROR}:
+                self._note("It goes on.")
+            case _:
+                pass
+
+    def _note_draft(self, run: Overlay) -> None:
+        if run.pending is None or run.state is not State.READY_TO_SEND or run.pending.id == self._draft:
+            return
+        self._draft = run.pending.id
+        if self._as_jsonl:
+            self._document(documents.draft(run, self._device))
+        if self._ahead is None:
+            self.board.tell([*wording.draft_lines(run), self.answer_elsewhere(run)])
+            return
+        # What was typed before the question was there is no answer to it; a command is no answer.
+        if run.decides == "agent" and not self._ahead.text.startswith("/"):
+            self._ahead.take()
+        if not self.board.redraws:
+            self.board.tell([*wording.draft_lines(run), wording.KEYS])
+
+    def show_draft(self) -> None:
+        """Show the draft that waits, whole."""
+        run = self.run
+        self.board.tell(wording.draft_lines(run) if run is not None and run.waits else ["No draft waits."])
+
+    def remind(self) -> None:
+        """Say again what waits for an answer, where it does not stay in sight by itself."""
+        if self.board.redraws or self.run is None or self._ahead is None:
+            return
+        if self.asks is not None:
+            self.board.say(wording.permission_keys(self.asks))
+        elif self.run.state is State.READY_TO_SEND and self.run.pending is not None:
+            self.board.say(f"A draft for turn {self.run.turn + 1} waits for you: {wording.KEYS} · /show")
+
+    def finish(self) -> None:
+        """Give the document of the whole run, if that is wanted."""
+        if self._as_json and self.run is not None:
+            self._document(documents.whole(self.run, self.connection, self._device))
+
+    # ── around it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def linked(self, connection: Connection, why: str) -> None:
+        """Show how the way to the gateway stands; each time that it breaks, why."""
+        before, self.connection = self.connection, connection
+        if connection == "waiting" and not self._outage:
+            self._outage = True
+            # What follows is for who knows sockets; --verbose has it.
+            self._note(f"No connection: {one_line(re.split('[;:]', why)[0])}. It is tried again.")
+        elif connection == "connected":
+            if self._outage:
+                self._note("Connected again.")
+            self._outage = False
+        if connection != before and self.run is not None:
+            self._document_state(self.run)
+        self.board.tick()
+
+    def troubled(self, device: str, why: Fault | None) -> None:
+        """Say what is wrong with the other device, once, and that it is right again."""
+        known = self._troubles.pop(device, None)
+        if why is None:
+            if known is not None:
+                self._note("What waited has been sent.")
+            return
+        self._troubles[device] = why.message
+        if known != why.message:
+            name = one_line(self._device) or "The other device"
+            says = f"{name} is not reached yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}"
+            self._note(says.rstrip())
+
+    def unable(self, wish: Wish, why: str) -> None:
+        """Say that what somebody wanted of the run in another terminal cannot be done."""
+        if self.run is not None and wish.run == self.run.id:
+            who = one_line(wish.by, 60) or "somebody"
+            self._note(f"What {who} wanted in another terminal was not done: {one_line(why)}.")
+
+    def shared(self, *lines: str) -> None:
+        """Say what others ask of this team's agents meanwhile."""
+        self._note(*lines)
+
+    def asked(self, question: Permission | None) -> None:
+        """Show what the local agent asks leave for; None: it is answered."""
+        self.asks = question
+        if question is not None and not self.board.redraws:
+            self.board.tell(wording.permission_lines(question))
+        self.board.tick()
+
+    def _footer(self, width: int, height: int) -> list[str]:
+        if self.run is None or self.run.state in ENDED:
+            return []
+        return wording.footer(
+            self.run,
+            connection=self.connection,
+            asks=self.asks,
+            now_ms=now_ms(),
+            width=width,
+            height=height,
+            device=self._device,
+        )
+
+    def _note(self, *lines: str) -> None:
+        self.board.tell(lines, dim=True)
+
+    # ── for programs ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _document_state(self, run: Overlay) -> None:
+        if not self._as_jsonl:
+            return
+        state = documents.state(run, self.connection)
+        tells = (run.state, run.mode, run.objective, run.decides, self.connection)
+        if tells != self._documented:
+            self._documented = tells
+            self._document(state)
+
+    def _document(self, document: object) -> None:
+        if self._data.is_terminal:
+            with self.board.cleared():
+                self._data.document(document)
+        else:
+            self._data.document(document)

@@ -1,0 +1,301 @@
+"""How a run of two agents reads in a terminal: pure, from the run to lines that are safe to show."""
+
+from collections.abc import Iterator
+from typing import Literal
+from unicodedata import east_asian_width
+
+from rich.cells import cell_len
+
+from remit.cli.show.screen import clock_time, cut, spoken
+from remit.protocol.errors import Code
+from remit.relay.bridge.permissions import Permission
+from remit.relay.frames import Mode
+from remit.relay.moves import Label, State
+from remit.relay.run import Entry, Overlay
+from remit.text.terminal import one_line, several_lines
+
+Connection = Literal["connecting", "connected", "waiting", "ended"]
+
+SPEAKERS = {"local_agent": "Local agent", "remote_agent": "Remote agent", "user": "You"}
+COLOURS = {"local_agent": "cyan", "remote_agent": "magenta", "user": "green"}
+LABELS: dict[Label, str] = {"auto_sent": "auto-sent", "approved": "approved", "edited": "edited", "yours": "yours"}
+MODES: dict[Mode, str] = {
+    "manual": "you see every draft before it is sent",
+    "semi_auto": "you see a draft first if a rule asks for it",
+    "full_auto": "drafts are sent without asking you",
+}
+CONNECTIONS: dict[Connection, str] = {
+    "connecting": "connecting",
+    "connected": "connected",
+    "waiting": "no connection, trying again",
+    "ended": "disconnected",
+}
+KEYS = "a approve · e edit · r WHY reject · /help"
+
+# Of a draft the footer shows as much as leaves the talk above it readable; /show shows all of it.
+_SHARE = 3
+_FEWEST_ROWS = 2
+# Less says nothing: which draft, a line of it, and how much more there is.
+_FEWEST_ASKED = 3
+# The line that is typed, and one of what was said above, are left of a window that is too low.
+_SPARED = 2
+# Has some terminals show the sign before it as a picture, which takes one cell more.
+_EMOJI = "\ufe0f"
+# Most answers have come by then; after the second, whoever waits wonders whether one will come at all.
+_SHOWN_MS, _LONG_MS = 5_000, 30_000
+
+
+# ── above: what was said, as it comes ─────────────────────────────────────────────────────────────────────────────────
+
+
+def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
+    """Yield what a chat begins with; *typed* says whether anybody can type here."""
+    agent = f" ({one_line(run.agent)})" if run.agent else ""
+    yield f"{one_line(run.profile)} works with {one_line(device)}{agent}: run {run.id}"
+    yield f"Objective: {one_line(run.objective)}"
+    keys = "/help explains, Ctrl-C pauses." if typed else "Ctrl-C leaves it paused."
+    yield f"Mode {run.mode}: {MODES[run.mode]}. {keys}"
+
+
+def entry_lines(entry: Entry) -> Iterator[str]:
+    """Yield something that was said, below who said it and who let it go."""
+    label = f", {LABELS[entry.label]}" if entry.label else ""
+    turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
+    yield f"{clock_time(entry.at_ms)}  {SPEAKERS[entry.role]} ({turn}{label})"
+    yield from (f"    {line}" for line in several_lines(entry.text).splitlines() or [""])
+
+
+def draft_lines(run: Overlay) -> Iterator[str]:
+    """Yield the draft that waits, whole, and why a person is asked."""
+    assert run.pending is not None, "asked only of a run with a draft"
+    yield f"Draft for turn {run.turn + 1}, not sent yet:"
+    yield from (f"    {line}" for line in several_lines(run.pending.text).splitlines() or [""])
+    yield from why_lines(run)
+
+
+def why_lines(run: Overlay) -> Iterator[str]:
+    """Yield each rule that wants a person to see the draft, with its reason."""
+    for review in run.pending.reviews if run.pending else ():
+        yield f"  {one_line(review.rule)}: {one_line(review.why)}"
+
+
+def ending(run: Overlay) -> Iterator[str]:
+    """Yield how a run ended; at a limit, as a banner."""
+    if run.banner:
+        rule = "═" * min(72, max(20, len(run.banner)))
+        yield from (rule, one_line(run.banner), rule)
+    elif run.state is State.COMPLETED:
+        yield "The objective is met."
+    else:
+        yield "Stopped."
+    if run.result:
+        yield from (f"    {line}" for line in several_lines(run.result).splitlines())
+    if run.draft is not None:
+        yield "A draft was left unsent:"
+        yield from (f"    {line}" for line in several_lines(run.draft.text).splitlines())
+    yield f"{meters(run, 0)}."
+
+
+def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[str]:
+    """Yield what failed, and what can be typed; *device* is what the other device is called here."""
+    why = one_line(run.failure.replace(run.device, device) if device else run.failure)
+    yield f"It does not go on: {why.removesuffix('.') or 'something failed'}."
+    if typed:
+        unclear = not run.agent and run.failure.startswith(Code.AGENT_NOT_FOUND)
+        again = "/resume AGENT goes on with that one" if unclear else "/resume tries again"
+        yield f"→ {again}, /take over lets you write, /stop ends it."
+
+
+def permission_lines(question: Permission) -> Iterator[str]:
+    """Yield what the local agent asks leave for, and the answers that it takes."""
+    kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
+    yield f"Your agent asks leave{kind}: {one_line(question.title, 300)}"
+    if question.details:
+        # All that the agent says of it: nobody shall agree to what they cannot see.
+        yield f"    {one_line(question.details, 2_000)}"
+    yield permission_keys(question)
+
+
+def permission_keys(question: Permission) -> str:
+    """Return what to type in answer."""
+    choices = [f"{number} {one_line(each.name, 60)}" for number, each in enumerate(question.choices, 1)]
+    return " · ".join([*choices, "n no"])
+
+
+# ── below: what stays in sight ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def footer(
+    run: Overlay,
+    *,
+    connection: Connection,
+    asks: Permission | None,
+    now_ms: int,
+    width: int,
+    height: int,
+    device: str = "",
+) -> list[str]:
+    """Return the lines that stay at the bottom: the objective, what a person is asked, how far it is.
+
+    In a window that is too low for all of it the draft is shortened, then the objective is left out; what can be typed
+    is always there.
+    """
+    status, meter = f"{_waiting(run, connection, now_ms)} · {run.mode} · {CONNECTIONS[connection]}", meters(run, now_ms)
+    both = f"{status} · {meter}"
+    below = [both] if cells(both) <= width else [*folded(status, width), *folded(meter, width)]
+    keys = folded(able(run), width) if asks is None and able(run) else []
+    above = [_titled(f"Objective: {one_line(run.objective)}", width)]
+    if height - _SPARED - len((*above, *keys, *below)) < _FEWEST_ASKED:
+        above, below = [], [cut(both, width)]
+    room = max(_FEWEST_ASKED, height - _SPARED - len((*above, *keys, *below)))
+    if asks is not None:
+        asked = [part for line in permission_lines(asks) for part in folded(line, width)]
+        if (hidden := len(asked) - room + 1) > 1:
+            rest = cut(f"… {hidden} more lines: make the window higher to see them", width)
+            asked = [*asked[: room - 2], rest, asked[-1]]
+    elif run.state is State.READY_TO_SEND and run.pending is not None:
+        asked = _draft(run, width, room, max(_FEWEST_ROWS, height // _SHARE))
+    elif run.state is State.ERROR:
+        why, todo = (folded(line, width) for line in trouble(run, device))
+        asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
+    elif run.state is State.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
+        asked = folded("Its device may be away, or may not let this one in; what was sent waits at the gateway.", width)
+    else:
+        asked = []
+    return [*above, *asked[:room], *keys, *below]
+
+
+def able(run: Overlay) -> str:
+    """Return what can be typed now; nothing where that is said with what is asked."""
+    match run.state:
+        case State.READY_TO_SEND if run.pending is not None:
+            return KEYS
+        case State.ERROR | State.COMPLETED | State.STOPPED:
+            return ""
+        case State.PAUSED:
+            return "/resume goes on · /stop ends it · Ctrl-C leaves · /help"
+        case State.PLANNING | State.PROCESSING_REMOTE if run.decides == "person":
+            return "what you type is sent · /hand back · /help"
+        case _:
+            return f"/pause · {'/hand back' if run.decides == 'person' else '/take over'} · /stop · /help"
+
+
+def _draft(run: Overlay, width: int, room: int, most: int) -> list[str]:
+    """Return a draft in at most so many lines, with why a person is asked; the text has at most *most* of them."""
+    assert run.pending is not None, "asked only of a run with a draft"
+    # Folded and not cut: nobody shall agree to the end of a line that they cannot see.
+    whole = several_lines(run.pending.text).expandtabs(4).splitlines() or [""]
+    text = [f"  │ {part}" for line in whole for part in folded(line, max(1, width - 4))]
+    why = [f"Draft for turn {run.turn + 1}; you are asked because of", *why_lines(run)]
+    why = [part for line in why for part in folded(line, width)]
+    if len(why) + min(len(text), _FEWEST_ROWS) + 1 > room:
+        rules = ", ".join(one_line(review.rule) for review in run.pending.reviews)
+        why = [cut(f"Draft for turn {run.turn + 1}; {rules}", width)]
+    rows = max(1, min(most, room - len(why)))
+    if len(text) <= rows:
+        return [*why, *text]
+    rows = max(1, min(most, room - len(why) - 1))
+    return [*why, *text[:rows], f"  … {len(text) - rows} more lines; /show shows all"]
+
+
+def _titled(title: str, width: int) -> str:
+    """Return a line that separates, with a title in it."""
+    shown = f"── {title} "
+    while cells(shown) > width:
+        shown = shown[:-2] + "…"
+    return shown + "─" * (width - cells(shown))
+
+
+def folded(line: str, width: int) -> list[str]:
+    """Return a line in parts that take at most so many cells, broken between words, each indented as the first is."""
+    text = line.lstrip(" ")
+    # The widest letters take two cells; beside the indent there is room for one of them.
+    indent = " " * min(len(line) - len(text), max(0, width - 2))
+    room, parts, part = max(1, width - len(indent)), list[str](), ""
+    for word in _words(text):
+        if cells(part) + cells(word.rstrip(" ")) <= room:
+            part += word
+            continue
+        if part.strip(" "):
+            parts.append(part.rstrip(" "))
+        *full, part = _chopped(word, room)
+        parts += full
+    return [indent + each for each in (*parts, part.rstrip(" "))]
+
+
+def _chopped(word: str, room: int) -> list[str]:
+    """Return a word in parts that take at most so many cells; the last has the spaces behind it."""
+    parts, used = [""], 0
+    for letter in word:
+        wide = 0 if letter == " " else cells(letter)
+        if used + wide > room and parts[-1]:
+            parts.append("")
+            used = 0
+        parts[-1] += letter
+        used += wide
+    return parts
+
+
+def cells(text: str) -> int:
+    """Return how many cells a text takes at most: terminals differ in what letters of several parts take."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def _cells_of(letter: str) -> int:
+    if letter == _EMOJI:
+        return 1
+    return 2 if east_asian_width(letter) in "WF" else cell_len(letter)
+
+
+def _words(text: str) -> Iterator[str]:
+    """Yield each word with the spaces behind it."""
+    start = 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or (text[end - 1] == " " and text[end] != " "):
+            yield text[start:end]
+            start = end
+
+
+def meters(run: Overlay, now_ms: int) -> str:
+    """Return what has been used of each limit."""
+    limits = run.limits
+    active_ms = run.spent_ms(now_ms)
+    time = spoken(active_ms - active_ms % 1_000) if active_ms >= 1_000 else "0 s"
+    shown = [f"turn {run.turn} of {limits.max_turns}", f"{time} of {spoken(limits.max_duration_ms)}"]
+    if limits.max_tokens_budget is not None:
+        shown.append(f"{run.tokens:,} of {limits.max_tokens_budget:,} tokens")
+    return " · ".join(shown)
+
+
+def doing(run: Overlay, connection: Connection = "connected") -> str:
+    """Return what a run is waiting for, as one would say it."""
+    match run.state:
+        case State.PLANNING | State.PROCESSING_REMOTE if run.decides == "person":
+            return "your turn to write"
+        case State.IDLE | State.PLANNING | State.PROCESSING_REMOTE | State.WAITING_LOCAL:
+            return "your agent is writing"
+        case State.READY_TO_SEND:
+            return "sending" if run.pending is None else "a draft waits for you"
+        case State.WAITING_REMOTE:
+            return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
+        case State.PAUSED:
+            waits = "; a reply came" if run.kept else "; a draft waits" if run.pending else ""
+            return f"paused{waits}"
+        case State.ERROR:
+            return "stands still"
+        case State.COMPLETED | State.STOPPED:
+            return "ended"
+
+
+def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
+    """Return what a run is waiting for, and for how long, if that is long."""
+    waited_ms = _waited_ms(run, now_ms)
+    said = doing(run, connection)
+    return f"{said} for {spoken(waited_ms)}" if waited_ms >= _SHOWN_MS and connection == "connected" else said
+
+
+def _waited_ms(run: Overlay, now_ms: int) -> int:
+    """Return for how long the last message has had no reply."""
+    if run.state is not State.WAITING_REMOTE:
+        return 0
+    return max((now_ms - each.at_ms for each in run.timeline[-1:]), default=0)

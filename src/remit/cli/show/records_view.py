@@ -1,0 +1,90 @@
+"""Runs as they stand in a store: found by name, read record by record."""
+
+from collections.abc import Iterator
+
+from remit.cli.show.report import short
+from remit.cli.show.screen import now_ms
+from remit.cli.show.tree import Tree
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.records import Record
+from remit.runtime.ports import RunSummary
+from remit.stores import reader
+from remit.stores.connection import Connection
+from remit.text.terminal import one_line
+
+PAGE = 1_000
+LAST = "last"
+# More than this could have been meant is not worth listing.
+MANY = 10
+
+
+def find_run(connection: Connection, name: str) -> str:
+    """Return the id of the run that *name* means: the whole id, an unmistakable beginning of it, or `last`."""
+    if name == LAST:
+        newest = reader.runs(None, None, 1, now_ms())(connection)
+        if not newest:
+            raise _not_found("there is no run yet", "Start one: remit run AGENT TASK")
+        return newest[0].run
+    if not name:  # of a shell variable that was never set; every id begins with it
+        raise _not_found("the name of a run is empty", "See them with `remit runs list`.")
+    fitting = {each.run: each for each in reader.runs(None, name, MANY + 1, now_ms())(connection)}
+    if not fitting and (shared := reader.shared_runs(name, 1)(connection)):
+        says = f"{shared[0]} is a run with another device's agent, and none of the hub"
+        raise _not_found(says, f"See its steps: remit audit tail --run {shared[0]}")
+    if name in fitting or reader.records(name, None, 0, 1)(connection):
+        return name  # one that was refused before it began has records, and is no run that could be listed
+    if not fitting:
+        raise _not_found(f"no run begins with `{one_line(name, 60)}`", "See them with `remit runs list`.")
+    if len(fitting) > 1:
+        shown = "\n".join(f"  {each.run}  {each.agent}: {one_line(each.objective, 60)}" for each in fitting.values())
+        count = f"more than {MANY}" if len(fitting) > MANY else str(len(fitting))
+        raise _not_found(f"ambiguous id `{name}`: {count} runs begin with it:\n{shown}", _MORE)
+    return next(iter(fitting))
+
+
+def find_recorded(connection: Connection, name: str) -> str:
+    """Return the same, also for a run with another device's agent, of which the record has the steps."""
+    if name and not reader.runs(None, name, 1, now_ms())(connection):
+        shared = reader.shared_runs(name, MANY + 1)(connection)
+        if name in shared or len(shared) == 1:
+            return name if name in shared else shared[0]
+        if shared:
+            raise _not_found(f"ambiguous id `{name}`:\n" + "\n".join(f"  {run}" for run in shared), _MORE)
+    return find_run(connection, name)
+
+
+def summary_of(connection: Connection, run: str) -> RunSummary | None:
+    """Return how a run stands; None for one that was refused before it began."""
+    return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
+
+
+def records_of(connection: Connection, run: str | None, after: int = 0) -> Iterator[Record]:
+    """Yield what is recorded of a run, or of all, in order."""
+    while page := reader.records(run, None, after, PAGE)(connection):
+        yield from page
+        after = page[-1].seq
+
+
+def tree_of(connection: Connection, run: str) -> Tree:
+    """Return who asked whom in a run."""
+    tree = Tree()
+    for record in records_of(connection, run):
+        tree.feed(record)
+    return tree
+
+
+def standing(summary: RunSummary) -> str:
+    """Return how a run ended, or where it stands, in a word."""
+    return summary.response.status if summary.response else summary.state
+
+
+_MORE = "Type more characters."
+
+
+def _not_found(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.INPUT_VALIDATION_FAILED, message, suggestion=suggestion))
+
+
+def named(run: str) -> str:
+    """Return how a run is named to people."""
+    return f"run {short(run)}"

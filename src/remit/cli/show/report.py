@@ -1,0 +1,192 @@
+"""A run in the end: what it came to in a few lines, and as a document."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec.structs import replace
+
+from remit.cli.show.failures import worded
+from remit.cli.show.tree import Node, Tree
+from remit.cli.show.tree_lines import spell_ms, tallied
+from remit.documents.runs import ApprovalLine, Branch, DelegationLine, NoticeLine, RunDetails, RunTree, Spent
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import PREVIEW_LENGTH, Response, Usage
+from remit.protocol.errors import TABLE, Code
+from remit.protocol.lifecycle import Status
+from remit.text.narration import reason
+from remit.text.terminal import one_line
+
+State = Literal["waiting", "running", "silent", "finished"]
+
+# An id begins with the time of its run: so much of it names one run among all that one person starts.
+SHORT_ID = 16
+
+
+def exit_code(response: Response) -> int:
+    """Return the exit code for how a run ended; a partial answer is an answer."""
+    if response.ok:
+        return 0
+    return TABLE[response.fault.code if response.fault else Code.DELEGATION_FAILED].exit_code
+
+
+def short(run: str) -> str:
+    """Return as much of a run's id as one needs to name it."""
+    return run[:SHORT_ID]
+
+
+# ── in a few lines ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainly: bool = False) -> Iterator[str]:
+    """Yield how a run ended, what it took, and what to keep in mind; why it was interrupted is known.
+
+    Said *plainly*, for a user, it names neither agents nor codes.
+    """
+    yield headline(tree, response)
+    if response.fault is not None and not interrupted:
+        yield f"This could not be done: {reason(response.fault)}" if plainly else worded(response.fault)
+    if response.finished and response.status is not Status.SUCCESS:
+        yield f"finished: {listed(response.finished)}"
+    if response.unfinished:
+        yield f"not finished: {listed(response.unfinished)}"
+    for warning in response.warnings:
+        yield f"warning: {one_line(warning)}"
+
+
+def headline(tree: Tree, response: Response) -> str:
+    """Return one line for the whole run."""
+    parts = [response.status + (f" in {spell_ms(response.duration_ms)}" if response.duration_ms else "")]
+    if total := response.usage.total:
+        granted = f" of {tree.root.granted:,}" if tree.root and tree.root.granted else ""
+        parts.append(f"{'about ' if response.usage.estimated else ''}{total:,}{granted} tokens")
+    below = len(tree.nodes) - 1
+    if below > 0:
+        others = tree.tally.copy()
+        others[response.status] -= 1
+        ends = f" ({tallied(others)})" if others.total() else ""
+        parts.append(f"{below:,} delegation{'s' if below > 1 else ''}{ends}")
+    return ", ".join(parts)
+
+
+def listed(parts: tuple[str, ...], most: int = 10) -> str:
+    """Return names of parts, the first of them if there are many."""
+    shown = ", ".join(one_line(part, 60) for part in parts[:most])
+    return f"{shown} and {len(parts) - most:,} more" if len(parts) > most else shown
+
+
+# ── as documents ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def details(tree: Tree, run: str, state: State, store: Path, now_ms: int) -> RunDetails:
+    """Return all that is known of a run."""
+    root, response = tree.root, tree.response
+    assert root is not None, "there is no run without a record"
+    request = root.request
+    told = RunDetails(
+        run=run,
+        session=request.session if request else None,
+        agent=root.agent,
+        user=request.remit.user if request else None,
+        via=request.via if request else None,
+        request=request.id if request and request.via else None,
+        objective=request.objective if request else "",
+        input=request.input if request else None,
+        capability=request.capability if request else None,
+        started_ms=root.started_ms,
+        state=state,
+        status=None,
+        exit_code=None,
+        usage=spent(root.usage),
+        duration_ms=root.taken_ms(now_ms),
+        delegations=tuple(delegation(node, now_ms) for node in tree.nodes.values()),
+        approvals=tuple(_approvals(tree)),
+        notices=tuple(_notices(tree)),
+        store=str(store),
+    )
+    if response is None:
+        return told
+    return replace(
+        told,
+        session=response.session or told.session,
+        status=response.status,
+        exit_code=exit_code(response),
+        result=response.result,
+        summary=response.summary,
+        confidence=response.confidence,
+        artifacts=response.artifacts,
+        warnings=response.warnings,
+        finished=response.finished,
+        unfinished=response.unfinished,
+        fault=response.fault,
+    )
+
+
+def delegation(node: Node, now_ms: int) -> DelegationLine:
+    """Return one delegation."""
+    request = node.request
+    return DelegationLine(
+        delegation=node.path,
+        parent=node.parent.path if node.parent else None,
+        origin=request.origin if request else None,
+        agent=node.agent,
+        capability=request.capability if request else None,
+        objective=request.objective if request else "",
+        state=node.state,
+        started_ms=node.started_ms,
+        duration_ms=node.taken_ms(now_ms),
+        time_ms=request.remit.time_ms if request else None,
+        usage=spent(node.usage),
+        tokens=node.granted,
+        context_tokens=node.shown,
+        tools=dict(node.tools),
+        said=node.said,
+        preview=text_of(node.response.result)[:PREVIEW_LENGTH] if node.response else "",
+        fault=node.fault,
+    )
+
+
+def spent(usage: Usage) -> Spent:
+    """Return what was spent, with every figure."""
+    return Spent(
+        total=usage.total,
+        prompt=usage.prompt,
+        completion=usage.completion,
+        overrun=usage.overrun,
+        estimated=usage.estimated,
+    )
+
+
+def branches(tree: Tree, run: str, now_ms: int) -> RunTree | None:
+    """Return who asked whom, as a tree; None if nothing is known."""
+    if tree.root is None:
+        return None
+    made: dict[str, Branch] = {}
+    # Children are asked after their parents, so from the end on each finds its own made already.
+    for node in reversed(tree.nodes.values()):
+        children = tuple(made.pop(child.path) for child in node.children)
+        made[node.path] = Branch(delegation=delegation(node, now_ms), children=children)
+    return RunTree(run=run, root=made[tree.root.path])
+
+
+def _approvals(tree: Tree) -> Iterator[ApprovalLine]:
+    for asked_ms, approval, answered_ms in tree.consents.values():
+        yield ApprovalLine(
+            question=approval.id,
+            delegation=approval.delegation,
+            agent=approval.agent,
+            text=approval.question,
+            asked_ms=asked_ms,
+            answered_ms=answered_ms,
+            agreed=approval.agreed,
+            by=approval.by,
+            reason=approval.reason,
+            edited=approval.edited,
+        )
+
+
+def _notices(tree: Tree) -> Iterator[NoticeLine]:
+    for at_ms, notice in tree.notes:
+        yield NoticeLine(
+            at_ms=at_ms, delegation=notice.delegation, agent=notice.agent, text=notice.text, code=notice.code
+        )

@@ -1,0 +1,140 @@
+"""Runs on paper: the list, one run with all that is known of it, and its tree."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+
+import click
+
+from remit.cli.show.calls import history
+from remit.cli.show.failures import worded
+from remit.cli.show.records_view import standing
+from remit.cli.show.report import listed, short
+from remit.cli.show.screen import clock_time, now_ms, print_fields, print_table, print_text
+from remit.cli.show.tree import Tree
+from remit.cli.show.tree_lines import in_columns, lines_of, spell_ms
+from remit.documents.runs import ApprovalLine, RunDetails, RunLine
+from remit.protocol.codec import text_of
+from remit.runtime.ports import RunSummary
+from remit.text.terminal import one_line, speaks_unicode
+
+# Where no terminal says how wide it is: wide enough for what a line has to say.
+WIDTH = 120
+
+
+def print_runs(found: Iterable[RunSummary]) -> None:
+    """Print one line for each run."""
+    rows = [
+        (
+            short(each.run),
+            clock_time(each.started_ms),
+            each.agent,
+            standing(each),
+            spell_ms(each.response.duration_ms) if each.response else "",
+            f"{each.response.usage.total:,}" if each.response and each.response.usage.total else "",
+            each.user,
+            each.via,
+            each.objective,
+        )
+        for each in found
+    ]
+    headings = ("run", "started", "agent", "state", "time", "tokens", "user", "via", "task")
+    # Most teams are asked here alone.
+    kept = [place for place, name in enumerate(headings) if name != "via" or any(row[place] for row in rows)]
+    print_table([headings[place] for place in kept], [[row[place] for place in kept] for row in rows])
+
+
+def run_line(summary: RunSummary) -> RunLine:
+    """Return one run of a list, as a document."""
+    response = summary.response
+    return RunLine(
+        run=summary.run,
+        user=summary.user,
+        agent=summary.agent,
+        objective=summary.objective,
+        started_ms=summary.started_ms,
+        state=summary.state,
+        status=response.status if response else None,
+        code=response.fault.code if response and response.fault else None,
+        tokens=response.usage.total if response else None,
+        duration_ms=response.duration_ms if response else None,
+        via=summary.via or None,
+        correlation=summary.correlation,
+    )
+
+
+def print_details(found: RunDetails, tree: Tree) -> None:
+    """Print all that is known of a run."""
+    print_fields(
+        [
+            ("run", found.run),
+            ("asked", clock_time(found.started_ms) + (f" by {found.user}" if found.user else "")),
+            ("via", f"{found.via}, as {found.request}" if found.via else ""),
+            ("agent", found.agent + (f", for {found.capability}" if found.capability else "")),
+            ("task", found.objective),
+            ("input", text_of(found.input)),
+            ("state", found.status or found.state),
+            ("time", spell_ms(found.duration_ms)),
+            ("tokens", _tokens(found, tree)),
+            ("sure", "" if found.confidence is None else f"{found.confidence:.0%}"),
+            ("finished", listed(found.finished)),
+            ("not finished", listed(found.unfinished)),
+            ("warnings", "\n".join(one_line(each) for each in found.warnings)),
+            ("fault", worded(found.fault) if found.fault else ""),
+            ("session", found.session if found.session and found.session != found.run else ""),
+            ("record", found.store),
+        ]
+    )
+    _heading("Answer", found.result)
+    if found.result is not None:
+        print_text(text_of(found.result))
+    _heading("Who asked whom", len(found.delegations) > 1)
+    if len(found.delegations) > 1:
+        print_tree(tree)
+    calls = tuple(history(found.delegations))
+    _heading("Sub-agent calls", calls)
+    for line in calls:
+        print_text(line)
+    _heading("What people were asked", found.approvals)
+    for approval in found.approvals:
+        print_text(_asked(approval, waits=found.status is None))
+    _heading("Notices", found.notices)
+    for notice in found.notices:
+        print_text(f"{clock_time(notice.at_ms)}  {one_line(notice.agent)}: {one_line(notice.text)}")
+
+
+def print_tree(tree: Tree) -> None:
+    """Print who asked whom, each in a line of its own."""
+    is_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns - 1 if is_terminal else WIDTH
+    rows = in_columns(lines_of(tree, now_ms()), width, unicode=speaks_unicode(sys.stdout))
+    if is_terminal and os.environ.get("TERM", "dumb") != "dumb":
+        from rich.console import Console
+
+        from remit.cli.show.live import coloured
+
+        Console(highlight=False).print(*map(coloured, rows), sep="\n")
+        return
+    for row in rows:
+        click.echo("".join(text for text, _ in row).rstrip())
+
+
+def _heading(title: str, content: object) -> None:
+    if content is not None and content is not False and content != ():
+        click.echo(f"\n{click.style(title, bold=True)}")
+
+
+def _tokens(found: RunDetails, tree: Tree) -> str:
+    granted = f" of {tree.root.granted:,}" if tree.root and tree.root.granted is not None else ""
+    return f"{found.usage.total:,}{granted}" + (", estimated" if found.usage.estimated else "")
+
+
+def _asked(approval: ApprovalLine, *, waits: bool) -> str:
+    text = f"{clock_time(approval.asked_ms)}  {one_line(approval.agent)}: {one_line(approval.text)}"
+    if approval.agreed is None:
+        return f"{text}: no answer yet\n→ remit pending approve {approval.question}" if waits else f"{text}: no answer"
+    answer = "agreed" if approval.agreed else "declined"
+    reason = f" ({one_line(approval.reason)})" if approval.reason else ""
+    edited = f", changed {', '.join(approval.edited)}" if approval.edited else ""
+    return f"{text}: {one_line(approval.by) or 'the approver'} {answer}{reason}{edited}"

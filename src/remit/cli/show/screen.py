@@ -1,0 +1,113 @@
+"""How commands print: tables and fields for people, JSON for programs."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import click
+
+from remit.text.terminal import json_for_terminal, one_line, several_lines
+
+# Where no terminal says how wide it is, a cell ends here.
+_CELL = 80
+
+
+def print_json(value: object) -> None:
+    """Print a document."""
+    from remit.protocol.codec import encode
+
+    click.echo(json_for_terminal(encode(value).decode()))
+
+
+def print_text(text: str) -> None:
+    """Print a text that may hold what agents said."""
+    click.echo(several_lines(text))
+
+
+def cut(text: str, width: int) -> str:
+    """Return a text as one line that is not longer than *width*."""
+    shown = one_line(text, width + 1)
+    return shown if len(shown) <= width else shown[: width - 1] + "…"
+
+
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows in columns: fitted to the terminal where there is one, aligned text elsewhere."""
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty() and not without_style():
+        _print_fitted(headings, cells)
+        return
+    # The last column may be as long as it is: nothing stands beside it.
+    cells = [
+        [heading.upper() for heading in headings],
+        *([*(cut(cell, _CELL) for cell in row[:-1]), row[-1]] for row in cells),
+    ]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_fitted(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        # What identifies a row is typed into the next command, so it is never broken.
+        table.add_column(heading, no_wrap=heading == headings[0], overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console().print(table)
+
+
+def print_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values, one below the other; what is empty is left out."""
+    shown = [(name, clean) for name, value in fields if (clean := several_lines(value).strip("\n"))]
+    width = max((len(name) for name, _ in shown), default=0) + 2
+    for name, value in shown:
+        first, *others = value.splitlines()
+        click.echo(f"{styled(name, bold=True)}{' ' * (width - len(name))}{first}")
+        for other in others:
+            click.echo(" " * width + other)
+
+
+def styled(text: str, *, fg: str | None = None, bold: bool = False, dim: bool = False) -> str:
+    """Return a text in colour, bold or dim; as it is where that is not wanted (https://no-color.org) or possible."""
+    return text if without_style() else click.style(text, fg=fg, bold=bold or None, dim=dim or None)
+
+
+def without_style() -> bool:
+    """Say whether texts are shown as they are, whatever the terminal could do."""
+    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+
+
+def now_ms() -> int:
+    """Return the time, as records have it."""
+    return time.time_ns() // 1_000_000
+
+
+def clock_time(at_ms: int) -> str:
+    """Return a time as people here read it, with the date if that is not today's."""
+    moment = datetime.fromtimestamp(at_ms / 1_000).astimezone()
+    form = "%H:%M:%S" if moment.date() == datetime.now().astimezone().date() else "%Y-%m-%d %H:%M:%S"
+    return moment.strftime(form)
+
+
+def spoken(ms: float) -> str:
+    """Return how long something takes, in the unit in which one would say it."""
+    seconds = ms / 1_000
+    if seconds < 1:
+        return f"{round(ms)} ms"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size)} {unit}"
+    return f"{round(seconds)} s"
+
+
+def many(count: int, what: str) -> str:
+    """Return a number of things in words: `1 agent`, `2 agents`, `3 capabilities`."""
+    if count == 1:
+        return f"1 {what}"
+    return f"{count} {what[:-1]}ies" if what.endswith("y") else f"{count} {what}s"

@@ -1,0 +1,43 @@
+"""How a team's device stands with its gateway."""
+
+import asyncio
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from remit.config.device_service import authority_of
+from remit.config.shared_agents import gateway_name
+from remit.config.team import Team
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.device import Device
+from remit.relay.greeting import look
+from remit.relay.link import ENDED, unreached
+from remit.relay.wire import MAX_FRAME, PATH, Bye, Malformed, Standing
+from remit.transports.http import CONNECT_S
+
+
+async def standing(team: Team, device: Device) -> Standing:
+    """Ask the gateway, by which nothing changes there; raises a `RemitError` that says why there is no answer."""
+    section = team.relay
+    assert section is not None, "asked only of a team that has a gateway"
+    authority = authority_of(team, section)
+    timeout = ClientTimeout(total=None, sock_connect=CONNECT_S)
+    try:
+        async with (
+            asyncio.timeout(2 * CONNECT_S),
+            ClientSession(timeout=timeout) as session,
+            session.ws_connect(
+                section.gateway.rstrip("/") + PATH, max_msg_size=MAX_FRAME, ssl=authority or True
+            ) as socket,
+        ):
+            found = await look(socket, device, gateway=gateway_name(team))
+    except (ClientError, OSError, TimeoutError) as error:
+        found = unreached(error)
+    except Malformed as error:
+        found = Bye(code="trouble", reason=f"this is no gateway: {error}")
+    if isinstance(found, Standing):
+        return found
+    code, suggestion = ENDED.get(found.code) or (
+        Code.DELEGATION_UNAVAILABLE,
+        "See that it runs, and where: `gateway` in `[relay]`. Until then other devices cannot be reached.",
+    )
+    raise RemitError(fault(code, found.reason, suggestion=suggestion))

@@ -1,0 +1,289 @@
+"""What the shell may complete: names of agents, profiles and devices, ids of runs, questions and drafts.
+
+Someone waits at a keyboard for each: none of these raises, and none imports more than it needs.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from remit.cli.show.screen import now_ms
+
+# More than this nobody reads.
+MOST = 50
+# Where the team file's folder is noted beside what it says; no key of a section is called so.
+_FOLDER = "folder of the file"
+
+
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+# What a shell takes as one word that means nothing else. Bash puts a completion on the command line as it is, and names
+# may come from a team file, a peer or a client.
+_WORD = re.compile(r"[\w./@][\w./@%+=:,-]*")
+
+
+def _plain(complete: Completion) -> Completion:
+    """Leave out what a shell would act on, and show descriptions in one line."""
+
+    @wraps(complete)
+    def completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found = complete(ctx, param, incomplete)
+        return [
+            CompletionItem(each.value, help=_short(each.help) if each.help else None)
+            for each in found
+            if isinstance(each.value, str) and _WORD.fullmatch(each.value)
+        ]
+
+    return completed
+
+
+@_plain
+def agent_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the agents and workflows of the team."""
+    return _agents(ctx, incomplete)
+
+
+@_plain
+def chat_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return whom one can chat with or through: the agents and workflows of the team, and its profiles."""
+    profiles = _tables(ctx, "profiles")
+    return _agents(ctx, incomplete) + [
+        CompletionItem(name, help="a profile: its agent works with one that a device shares")
+        for name in profiles
+        if name.startswith(incomplete)
+    ]
+
+
+@_plain
+def shared_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return what the team shares; where that is nothing, its agents, which can be shared with --device."""
+    shared = [CompletionItem(name) for name in _tables(ctx, "shared") if name.startswith(incomplete)]
+    return shared or _agents(ctx, incomplete)
+
+
+@_plain
+def recorded_profiles(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return under which names dealings with other devices are on record: profiles, and what is shared."""
+    names = dict.fromkeys((*_tables(ctx, "profiles"), *_tables(ctx, "shared")))
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@_plain
+def device_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the devices that the profile which was named before may call, as the team file has them."""
+    profile = ctx.params.get("agent") or next(iter(ctx.args), None)
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        named = _team(ctx).get("profiles", {}).get(profile, {}).get("devices", [])
+        return [CompletionItem(name) for name in named if name.startswith(incomplete)]
+    return []
+
+
+@_plain
+def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the devices that are known and not revoked."""
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.peers import Peers
+
+        return Peers(state).list()
+
+    return [
+        CompletionItem(peer.card.name, help=peer.device)
+        for peer in _read_device(ctx, query)
+        if not peer.revoked and peer.card.name.startswith(incomplete)
+    ]
+
+
+@_plain
+def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return what the known devices say that they share with this one; of the device that was named, if one was."""
+    named = {ctx.params.get("device"), *ctx.args} - {None}
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.offers import heard
+        from remit.relay.peers import Peers
+
+        peers = [peer for peer in Peers(state).list() if not peer.revoked]
+        meant = [peer for peer in peers if named & {peer.card.name, peer.device}] or peers
+        return [offer for peer in meant for offer in heard(state, peer.device) or ()]
+
+    return [
+        CompletionItem(offer.name, help=_short(offer.description))
+        for offer in _read_device(ctx, query)
+        if offer.name.startswith(incomplete)
+    ]
+
+
+@_plain
+def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs with shared agents that can go on."""
+
+    def query(state: Any) -> list[Any]:
+        from remit.relay.moves import ENDED
+        from remit.relay.wishes import kept_runs
+
+        return [run for run in reversed(kept_runs(state)) if run.state not in ENDED]
+
+    found = [run for run in _read_device(ctx, query) if run.id.startswith(incomplete)]
+    return [CompletionItem(run.id, help=f"{run.profile}: {_short(run.objective)}") for run in found[:MOST]]
+
+
+@_plain
+def capability_codes(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the capabilities of the team."""
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        return [
+            CompletionItem(code, help=_short(section.get("description", "")))
+            for code, section in _team(ctx).get("capabilities", {}).items()
+            if code.startswith(incomplete)
+        ]
+    return []
+
+
+@_plain
+def agents_and_user(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return whoever may ask: the agents of the team, or the user."""
+    user = [CompletionItem("user", help="whoever asks from outside")] if "user".startswith(incomplete) else []
+    return user + _agents(ctx, incomplete)
+
+
+@_plain
+def run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs."""
+    from remit.stores.reader import runs
+
+    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
+    return [_run_item(each) for each in found]
+
+
+@_plain
+def open_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest runs that have not ended."""
+    from remit.stores.reader import runs
+
+    found = _read(ctx, runs(None, incomplete or None, MOST, now_ms()))
+    return [_run_item(each) for each in found if each.response is None]
+
+
+def _run_item(run: Any) -> CompletionItem:
+    return CompletionItem(run.run, help=f"{run.agent}: {_short(run.objective)}")
+
+
+@_plain
+def session_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the newest conversations with the agent that was named before."""
+    from remit.stores.reader import records, runs
+
+    # While an option has no value yet, click has not told apart what stands before it.
+    agent = ctx.params.get("agent") or next(iter(ctx.args), None)
+
+    def query(connection: Any) -> list[Any]:
+        newest = runs(None, None, MOST, now_ms())(connection)
+        return [
+            (records(each.run, None, 0, 1)(connection)[0].session, each)
+            for each in newest
+            if agent in (None, each.agent)
+        ]
+
+    found: dict[str, str] = {}
+    for session, run in _read(ctx, query):
+        if session.startswith(incomplete):
+            found.setdefault(session, f"{run.agent}: {_short(run.objective)}")
+    return [CompletionItem(session, help=said) for session, said in found.items()]
+
+
+@_plain
+def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the questions that wait, and the drafts to shared agents."""
+    from remit.stores.inbox import pending
+
+    def drafts(state: Any) -> list[Any]:
+        from remit.relay.wishes import waiting
+
+        return [run.pending for run in waiting(state)]
+
+    found = [
+        *_read(ctx, lambda connection: pending(connection, now_ms()))[:MOST],
+        *_read_device(ctx, drafts)[:MOST],
+    ]
+    return [CompletionItem(each.id, help=_short(each.text)) for each in found if each.id.startswith(incomplete)]
+
+
+def _agents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    with suppress(AttributeError, TypeError):  # what stands there need not be tables yet
+        team = _team(ctx)
+        agents: dict[str, dict[str, Any]] = {**team.get("agents", {}), **team.get("workflows", {})}
+        return [
+            CompletionItem(name, help=_short(section.get("description", "")))
+            for name, section in agents.items()
+            if name.startswith(incomplete)
+        ]
+    return []
+
+
+def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return what a query finds in the store, nothing if there is none or it cannot be read at once."""
+    with suppress(Exception):  # no store yet, a busy one, one of another version: there is nothing to complete
+        from remit.stores.connection import connect_reader
+
+        connection = connect_reader(_store(ctx), 0)
+        try:
+            return query(connection)
+        finally:
+            connection.close()
+    return []
+
+
+def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
+    """Return what a query finds in the file of the team's device; nothing if a passphrase is needed for it."""
+    with suppress(Exception):  # as above
+        from remit.relay.keyfile import DEVICE_FILE, KEY_FILE, open_keys
+        from remit.relay.state import State
+
+        path = _store(ctx).with_name(DEVICE_FILE)
+        # Both would be made if they were not there.
+        if path.exists() and path.with_name(KEY_FILE).exists():
+            state = State.open(path, open_keys(path.with_name(KEY_FILE), ""))
+            try:
+                return query(state)
+            finally:
+                state.close()
+    return []
+
+
+def _store(ctx: click.Context) -> Path:
+    from remit.stores import STORE_PATH
+
+    team = _team(ctx)
+    path: Path = team.get(_FOLDER, Path()) / team.get("store", {}).get("path", STORE_PATH)
+    return ctx.params.get("store_path") or path
+
+
+def _tables(ctx: click.Context, section: str) -> dict[str, Any]:
+    """Return the tables of a section of the team file; none if it has none."""
+    with suppress(AttributeError, TypeError, ValueError):  # what stands there need not be tables yet
+        return dict(_team(ctx).get(section, {}))
+    return {}
+
+
+def _team(ctx: click.Context) -> dict[str, Any]:
+    """Return what the team file says, read as it is."""
+    from remit.config.load import find_team
+
+    with suppress(Exception):  # a team file that is being written need not be one yet
+        file = find_team(ctx.params.get("team_file"))
+        if file is not None:
+            return {**tomllib.loads(Path(file).read_text(encoding="utf-8")), _FOLDER: Path(file).parent}
+    return {}
+
+
+def _short(text: object) -> str:
+    from remit.text.terminal import one_line
+
+    return one_line(str(text), 60)

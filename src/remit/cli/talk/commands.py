@@ -1,0 +1,148 @@
+"""What one can type in a conversation besides requests, and what each tells."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from remit.cli.drive.order import Order
+from remit.cli.show.calls import history
+from remit.cli.show.screen import clock_time, many
+from remit.cli.show.tree import Tree
+from remit.cli.show.tree_lines import spell_ms
+from remit.cli.talk.past import Past
+from remit.policy.limits import Limits
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import did_you_mean
+from remit.protocol.envelope import Message, Usage
+from remit.text.terminal import one_line, several_lines
+
+COMMANDS = {
+    "help": "what can be typed here",
+    "agents": "who can be asked, and whom this agent may call",
+    "history": "what was said: /history 50 shows the last 50 messages",
+    "calls": "the calls of sub-agents in this conversation: /calls 50 shows the last 50",
+    "budget": "what the last answer and this conversation took, and what one answer may take",
+    "cancel": "stop the answer that is being made; so does Ctrl-C",
+    "quit": "leave; so does Ctrl-D",
+}
+DEFAULT_COUNT = 20
+_LONGEST = max(map(len, COMMANDS))
+
+HELP = [
+    *(f"/{name:{_LONGEST}}  {means}" for name, means in COMMANDS.items()),
+    "",
+    "Everything else is a request. One of several lines: end each but the last with \\, or paste it.",
+    "One that begins with / is typed with two of them.",
+]
+
+
+def command_in(text: str) -> str | None:
+    """Return the command that was typed, without its slash; None if it is a request."""
+    text = text.strip()
+    return text[1:] if text.startswith("/") and not text.startswith("//") else None
+
+
+def request_in(text: str) -> str:
+    """Return the request that was typed."""
+    text = text.strip()
+    return text[1:] if text.startswith("//") else text
+
+
+class Commands:
+    """What is told of one conversation."""
+
+    def __init__(self, order: Order, past: Past, cards: Callable[[], dict[str, AgentCard]], limits: Limits) -> None:
+        self._order = order
+        self._past = past
+        self._cards = cards
+        self._limits = limits
+        self.last: Tree | None = None
+        """The newest run."""
+
+    async def tell(self, command: str) -> list[str]:
+        """Return what a command tells; for one that is none, which may be meant."""
+        name, _, argument = command.partition(" ")
+        known: dict[str, Callable[[int], Awaitable[list[str]]]] = {
+            "help": self._help,
+            "agents": self._agents,
+            "history": self._history,
+            "calls": self._calls,
+            "budget": self._budget,
+        }
+        if name not in known:
+            near = did_you_mean(f"/{name}", [f"/{each}" for each in COMMANDS])
+            return [f"There is no command /{one_line(name, 60)}{near or '; see /help'}"]
+        argument = argument.strip()
+        if argument and not (argument.isdecimal() and int(argument)):
+            return [f"/{name} takes a number: /{name} {DEFAULT_COUNT}"]
+        return await known[name](int(argument or DEFAULT_COUNT))
+
+    async def _help(self, _: int) -> list[str]:
+        return HELP
+
+    async def _agents(self, _: int) -> list[str]:
+        cards = self._cards()
+        ours = cards[self._order.agent]
+        widest = max(map(len, cards))
+        return [
+            f"{one_line(name):{widest}}  {_relation(ours, card)}  {one_line(card.description, 100)}".rstrip()
+            for name, card in cards.items()
+        ]
+
+    async def _history(self, count: int) -> list[str]:
+        return list(told(await self._past.messages(count))) or ["Nothing was said yet."]
+
+    async def _calls(self, count: int) -> list[str]:
+        return list(history((await self._past.calls())[-count:])) or ["No agent has called another yet."]
+
+    async def _budget(self, _: int) -> list[str]:
+        tokens = self._order.max_tokens or self._limits.root_tokens
+        time_ms = self._order.deadline_ms or self._limits.root_time_ms
+        spent = await self._past.spent()
+        root = self.last.root if self.last else None
+        asked = many(spent.requests, "request")
+        last = "nothing was asked yet"
+        if root is not None and root.response is not None:
+            last = f"{_tokens(root.response.usage)}, {spell_ms(root.response.duration_ms)}"
+        return [
+            f"the last answer    {last}",
+            f"this conversation  {_tokens(spent.usage)}, {spell_ms(spent.duration_ms)}, {asked}",
+            f"an answer may take {tokens:,} tokens, {spell_ms(time_ms)}",
+        ]
+
+
+def told(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield a conversation, each message below who said it and when."""
+    for message, answered in _with_answers(messages):
+        yield f"{clock_time(message.at_ms)}  {_speaker(message)}"
+        yield from (f"    {line}" for line in several_lines(message.text).splitlines())
+        if not answered:
+            yield "    (no answer)"
+
+
+def shortly(messages: Sequence[Message], width: int) -> Iterator[str]:
+    """Yield one line for each message of a conversation."""
+    for message, answered in _with_answers(messages):
+        name = _speaker(message)
+        yield f"  {name}: {one_line(message.text, max(20, width - len(name) - 4))}"
+        if not answered:
+            yield "  (no answer)"
+
+
+def _with_answers(messages: Sequence[Message]) -> Iterator[tuple[Message, bool]]:
+    """Yield each message, and whether it needs no answer or got one."""
+    roles = [message.role for message in messages] + ["user"]
+    for message, following in zip(messages, roles[1:], strict=True):
+        yield message, message.role == "assistant" or following == "assistant"
+
+
+def _speaker(message: Message) -> str:
+    return "you" if message.role == "user" else one_line(message.name or "agent")
+
+
+def _relation(ours: AgentCard, card: AgentCard) -> str:
+    if card.name == ours.name:
+        return "you talk to it "
+    return "may be called  " if ours.may_reach(card.name) else "               "
+
+
+def _tokens(usage: Usage) -> str:
+    return f"{'about ' if usage.estimated else ''}{usage.total:,} tokens"

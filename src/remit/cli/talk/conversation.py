@@ -1,0 +1,229 @@
+"""One conversation with an agent: each request is a run in the same session, shown while it goes on."""
+
+import asyncio
+import os
+import shlex
+import shutil
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from remit.cli.drive.approver import TerminalApprover
+from remit.cli.drive.attend import Attendance, refuse_unknown
+from remit.cli.drive.data import Data
+from remit.cli.drive.interrupts import INTERRUPTED
+from remit.cli.drive.logs import logging_to
+from remit.cli.drive.order import Order
+from remit.cli.places import shorter, whoever_types
+from remit.cli.show.failures import worded
+from remit.cli.show.report import exit_code, short, summary
+from remit.cli.show.tree import Tree
+from remit.cli.talk.commands import Commands, command_in, request_in, shortly
+from remit.cli.talk.past import Past
+from remit.cli.talk.transcript import Transcript
+from remit.cli.talk.typeahead import TypeAhead
+from remit.config.composition import hub_of, vault_key_of
+from remit.config.team import Team
+from remit.documents.common import failure_of
+from remit.documents.runs import ChatBegun, record_line
+from remit.hub.hub import Hub
+from remit.protocol.envelope import Message, Response
+from remit.protocol.errors import TABLE, RemitError
+from remit.protocol.records import Record
+from remit.runtime.approvals import InboxApprover
+from remit.runtime.ports import Decision, Question
+from remit.text.terminal import one_line
+
+# Of an earlier conversation: as much as reminds one of it.
+REMINDED = 6
+# As many earlier requests as one would go back through with the arrow keys.
+RECALLED = 200
+
+LEAVING = ("quit", "exit")
+
+
+def new_session() -> str:
+    """Return a name for a conversation that nobody else has."""
+    return f"chat-{os.urandom(6).hex()}"
+
+
+class Conversation:
+    """A hub with one agent of it that somebody talks to; everything here happens in its event loop."""
+
+    def __init__(
+        self, order: Order, team: Team, data: Data, *, as_jsonl: bool, verbose: bool, terminal: int | None
+    ) -> None:
+        self._order = order
+        self._team = team
+        self._data = data
+        self._as_jsonl = as_jsonl
+        self._verbose = verbose
+        ahead = None if terminal is None else TypeAhead(terminal, self._typed)
+        self._ahead = ahead
+        self.transcript = Transcript(data, as_jsonl=as_jsonl, ahead=ahead)
+        self._approver = None
+        if terminal is not None and team.approvals.otherwise == "terminal":
+            who = self.transcript.asked = whoever_types()
+            self._approver = TerminalApprover(self.transcript, who, terminal)
+        self._attendance: Attendance | None = None
+        self._asking = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._telling: set[asyncio.Task[None]] = set()
+        self.waiting: deque[str] = deque()
+        """What was entered while an answer was being made."""
+        self.over = False
+        """Whether somebody wants to leave."""
+        self.code = 0
+        """The exit code for how the last run ended."""
+        self.before: list[Message] = []
+        """What was said before this conversation was opened again."""
+
+    # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
+
+    async def serve(self, opened: Future[asyncio.AbstractEventLoop]) -> None:
+        """Open the hub and keep it open until `close`; *opened* gets the loop once requests are taken."""
+        hub = self._hub = hub_of(self._team, approver=self._approve if self._approver else None)
+        refuse_unknown(self._order.agent, hub)
+        with logging_to(self.transcript.log, verbose=self._verbose):
+            async with hub:
+                await self._begin(hub)
+                opened.set_result(asyncio.get_running_loop())
+                await self._closing.wait()
+
+    def close(self) -> None:
+        """Have the hub closed."""
+        self._closing.set()
+
+    async def _begin(self, hub: Hub) -> None:
+        order, session = self._order, self._order.session
+        assert session is not None, "a conversation has a session"
+        past = Past(hub.store, session, order.user, order.agent, vault_key_of(self._team))
+        await past.check()
+        self.before = await past.messages(RECALLED)
+        limits = self._team.settled_limits()
+        self._commands = Commands(order, past, lambda: hub.cards, limits)
+        if self._as_jsonl:
+            store = str(shorter(self._team.store_path))
+            begun = ChatBegun(
+                session=session, agent=order.agent, user=order.user, messages=len(self.before), store=store
+            )
+            self._data.document(begun)
+        self.transcript.say(f"{one_line(order.agent)}, session {one_line(session)}; /help explains, Ctrl-D leaves.")
+        if self.before:
+            self.transcript.say("Earlier in this conversation (/history shows more):")
+            for line in shortly(self.before[-REMINDED:], shutil.get_terminal_size().columns - 1):
+                self.transcript.say(line)
+
+    # ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, text: str) -> None:
+        """Carry out a command, or have a request answered."""
+        self.transcript.catch_up()
+        command = command_in(text)
+        if command is not None:
+            await self._carry_out(command)
+        elif request := request_in(text):
+            await self._answer(request)
+
+    def left(self) -> str:
+        """Return what was typed during an answer and not entered: it is typed on at the prompt."""
+        return self._ahead.take() if self._ahead else ""
+
+    def stop(self, why: str) -> None:
+        """Cancel the run that goes on; what it has finished is kept."""
+        if self._attendance is not None and not self._attendance.stopping:
+            self._attendance.stop(why)
+
+    def _typed(self, line: str | None) -> None:
+        """Take a line that was entered while an answer is being made."""
+        if line is None:
+            self.over = True
+            self.transcript.say("Leaves after this answer; /cancel stops it.")
+        elif command_in(line) in LEAVING:
+            self.over = True
+            self.stop("/quit")
+        elif (command := command_in(line)) is not None:
+            task = asyncio.get_running_loop().create_task(self._carry_out(command))
+            self._telling.add(task)
+            task.add_done_callback(self._telling.discard)
+        elif line.strip():
+            self.waiting.append(line)
+            self.transcript.say(f"Asked next: {one_line(line)}")
+
+    async def _carry_out(self, command: str) -> None:
+        match command.strip():
+            case name if name in LEAVING:
+                self.over = True
+            case "cancel" if self._attendance is None:
+                self.transcript.say("There is nothing to cancel.")
+            case "cancel":
+                self.stop("/cancel")
+            case other:
+                try:
+                    lines = await self._commands.tell(other)
+                except RemitError as error:
+                    lines = [worded(error.fault)]
+                for line in lines:
+                    self.transcript.say(line)
+
+    # ── one answer ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer(self, request: str) -> None:
+        if self._ahead is None:
+            self.transcript.say(f"> {one_line(request)}")
+        tree = Tree()
+        order = replace(self._order, text=request)
+        try:
+            with self.transcript.run(tree):
+                # A task of its own: one that is cancelled before anything of it was recorded ends alone.
+                task = asyncio.get_running_loop().create_task(self._attend(order, tree))
+                await asyncio.wait({task})
+                async with self._asking:  # a question of a run that was taken up from elsewhere has the terminal first
+                    attendance, self._attendance = self._attendance, None
+                if not task.cancelled():
+                    self.transcript.answer(task.result().result)
+        except RemitError as error:
+            self.code = TABLE[error.fault.code].exit_code
+            if self._as_jsonl:
+                self._data.document(failure_of(error.fault))
+            self.transcript.say(worded(error.fault))
+            return
+        if task.cancelled():
+            self.code = INTERRUPTED
+            self.transcript.say("Cancelled before it began.")
+            return
+        self._commands.last = tree
+        self._tell_end(tree, task.result(), stopped=attendance is not None and attendance.stopping)
+
+    async def _attend(self, order: Order, tree: Tree) -> Response:
+        self._attendance = Attendance(
+            self._hub, tree, self.transcript, self._heard, at_terminal=self._approver is not None
+        )
+        return await self._attendance.run(order)
+
+    async def _heard(self, record: Record, _: Hub) -> None:
+        if self._as_jsonl:
+            self._data.document(record_line(record))
+
+    def _tell_end(self, tree: Tree, response: Response, *, stopped: bool) -> None:
+        self.code = exit_code(response)
+        for line in summary(tree, response, interrupted=stopped and self.code == INTERRUPTED):
+            self.transcript.remark(line)
+        if not response.ok:
+            self.transcript.remark(f"→ remit runs show {short(response.run)}")
+
+    async def _approve(self, question: Question) -> Decision:
+        """Ask whoever sits here, unless they are typing: then the question waits in the inbox."""
+        async with self._asking:
+            if self._approver is not None and self._attendance is not None:
+                return await self._approver(question)
+        return await InboxApprover(self._hub.store)(question)
+
+
+def hint(order: Order, named_team: Path | None) -> str:
+    """Return what to type to go on with a conversation later."""
+    team = f" --team {shlex.quote(str(named_team))}" if named_team else ""
+    user = f" --user {shlex.quote(order.user)}" if order.user != whoever_types() else ""
+    return f"→ remit chat {shlex.quote(order.agent)} --session {shlex.quote(order.session or '')}{user}{team}"

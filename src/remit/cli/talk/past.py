@@ -1,0 +1,112 @@
+"""What the store knows of a conversation: what was said, who called whom meanwhile, and what it took."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.cli.show.report import delegation
+from remit.cli.show.screen import now_ms
+from remit.cli.show.tree import Tree
+from remit.documents.runs import DelegationLine
+from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Response, Usage
+from remit.protocol.errors import Code, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Record
+from remit.runtime.ports import Store
+from remit.runtime.redactor import Redactor
+
+# As many as anybody would read again; a model's room is no matter here.
+_TOKENS = 10_000_000
+
+
+class Spent(NamedTuple):
+    """What all requests of a conversation have taken so far."""
+
+    requests: int
+    usage: Usage
+    duration_ms: int
+
+
+class Past:
+    """One session of a store, as its user may see it."""
+
+    def __init__(self, store: Store, session: str, user: str, agent: str, key: bytes | None) -> None:
+        self._store = store
+        self._session = session
+        self._user = user
+        self._agent = agent
+        self._redactor = Redactor(None, key)
+
+    async def check(self) -> None:
+        """Raise a `RemitError` if it is a conversation of somebody else, or with another agent."""
+        owner = await self._store.owner(self._session)
+        if owner is None or owner == (self._user, self._agent):
+            return
+        # Of another's conversation not even the agent is told.
+        whose = f"with {owner.agent}, not with {self._agent}" if owner.user == self._user else "of another user"
+        other = (
+            f"`remit chat {owner.agent}` goes on with it" if owner.user == self._user else "--user says in whose name"
+        )
+        code = Code.PERMISSION_DENIED if owner.user == self._user else Code.USER_MISMATCH
+        raise RemitError(
+            fault(
+                code,
+                f"session {self._session} is a conversation {whose}",
+                suggestion=f"Leave out --session to begin a new one; {other}.",
+            )
+        )
+
+    async def messages(self, last: int) -> list[Message]:
+        """Return what was said last, oldest first, with what was redacted as far as it is still known."""
+        wanted = ContextFilter(last_messages=last)
+        found = await self._store.messages(self._session, wanted, now_ms=now_ms(), tokens=_TOKENS)
+        texts = await self._as_typed([message.text for message in found])
+        return [replace(message, text=text) for message, text in zip(found, texts, strict=True)]
+
+    async def calls(self) -> list[DelegationLine]:
+        """Return the calls of sub-agents, oldest first."""
+        found: list[DelegationLine] = []
+        for run in await self._runs():
+            tree = Tree()
+            async for record in self._records(run=run):
+                tree.feed(record)
+            found += [delegation(node, now_ms()) for node in tree.nodes.values() if node.parent is not None]
+        return found
+
+    async def spent(self) -> Spent:
+        """Return what it has taken so far."""
+        requests, usage, duration_ms = set[str](), Usage(), 0
+        async for record in self._records(session=self._session):
+            match record.body:
+                case Request(parent=None) as request:
+                    requests.add(request.id)
+                case Response() as response if response.id in requests:
+                    usage += response.usage
+                    duration_ms += response.duration_ms
+                case _:
+                    pass
+        return Spent(len(requests), usage, duration_ms)
+
+    async def _runs(self) -> Sequence[str]:
+        return list(dict.fromkeys([record.run async for record in self._records(session=self._session)]))
+
+    async def _records(self, *, run: str | None = None, session: str | None = None) -> AsyncIterator[Record]:
+        after = 0
+        while page := await self._store.records(run=run, session=session, after=after):
+            for record in page:
+                yield record
+            after = page[-1].seq
+
+    async def _as_typed(self, texts: list[str]) -> list[str]:
+        """Return texts with what was redacted in them for others, and came from this user."""
+        self._redactor.open(self._store)
+        whole = Response(
+            version=VERSION,
+            id=self._session,
+            target=self._agent,
+            status=Status.SUCCESS,
+            session=self._session,
+            result=texts,
+        )
+        return (await self._redactor.for_user(self._session, whole)).result

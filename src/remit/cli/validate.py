@@ -1,0 +1,102 @@
+"""`remit validate`: everything that is wrong with a team file, at once."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from remit.cli.options import json_option, team_options
+from remit.cli.show.screen import many, print_json, print_text
+from remit.documents.team import TeamProblem, Validation
+from remit.protocol.errors import Problem, RemitError
+
+# How a team file's problems name their place; what overrides the file is named otherwise.
+_PLACE = re.compile(r"[^ ]+:(?P<line>\d+)(?: (?P<key>.+))?")
+
+
+@click.command()
+@click.option("--code", is_flag=True, help="Import the code that the file names, as a run would: this runs it.")
+@team_options
+@json_option
+def validate(code: bool, team_file: Path | None, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Check the team file, and say everything that is wrong with it.
+
+    Says file, line and key of each problem, and what was expected there. No code is run: functions are looked for in
+    the files of the team's folder. With --code they are imported as well, as a run would import them. Exits with 0 if
+    the team can be used and with 3 if it cannot. A warning is about what can be used and may not do what it should.
+
+    \b
+    Example:
+      remit validate
+      remit validate --code
+      remit validate --team other.toml --set limits.max_depth=3
+    """
+    from remit.cli.places import shorter, team_path
+
+    file = shorter(team_path(team_file).absolute())
+    found = _validated(file, overrides, code=code)
+    if as_json:
+        print_json(found)
+    elif found.ok:
+        kinds = ("agent", "workflow", "tool", "capability", "rule", "profile", "shared agent")
+        counts = (
+            *(found.agents, found.workflows, found.tools, found.capabilities, found.rules),
+            *(found.profiles, found.shared),
+        )
+        there = ", ".join(many(count, what) for count, what in zip(counts, kinds, strict=True) if count)
+        print_text(f"ok: {there or 'no agents yet'} in {file}")
+        for each in found.warnings:
+            print_text(f"warning: {each.where}: {each.message}")
+    else:
+        for problem in found.problems:
+            print_text(f"{problem.where}: {problem.message}")
+        print_text(f"→ Correct {'this' if len(found.problems) == 1 else 'these'}, then type `remit validate` again.")
+    raise SystemExit(0 if found.ok else 3)
+
+
+def _validated(file: Path, overrides: Sequence[str], *, code: bool) -> Validation:
+    from remit.cli.places import importing
+    from remit.config.cautions import cautions, sketched
+    from remit.config.composition import hub_of
+    from remit.config.load import load_team, located
+
+    try:
+        with importing():
+            team = load_team(file, overrides=overrides, code=code, thorough=True)
+            # Not opened: it only shows whether all of it fits together.
+            tools = hub_of(team).tool_cards if code else sketched(team)
+    except RemitError as error:
+        why = error.fault
+        if not why.problems and not file.is_file():
+            raise
+        problems = _placed(why.problems)
+        # That the parts do not fit each other has no one place.
+        problems = problems or (TeamProblem(where=str(file), message=why.message),)
+        return Validation(ok=False, file=str(file), imported=code, problems=problems)
+    return Validation(
+        ok=True,
+        file=str(file),
+        agents=len(team.agents),
+        workflows=len(team.workflows),
+        tools=len(team.tools) + sum(len(server.allow) for server in team.mcp.values()),
+        capabilities=len(team.capabilities),
+        rules=len(team.rules),
+        profiles=len(team.profiles),
+        shared=len(team.shared),
+        imported=code,
+        warnings=_placed(located(team, cautions(team, tools))),
+    )
+
+
+def _placed(problems: Iterable[Problem]) -> tuple[TeamProblem, ...]:
+    return tuple(
+        TeamProblem(where=each.path, line=line, key=key, message=each.message)
+        for each in problems
+        for line, key in [_split(each.path)]
+    )
+
+
+def _split(where: str) -> tuple[int | None, str]:
+    found = _PLACE.fullmatch(where)
+    return (int(found["line"]), found["key"] or "") if found else (None, "")

@@ -1,0 +1,253 @@
+"""What each guard of a team says of a request that nobody makes."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from msgspec.structs import replace
+
+from remit.cli.places import cards_of
+from remit.cli.placing import placed
+from remit.config.composition import guards_of
+from remit.config.detectors import detector_of
+from remit.config.team import Team
+from remit.documents.policy import Explanation, GuardVerdict, Struck
+from remit.policy.permission import Powers, authority_of, powers_of
+from remit.policy.redaction import Held, kind_of, reveal, tokens_in
+from remit.policy.verdict import ALLOW, GUARD_FAILED, Allow, Ask, Facts, Guard, Refuse, Rewrite, Sealing, Verdict
+from remit.protocol.card import AgentCard
+from remit.protocol.codec import checked
+from remit.protocol.envelope import USER, Answer, Call, Json, Request
+from remit.protocol.errors import TABLE, Code, Fault, fault
+from remit.runtime.admission import GUARDS, LAST, explain
+from remit.runtime.approvals import AllowList
+from remit.runtime.asking import AskOptions, root_request
+from remit.runtime.brief import Brief
+from remit.runtime.draft import draft
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.ports import Question
+from remit.runtime.redactor import Redactor
+from remit.runtime.registry import Entry
+from remit.runtime.schemas import unfit_input
+
+# The run that the request would belong to.
+RUN = "explained"
+
+Said = Verdict | Exception
+"""What a guard says, or how it fails."""
+
+
+def explained(
+    team: Team, origin: str, target: str, call: Call, user: str, *, simple: bool = False, lacks_data: bool = False
+) -> Explanation:
+    """Return what would become of a call; nobody is called, and nothing is recorded.
+
+    *simple* and *lacks_data* say what nobody but its caller knows: that it needs no specialist, or what others have.
+    """
+    cards = cards_of(team)
+    request, facts = _case(team, cards, origin, target, call, user)
+    said = [(guard, _said(guard, request, facts)) for guard in all_guards(team)]
+    outcome, by, objection = _outcome(team, said, request)
+    clean, struck = _redacted(request, facts, said[-1][1])
+    card = facts.target
+    powers = Powers(None, None) if card is None else powers_of(card, request.remit)
+    return Explanation(
+        origin=origin,
+        target=target,
+        outcome=outcome,
+        by=by,
+        question=objection.question if isinstance(objection, Ask) else "",
+        editable=tuple(sorted(objection.editable)) if isinstance(objection, Ask) else (),
+        fault=objection if isinstance(objection, Fault) else None,
+        guards=tuple(_told(guard, verdict, facts) for guard, verdict in said),
+        struck=tuple(_struck(clean, struck, facts.target)),
+        authority=None if card is None else authority_of(card, facts.limits),
+        tools=tuple(sorted(powers.tools or ())),
+        targets=tuple(sorted(name for name in cards if card is not None and _may_ask(card, powers, name))),
+        place=placed(team, cards, call, request, simple=simple, lacks_data=lacks_data),
+        request=clean,
+        exit_code=_exit_code(objection),
+    )
+
+
+def _may_ask(card: AgentCard, powers: Powers, name: str) -> bool:
+    return name != card.name and card.may_reach(name) and (powers.targets is None or name in powers.targets)
+
+
+def all_guards(team: Team | None) -> tuple[Guard, ...]:
+    """Return the guards in their order: the hub's, the team's own, the schema, and redaction last."""
+    return (*GUARDS, *(guards_of(team) if team is not None else ()), input_schema, LAST)
+
+
+def input_schema(request: Request, facts: Facts) -> Verdict:
+    """The input fits the schema of the capability that is asked for."""
+    capability = facts.target.capability(request.capability) if facts.target and request.capability else None
+    if capability is None or capability.input_schema is None:
+        return ALLOW
+    why = unfit_input(capability.code, capability.input_schema, request.input)
+    return ALLOW if why is None else Refuse(why)
+
+
+def name_of(guard: Guard) -> str:
+    """Return what a guard is called."""
+    return getattr(guard, "__name__", repr(guard))
+
+
+def sentence_of(guard: Guard) -> str:
+    """Return what holds if a guard does not object."""
+    return (guard.__doc__ or "").strip().partition("\n")[0]
+
+
+# ── the request ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _case(
+    team: Team, cards: Mapping[str, AgentCard], origin: str, target: str, call: Call, user: str
+) -> tuple[Request, Facts]:
+    """Return the request that *origin* would make and the facts, if the user had asked *origin* and nothing else."""
+    limits = team.settled_limits()
+    call, card, detect = checked(call), cards.get(target), detector_of(team)
+    facts = Facts(
+        target=card,
+        address=_address(target, team) if card else "",
+        limits=limits,
+        agents=cards,
+        sealing=None if isinstance(detect, bool) else Sealing(os.urandom(32), detect),
+    )
+    if origin == USER:
+        options = AskOptions(
+            input=call.input,
+            capability=call.capability,
+            tools=call.tools,
+            max_tokens=call.max_tokens,
+            deadline_ms=call.deadline_ms,
+        )
+        return root_request(target, call.objective, user, options, run=RUN, created_ms=0, limits=limits), facts
+    asked = root_request(origin, "", user, {}, run=RUN, created_ms=0, limits=limits)
+    caller = Frame(asked, Entry(cards[origin], _nobody, _address(origin, team)), Run(asked, 0, None), None, 0)
+    request = draft(caller, call, card, f"{RUN}.1", limits.root_time_ms, 0, limits)
+    return request, replace(facts, caller=cards[origin], held=asked.remit, asked_tools=call.tools)
+
+
+def _address(agent: str, team: Team) -> str:
+    return f"{agent}@{team.name}"
+
+
+async def _nobody(_: Brief) -> Answer:
+    raise AssertionError("no agent is run to explain what would happen")
+
+
+# ── the verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _said(guard: Guard, request: Request, facts: Facts) -> Said:
+    """Return what a guard says, with nothing in its words that redaction would strike."""
+    try:
+        ((_, verdict),) = explain(request, facts, (guard,))
+    except Exception as error:  # noqa: BLE001 - a detector of the team's own may fail, and that is what is shown
+        return error
+    match verdict:
+        case Refuse(fault=why):
+            return Refuse(_clean(why, facts.sealing))
+        case Ask(question=question, editable=editable):
+            return Ask(_clean(question, facts.sealing), editable)
+        case Allow() | Rewrite():
+            return verdict
+
+
+def _told(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
+    name = name_of(guard)
+    match said:
+        case Allow() if guard is LAST:
+            found = (
+                "nothing personal or secret was found" if facts.sealing else "it is off: `redaction.enabled` is false"
+            )
+            return GuardVerdict(guard=name, verdict="allow", says=found)
+        case Allow():
+            return GuardVerdict(guard=name, verdict="allow", says=sentence_of(guard))
+        case Rewrite(struck=struck):
+            kinds = sorted(set(map(kind_of, struck)))
+            return GuardVerdict(
+                guard=name, verdict="rewrite", says=f"gives tokens for what it found: {', '.join(kinds)}"
+            )
+        case Refuse(fault=why):
+            return GuardVerdict(guard=name, verdict="refuse", says=why.message, code=why.code)
+        case Ask(question=question):
+            return GuardVerdict(guard=name, verdict="ask", says=question)
+        case Exception():
+            return GuardVerdict(guard=name, verdict="failed", says=_failed(said).message, code=Code.PERMISSION_DENIED)
+
+
+def _failed(error: Exception) -> Fault:
+    why = f"a guard failed ({type(error).__name__}), so nothing is let through"
+    return fault(Code.PERMISSION_DENIED, why, suggestion=GUARD_FAILED)
+
+
+def _outcome(
+    team: Team, said: Sequence[tuple[Guard, Said]], request: Request
+) -> tuple[Literal["allowed", "asks", "refused"], str, Ask | Fault | None]:
+    """Return what happens, which guard decides it, and why: the first objection stands."""
+    for guard, verdict in said:
+        match verdict:
+            case Allow() | Rewrite():
+                continue
+            case Refuse(fault=why):
+                return "refused", name_of(guard), why
+            case Exception():
+                return "refused", name_of(guard), _failed(verdict)
+            case Ask() as ask:
+                if _needs_nobody(team, request, ask):
+                    continue
+                if team.approvals.otherwise == "deny":
+                    message = f"nobody is asked in this team: {ask.question}"
+                    return "refused", name_of(guard), fault(Code.APPROVAL_DECLINED, message)
+                return "asks", name_of(guard), ask
+    return "allowed", "", None
+
+
+def _needs_nobody(team: Team, request: Request, ask: Ask) -> bool:
+    """Say whether the team's list agrees, so that no person is asked."""
+    question = Question(id=RUN, text=ask.question, request=request, asked_ms=0, expires_ms=0)
+    decision = asyncio.run(AllowList(team.approvals.allow)(question))
+    return decision is not None and decision.agreed
+
+
+def _exit_code(objection: Ask | Fault | None) -> int:
+    match objection:
+        case None:
+            return 0
+        case Ask():
+            return TABLE[Code.APPROVAL_DECLINED].exit_code
+        case Fault(code=code):
+            return TABLE[code].exit_code
+
+
+# ── what would be struck ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_clean = Redactor(None, None).clean
+
+
+def _redacted(request: Request, facts: Facts, last: Said) -> tuple[Request, Held]:
+    """Return the request as it would be recorded, and what was struck from it."""
+    match last:
+        case Rewrite(request=clean, struck=struck):
+            return clean, struck
+        case Exception():
+            return _clean(request, facts.sealing), {}
+        case _:
+            return request, {}
+
+
+def _struck(clean: Request, struck: Held, card: AgentCard | None) -> Iterator[Struck]:
+    """Return what was found and where, and whether the callee may see it as it is."""
+    seen = clean if card is None else reveal(clean, struck, card)
+    hidden = set(tokens_in(_said_in(seen)))
+    for place, token in tokens_in(_said_in(clean)):
+        if token in struck:
+            yield Struck(kind=kind_of(token), place=place, shown=(place, token) not in hidden)
+
+
+def _said_in(request: Request) -> dict[str, Json]:
+    return {"objective": request.objective, "input": request.input}

@@ -1,0 +1,103 @@
+"""What is allowed in a team file and may not do what its author meant."""
+
+from collections.abc import Iterator, Mapping
+
+from remit.agents.mcp.settings import hub_name
+from remit.config.code import parameters_of
+from remit.config.peers import unencrypted
+from remit.config.team import Team, TeamFile
+from remit.detectors.pipeline import KINDS
+from remit.policy.withheld import can_be_used, fields_asking, key_to_add
+from remit.protocol.card import AgentCard, Sees, ToolCard
+from remit.protocol.codec import Wrong
+
+
+def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[Wrong]:
+    """Say what to look at again; *tools* are those of the team's hub, or as much of them as its source shows."""
+    yield from unencrypted(team)
+    if team.redaction.enabled:
+        yield from _blind_tools(team, tools or {})
+        yield from _blind_capabilities(team, tools or {})
+
+
+def sketched(team: Team) -> dict[str, ToolCard]:
+    """Return the tools of a team as far as the source of their functions shows what they take; nothing is imported."""
+    return {
+        name: ToolCard(
+            name=name,
+            input_schema={
+                "properties": {
+                    parameter: {"type": "boolean"} if kind == "bool" else {}
+                    for parameter, kind in parameters_of(tool.run, team.folder).items()
+                }
+            },
+            sees=tool.sees,
+        )
+        for name, tool in team.tools.items()
+    }
+
+
+def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wrong]:
+    """Say which tools have a field that asks for a value that they will not see."""
+    for name, section in team.tools.items():
+        if section.sees or name not in tools:
+            continue
+        users = [agent for agent in team.agents.values() if name in agent.tools]
+        for field, kind in fields_asking(tools[name].input_schema).items():
+            if _is_found(team, kind) and not (users and all(kind in agent.sees for agent in users)):
+                yield Wrong(("tools", name), _said("the tool", field, kind, key_to_add("tool", name, kind)))
+
+
+def _blind_capabilities(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wrong]:
+    """Say which capabilities have one, where no agent that has them can use a token."""
+    cards = _cards(team)
+    known = {**_tools_of(team), **tools}
+    for code, capability in team.capabilities.items():
+        if not isinstance(capability.input_schema, dict):
+            continue
+        offering = [card for card in cards if code in team.agents[card.name].capabilities]
+        for field, kind in fields_asking(capability.input_schema).items():
+            if kind in capability.sees or field in capability.sees_fields or not _is_found(team, kind):
+                continue
+            if any(kind not in card.sees and not can_be_used(kind, card, cards, known) for card in offering):
+                key = key_to_add("capability", code, kind)
+                yield Wrong(("capabilities", code), _said("the agent that is asked for it", field, kind, key))
+
+
+def _said(who: str, field: str, kind: str, key: str) -> str:
+    return (
+        f"`{field}` asks for a value of the kind {kind}, and {who} gets a token, because redaction is on. "
+        f"If it needs the value, let it see that kind: {key}"
+    )
+
+
+def _is_found(team: TeamFile, kind: str) -> bool:
+    looked_for = KINDS if team.redaction.kinds is None else team.redaction.kinds
+    return kind in looked_for or kind in team.redaction.patterns
+
+
+def _cards(team: TeamFile) -> list[AgentCard]:
+    """Return as much of the agents' cards as can be said without their code."""
+    return [
+        AgentCard(
+            name=name,
+            tools=agent.tools,
+            may_call=agent.may_call,
+            allow_sub_agent_calls=agent.allow_sub_agent_calls,
+            sees=agent.sees,
+            capabilities=tuple(
+                team.capabilities[code].capability(code) for code in agent.capabilities if code in team.capabilities
+            ),
+        )
+        for name, agent in team.agents.items()
+    ]
+
+
+def _tools_of(team: TeamFile) -> dict[str, ToolCard]:
+    """Return what each tool sees, as the file says it."""
+    seen: dict[str, Sees] = {name: tool.sees for name, tool in team.tools.items()}
+    for server, section in team.mcp.items():
+        for tool in section.allow:
+            name = hub_name(server if section.prefix is None else section.prefix, tool)
+            seen[name] = section.sees.get(tool, frozenset()) if isinstance(section.sees, dict) else section.sees
+    return {name: ToolCard(name=name, input_schema={}, sees=sees) for name, sees in seen.items()}

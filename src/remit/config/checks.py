@@ -1,0 +1,420 @@
+"""Whether the parts of a team file fit each other and what they name outside of it."""
+
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, cast
+
+from remit.agents.sandbox import Sandbox, destination, missing
+from remit.config import mcp
+from remit.config.code import CodeError, agent_at, code_at, seen, tool_at, unseen
+from remit.config.line_numbers import Place
+from remit.config.team import TeamFile
+from remit.config.workflows import impossible
+from remit.detectors.pipeline import KINDS, pipeline
+from remit.policy.verdict import Detector
+from remit.protocol.card import Schema
+from remit.protocol.codec import Wrong, did_you_mean
+from remit.protocol.envelope import USER
+from remit.runtime.schemas import check_schema
+
+# What is a secret wherever it stands. Of passwords the words around them are the only sign, and a prompt may use those.
+SECRET_KINDS = ("API_KEY", "BEARER_TOKEN", "URL_CREDENTIALS", "PRIVATE_KEY")
+
+Names = Mapping[str, Collection[str]]
+"""The agents, tools, capabilities and workflows of a file, also those whose sections are wrong."""
+
+
+def names_in(said: dict[str, Any]) -> Names:
+    """Return what a file calls its agents, tools, capabilities and workflows."""
+    names = {
+        section: tuple(cast("dict[str, Any]", said.get(section, {}))) if isinstance(said.get(section, {}), dict) else ()
+        for section in ("agents", "tools", "capabilities", "workflows")
+    }
+    return {**names, "tools": (*names["tools"], *mcp.tools_in(said))}
+
+
+# ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
+    """Say what is named in the file and is not there."""
+    kinds = _known_kinds(team)
+    callees = (*names["agents"], *names["workflows"])
+    for name, agent in team.agents.items():
+        place = ("agents", name)
+        if name == USER:
+            yield Wrong(place, f"`{USER}` is who asks the first agent; give the agent another name")
+        yield from unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
+        yield from unknown((*place, "tools"), "tool", agent.tools, names["tools"])
+        yield from unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
+        yield from unknown((*place, "sees"), "kind of data", agent.sees, kinds)
+    yield from _unserved(team, callees)
+    for code, capability in team.capabilities.items():
+        yield from unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
+        for key, message in capability.contradictions().items():
+            yield Wrong(("capabilities", code, key), message)
+    for name, tool in team.tools.items():
+        yield from _unknown_kinds(("tools", name, "sees"), tool.sees, kinds)
+    for name, server in team.mcp.items():
+        yield from _unknown_kinds(("mcp", name, "sees"), server.sees, kinds)
+    for index, rule in enumerate(team.rules):
+        place = ("rules", index)
+        yield from _nobody((*place, "from"), rule.from_, (*callees, USER))
+        yield from _nobody((*place, "to"), rule.to, callees)
+        if rule.capability is not None:
+            yield from _nobody((*place, "capability"), rule.capability, names["capabilities"], "capability")
+    for index, entry in enumerate(team.approvals.allow):
+        caller, arrow, callee = entry.rpartition("->")
+        place = ("approvals", "allow", index)
+        if arrow:
+            yield from _nobody(place, caller.strip(), (*callees, USER))
+        yield from _nobody(place, callee.strip(), callees)
+
+
+def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) -> Iterator[Wrong]:
+    """Say which kinds are not known that a tool is to see, in whichever parameter."""
+    if isinstance(sees, dict):
+        for name, each in cast("dict[str, object]", sees).items():
+            yield from _unknown_kinds((*place, name), each, kinds)
+    else:
+        yield from unknown(place, "kind of data", cast("frozenset[str]", sees), kinds)
+
+
+def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[Wrong]:
+    """Say which agents are to speak A2A that are not there, or are not served at all."""
+    if team.a2a is None:
+        return
+    if team.orchestrator is not None:
+        callees = (*callees, team.orchestrator.name)
+    yield from unknown(("a2a", "agents"), "agent", team.a2a.agents - {"*"}, callees)
+    default, place = team.a2a.default, ("a2a", "default")
+    if default is None:
+        return
+    if default not in callees:
+        yield from _nobody(place, default, callees)
+    elif not team.a2a.agents & {default, "*"}:
+        yield Wrong(place, f"`{default}` is not among the `agents` that speak A2A")
+    elif not team.serve.agents & {default, "*"}:
+        yield Wrong(place, f"`{default}` is not among the `agents` of `[serve]`")
+
+
+def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
+    """Say which names stand for nothing that is known."""
+    if known is None:
+        return
+    for name in named:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            if what == "capability":
+                hint = hint or f"; describe it in `[capabilities.{name}]`, which may be empty"
+            # The last step finds the line in a list over several; it is the text itself, because a set has no order.
+            yield Wrong((*place, name), f"there is no {what} `{name}`{hint or _all(known)}")
+
+
+def _nobody(place: Place, pattern: str, known: Collection[str], what: str = "agent") -> Iterator[Wrong]:
+    if any(fnmatchcase(name, pattern) for name in known):
+        return
+    if any(letter in pattern for letter in "*?["):
+        yield Wrong(place, f"there is no {what} that `{pattern}` would fit{_all(known)}")
+    else:
+        yield Wrong(place, f"there is no {what} `{pattern}`{did_you_mean(pattern, known) or _all(known)}")
+
+
+def _all(known: Collection[str]) -> str:
+    return f"; there are: {', '.join(sorted(known))}" if known else ""
+
+
+def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+    """Say which workflows cannot be carried out, and which have a name that is taken."""
+    # Of an agent whose section is wrong it is not known what it can do.
+    callees: dict[str, Collection[str] | None] = dict.fromkeys((*names["agents"], *names["workflows"]))
+    callees |= dict.fromkeys(team.workflows, ())
+    callees |= {name: agent.capabilities for name, agent in team.agents.items()}
+    if team.orchestrator is not None:
+        name = team.orchestrator.name
+        if name == USER or name in (*names["agents"], *names["workflows"]):
+            yield Wrong(("orchestrator", "name"), f"`{name}` is taken; give the orchestrator another name")
+    for name, section in team.workflows.items():
+        place = ("workflows", name)
+        if name == USER:
+            yield Wrong(place, f"`{USER}` is who asks the first agent; give the workflow another name")
+        elif name in names["agents"]:
+            yield Wrong(place, f"there is an agent `{name}`; give the workflow another name")
+        if said["workflows"][name].get("steps", []) and not section.steps:
+            continue  # what is wrong with its steps is said already
+        yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
+
+
+_OF_MODELS = {
+    "base_url",
+    "api_key",
+    "max_tool_rounds",
+    "max_output_tokens",
+    "history",
+    "sub_agent_arguments",
+    "structured_answers",
+    "settings",
+}
+# What an agent elsewhere may do there is not for this hub to say.
+_OF_CODE = {"prompt", "tools", "may_call", "allow_sub_agent_calls", "max_sub_agent_depth", "resumable", "isolation"}
+_OF_PROCESSES, _OF_SANDBOXES = {"env", "sandbox"}, {"reads", "writes", "network"}
+_OF_CARDS = {"card_token", "card_keys", "card_hosts"}
+_OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
+
+
+def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+    """Say which agents are not one of code, a model and somebody elsewhere, and which have what only others can use."""
+    for name, agent in team.agents.items():
+        place, keys = ("agents", name), said["agents"][name]
+        kinds = [kind for kind in ("run", "model", "peer", "card", "device") if kind in keys]
+        if not kinds:
+            needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
+            where = "`peer`, the hub at which it lives, or `card`, where its A2A card is, or `device`, which shares it"
+            yield Wrong(place, f"{needs}, or {where}")
+            continue
+        if len(kinds) > 1:
+            why = "; its code can call models itself" if kinds == ["run", "model"] else ""
+            yield Wrong((*place, kinds[1]), f"an agent has `{kinds[0]}` or `{kinds[1]}`, not both{why}")
+            continue
+        if kinds != ["model"]:
+            for key in _OF_MODELS & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that has a `model`")
+        if kinds[0] not in ("peer", "device") and "remote" in keys:
+            yield Wrong((*place, "remote"), "`remote` is for an agent that has a `peer` or a `device`")
+        if kinds != ["device"] and "max_hop_count" in keys:
+            yield Wrong((*place, "max_hop_count"), "`max_hop_count` is for an agent that has a `device`")
+        if kinds != ["card"]:
+            for key in _OF_CARDS & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that has a `card`")
+        if kinds[0] in ("peer", "card", "device"):
+            for key in _OF_CODE & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
+        if kinds == ["device"] and "authority" in keys:
+            why = "no tools or targets are named to another device; say `authority` where the agent lives"
+            yield Wrong((*place, "authority"), why)
+        if kinds == ["model"] and agent.isolation == "process":
+            yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
+        if agent.isolation != "process":
+            for key in _OF_PROCESSES & keys.keys():
+                yield Wrong((*place, key), f'`{key}` is for an agent with `isolation = "process"`')
+        if not agent.sandbox:
+            for key in _OF_SANDBOXES & keys.keys():
+                yield Wrong((*place, key), f"`{key}` is for an agent with `sandbox = true`")
+    context = said.get("context", {})
+    if isinstance(context, dict) and "summary_model" not in context:
+        for key in _OF_SUMMARIES & context.keys():
+            yield Wrong(("context", key), f"`{key}` is for a `summary_model`")
+    yield from _modelless(said, team)
+
+
+def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+    """Say what the orchestrator's model is to do while there is none, and that there is one that has nothing to do."""
+    section = team.orchestrator
+    keys: dict[str, Any] = {} if section is None else said["orchestrator"]
+    users = [("workflows", name, "narrate") for name, each in team.workflows.items() if each.narrate == "model"]
+    users += [("orchestrator", key) for key in ("classifier", "narrate") if getattr(section, key, None) == "model"]
+    if "model" not in keys:
+        for place in users:
+            needs = "a `model`" if place[0] == "orchestrator" else "a `model` in `[orchestrator]`"
+            yield Wrong(place, f'`{place[-1]} = "model"` needs {needs}, as in "openai:gpt-5-mini"')
+        for key in _OF_MODELS & keys.keys():
+            yield Wrong(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
+    elif not users:
+        why = 'nothing uses it: say `classifier = "model"` or `narrate = "model"`'
+        yield Wrong(("orchestrator", "model"), why)
+
+
+# ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _known_kinds(team: TeamFile) -> Collection[str] | None:
+    """Return the kinds that can be found; None if a detector of the team's own may find any."""
+    if team.redaction.detectors:
+        return None
+    return (*KINDS, *team.redaction.patterns)
+
+
+def unredactable(team: TeamFile) -> Iterator[Wrong]:
+    """Say which kinds and patterns cannot be looked for."""
+    place = ("redaction", "kinds")
+    yield from unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
+    for kind, pattern in team.redaction.patterns.items():
+        try:
+            pipeline(kinds=(), patterns={kind: pattern})
+        except ValueError as error:
+            yield Wrong(("redaction", "patterns", kind), str(error))
+
+
+# ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[Wrong]:
+    """Say which secrets are not in the environment, or are not what they should be.
+
+    Without *serving*, those that only a server needs may be missing, and those of MCP servers, which are started when
+    one of their tools is needed.
+    """
+    for place, reference in secrets_of(team):
+        if not serving and not _needed_to_run(team, place):
+            continue
+        try:
+            _ = key_of(reference, environ) if place == _REDACTION_KEY else secret_of(reference, environ)
+        except ValueError as error:
+            yield Wrong(place, str(error))
+
+
+def _needed_to_run(team: TeamFile, place: Place) -> bool:
+    """Say whether a team's agents cannot be run here without a secret."""
+    if place[0] == "relay":
+        return any(agent.device is not None for agent in team.agents.values())
+    if place[0] == "peers":
+        return any(agent.peer == place[1] for agent in team.agents.values())
+    return place[0] not in ("clients", "profiles", "mcp")
+
+
+_REDACTION_KEY = ("redaction", "key")
+
+
+def secrets_of(team: TeamFile) -> Iterator[tuple[Place, str]]:
+    """Return where a file refers to secrets, and by which names."""
+    said = [(_REDACTION_KEY, team.redaction.key), (("context", "summary_api_key"), team.context.summary_api_key)]
+    said += [(("agents", name, "api_key"), agent.api_key) for name, agent in team.agents.items()]
+    said += [(("agents", name, "card_token"), agent.card_token) for name, agent in team.agents.items()]
+    said += [(("peers", name, "token"), peer.token) for name, peer in team.peers.items()]
+    said += [(("clients", name, "token"), client.token) for name, client in team.clients.items()]
+    headers = team.telemetry.headers if team.telemetry is not None else {}
+    said += [(("telemetry", "headers", name), text) for name, text in headers.items() if text.startswith("$")]
+    if team.orchestrator is not None:
+        said.append((("orchestrator", "api_key"), team.orchestrator.api_key))
+    if team.relay is not None:
+        said.append((("relay", "passphrase"), team.relay.passphrase))
+    for name, profile in team.profiles.items():
+        env = profile.env.items()
+        said += [(("profiles", name, "env", key), value) for key, value in env if value.startswith("$")]
+    yield from ((place, reference) for place, reference in said if reference is not None)
+    yield from mcp.secrets_of(team)
+
+
+def secret_of(reference: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the secret that is referred to as `$NAME`, or raise a ValueError that names what is not set."""
+    name = reference.removeprefix("$")
+    text = environ.get(name, "").strip()
+    if not text:
+        raise ValueError(f"the environment variable {name} is not set")
+    return text
+
+
+def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
+    """Return the 32 bytes of a key that is referred to as `$NAME`, or raise a ValueError that does not show them."""
+    from base64 import b64decode
+
+    name, text = reference.removeprefix("$"), secret_of(reference, environ)
+    try:
+        key = bytes.fromhex(text) if len(text) == 64 else b64decode(text, validate=True)
+    except ValueError:
+        key = b""
+    if len(key) != 32:
+        raise ValueError(
+            f"{name} is not a key of 32 bytes in hexadecimal or Base64; `openssl rand -hex 32` would make one"
+        )
+    return key
+
+
+def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which agents, tools and detectors cannot be imported, or cannot be what they are to be."""
+    named: list[tuple[Place, Callable[[], object]]] = [
+        # An agent in processes of its own is imported there alone.
+        (("agents", name, "run"), partial(agent_at if agent.isolation == "task" else seen, agent.run, folder))
+        for name, agent in team.agents.items()
+        if agent.run is not None
+    ]
+    named += [(("tools", name, "run"), partial(tool_at, tool.run, folder)) for name, tool in team.tools.items()]
+    named += [
+        (("redaction", "detectors", index), partial(code_at, run, folder))
+        for index, run in enumerate(team.redaction.detectors)
+    ]
+    for place, find in named:
+        try:
+            find()
+        except CodeError as error:
+            yield Wrong(place, str(error))
+
+
+def unseen_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which agents, tools and detectors are not where the file says, without importing anything."""
+    named: list[tuple[Place, str]] = [
+        (("agents", name, "run"), agent.run) for name, agent in team.agents.items() if agent.run is not None
+    ]
+    named += [(("tools", name, "run"), tool.run) for name, tool in team.tools.items()]
+    named += [(("redaction", "detectors", index), run) for index, run in enumerate(team.redaction.detectors)]
+    for place, run in named:
+        if why := unseen(run, folder):
+            yield Wrong(place, why)
+
+
+def unconfinable(team: TeamFile) -> Iterator[Wrong]:
+    """Say which agents want a sandbox that this system does not have."""
+    for name, agent in team.agents.items():
+        if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
+            yield Wrong(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
+
+
+def unplaced(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Say which folders are not there, and which hosts are none."""
+    for name, agent in team.agents.items():
+        for key in ("reads", "writes"):
+            for index, each in enumerate(getattr(agent, key)):
+                if not (folder / each).exists():
+                    yield Wrong(("agents", name, key, index), f"{folder / each} does not exist")
+        for index, each in enumerate(agent.network):
+            if destination(each) is None:
+                why = f'"{each}" is not a host and a port, such as "api.example.com:443"'
+                yield Wrong(("agents", name, "network", index), why)
+    workspace = team.context.workspace
+    if workspace is not None and not (folder / workspace).is_dir():
+        yield Wrong(("context", "workspace"), f"{folder / workspace} is no folder")
+
+
+def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[Wrong]:
+    """Put the schemas that lie in files of their own into what is *said*; say which are missing or no JSON Schema."""
+    for code, capability in team.capabilities.items():
+        for field in ("input_schema", "result_schema"):
+            given: Schema | str | None = getattr(capability, field)
+            if given is None:
+                continue
+            schema, wrong = (given, None) if isinstance(given, dict) else _schema_in(folder / given)
+            if schema is not None:
+                wrong = check_schema(schema)
+                wrong = wrong and f"this is not a JSON Schema: {wrong}"
+                said["capabilities"][code][field] = schema
+            if wrong:
+                yield Wrong(("capabilities", code, field), wrong)
+
+
+def _schema_in(file: Path) -> tuple[Schema | None, str | None]:
+    try:
+        schema = json.loads(file.read_bytes())
+    except OSError as error:
+        return None, f"{file} cannot be read: {error.strerror}"
+    except ValueError as error:
+        return None, f"{file} is not JSON: {error}"
+    if not isinstance(schema, dict):
+        return None, f"{file} is not a JSON Schema: it holds no object"
+    return cast("Schema", schema), None
+
+
+# ── secrets ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def looks_secret(text: str) -> bool:
+    """Say whether a text holds what should stand in no file: a key, a token, an address with a password."""
+    return any(True for _ in _secret_detector()(text))
+
+
+@cache
+def _secret_detector() -> Detector:
+    return pipeline(kinds=SECRET_KINDS)

@@ -1,0 +1,362 @@
+"""A hub from a team, and a changed team for a hub that is running."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.agents.model import ModelAgent
+from remit.agents.sandbox import Sandbox
+from remit.agents.token_count import token_counter
+from remit.config.checks import key_of, secret_of
+from remit.config.code import agent_at, docstring_of, found, tool_at
+from remit.config.detectors import detector_of
+from remit.config.line_numbers import Place, dotted
+from remit.config.load import load_team
+from remit.config.mcp_servers import settings_of
+from remit.config.models import model_agent, orchestrator_model, summarizer_of
+from remit.config.sections.agents import AgentSection
+from remit.config.sections.base import Section
+from remit.config.sections.orchestration import WorkflowSection
+from remit.config.team import Team, TeamFile
+from remit.config.telemetry import headers_of
+from remit.config.values import duration_ms
+from remit.hub.hub import Hub
+from remit.policy.rules import guard_of
+from remit.policy.verdict import Guard
+from remit.protocol.card import CONCURRENCY, AgentCard
+from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
+from remit.runtime.ports import Approver, Control, Decision, Question, Store
+from remit.runtime.registry import team_invalid
+
+if TYPE_CHECKING:  # most hubs ask nobody on other devices
+    from remit.relay.elsewhere import Outpost
+
+log = logging.getLogger("remit")
+
+# ── a hub ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def hub_of(
+    team: Team,
+    *,
+    approver: Approver | None = None,
+    store: Store | Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    held: Any = None,
+) -> Hub:
+    """Return a hub, not open yet, with the agents, tools, limits and rules of a team.
+
+    *approver* is who sits at the terminal, for a team that asks there; *store* counts more than what the team says.
+    *held* keeps the credentials under which requests from elsewhere are carried out, so that they can be passed on.
+    While it is open, it takes over what it can of a changed file when another process says so (`remit reload`).
+    """
+    hub = Hub(
+        name=team.name,
+        store=team.store_path if store is None else store,
+        durability=team.store.durability,
+        limits=team.settled_limits(),
+        guards=guards_of(team),
+        breaker=team.breaker.settings(),
+        approver=_approver(team, approver, lambda: hub.store),
+        redaction=detector_of(team),
+        vault_key=vault_key_of(team, environ),
+        count=token_counter(team.context.tokens),
+        workspace=team.workspace,
+        summarizer=summarizer_of(team.context, environ),
+    )
+    for name, tool in team.tools.items():
+        add = hub.tool(name, description=tool.description, safe_to_repeat=tool.safe_to_repeat, sees=tool.sees)
+        add(found(tool_at, tool.run, team.folder))
+    for name in team.mcp:
+        hub.add_mcp(settings_of(team, name, environ))
+    kept = (team.folder / ".remit", team.folder / team.identity.key)
+    hub.isolate_with(folder=team.folder, environ=environ, hidden=kept)
+    outpost: Outpost | None = None
+    for name, agent in team.agents.items():
+        if agent.peer is not None:
+            _connect(hub, team, name, agent, agent.peer, environ, held)
+        elif agent.card is not None:
+            _connect_a2a(hub, team, name, agent, agent.card, environ)
+        elif agent.device is not None:
+            outpost = outpost or _outpost(hub, team, environ)
+            _connect_device(hub, team, name, agent, agent.device, outpost)
+        else:
+            _add_agent(hub, team, name, agent, environ)
+    model = orchestrator_model(team, environ)
+    for name, workflow in team.workflows.items():
+        _add_workflow(hub, team, name, workflow, model)
+    if (section := team.orchestrator) is not None:
+        hub.orchestrator(
+            section.name,
+            classifier=section.classifier,
+            model=model if "model" in (section.classifier, section.narrate) else None,
+            narrate=section.narrate,
+            cache_ms=duration_ms(section.cache),
+            thresholds=section.thresholds(),
+            phrases=_phrases(team),
+            glossary=team.glossary,
+            time_ms=None if section.time is None else duration_ms(section.time),
+            tokens=section.tokens,
+        )
+    if (told := team.telemetry) is not None:
+        hub.telemetry(
+            told.endpoint,
+            headers=headers_of(told, environ),
+            service=told.service,
+            content=told.content,
+            sample=told.sample,
+            metrics=told.metrics,
+            every_s=duration_ms(told.interval) / 1_000,
+            environ=environ,
+        )
+    hub.on_reload(_Reloading(hub, team, environ))
+    return hub
+
+
+def _add_agent(hub: Hub, team: Team, name: str, agent: AgentSection, environ: Mapping[str, str]) -> None:
+    description, code = agent.description, agent.run
+    if agent.run is None:
+        code = model_agent(agent, environ)
+    elif agent.isolation == "task":
+        code = found(agent_at, agent.run, team.folder)
+    elif description is None:  # what only its own process may run is read as a text here
+        description = docstring_of(agent.run, team.folder)
+    hub.add(
+        name,
+        code,
+        description=description,
+        version=agent.version,
+        capabilities=[team.capabilities[code].capability(code) for code in agent.capabilities],
+        tools=agent.tools,
+        max_sub_agent_depth=agent.max_sub_agent_depth,
+        concurrency=agent.concurrency,
+        queue=agent.queue,
+        resumable=agent.resumable,
+        isolation=agent.isolation,
+        env=agent.env,
+        sandbox=Sandbox(reads=agent.reads, writes=agent.writes, network=agent.network) if agent.sandbox else False,
+        sees=agent.sees,
+        prompt=agent.prompt,
+        **_changeable(agent),
+    )
+
+
+def _connect(
+    hub: Hub, team: Team, name: str, agent: AgentSection, peer: str, environ: Mapping[str, str], held: Any
+) -> None:
+    from remit.config.peers import addressee_of, papers_of
+    from remit.runtime.clock import LoopClock
+    from remit.transports.credentials.incoming import Held
+
+    wall_ms = LoopClock().wall_ms
+    papers = papers_of(team, held=held or Held(wall_ms), wall_ms=wall_ms)
+    url = team.peers[peer].url
+    assert url is not None, "a peer without an address is refused by the checks"
+    hub.connect(
+        name,
+        url,
+        remote=agent.remote,
+        credential=papers.credential(addressee_of(team, peer, environ)),
+        **_elsewhere(team, agent),
+    )
+
+
+def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str, environ: Mapping[str, str]) -> None:
+    try:
+        token = None if agent.card_token is None else secret_of(agent.card_token, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    keys = [key.lower() for key in agent.card_keys]
+    hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
+
+
+def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "Outpost":
+    """Return how a hub finds its own device: where this process has it at work, else by having it at work itself."""
+    from remit.relay.elsewhere import Outpost  # most hubs ask nobody on other devices
+
+    def at_work() -> AbstractAsyncContextManager[object]:
+        from remit.config.device_service import relaying
+
+        return relaying(team, hub=hub, host=False, share=False, environ=environ)
+
+    return Outpost(at_work)
+
+
+def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "Outpost") -> None:
+    from remit.relay.elsewhere import DeviceAgent
+    from remit.relay.errands import Errand
+
+    said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
+    if agent.concurrency is not None:
+        said["max_concurrent_shared_calls"] = agent.concurrency
+    errand = Errand(agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said)
+    about = _elsewhere(team, agent)
+    about["capabilities"] = tuple(about["capabilities"])
+    about["concurrency"] = errand.max_concurrent_shared_calls
+    # Asked once more after a restart, the other side answers what it has done already.
+    hub.register(AgentCard(name=name, resumable=True, **about), DeviceAgent(errand, outpost), outpost.close)
+
+
+def _elsewhere(team: Team, agent: AgentSection) -> Any:
+    """Return what this team says of an agent that lives elsewhere."""
+    return {
+        "description": agent.description or "",
+        "version": agent.version,
+        "capabilities": [team.capabilities[code].capability(code) for code in agent.capabilities],
+        "concurrency": agent.concurrency or CONCURRENCY,
+        "queue": agent.queue,
+        "rate": agent.rate,
+        "time_ms": None if agent.time is None else duration_ms(agent.time),
+        "tokens": agent.tokens,
+        "sees": agent.sees,
+        "authority": agent.authority,
+    }
+
+
+def _phrases(team: Team) -> dict[str, str]:
+    return {code: each.phrase for code, each in team.capabilities.items() if each.phrase}
+
+
+def _add_workflow(hub: Hub, team: Team, name: str, workflow: WorkflowSection, model: ModelAgent | None) -> None:
+    hub.workflow(
+        workflow.workflow(name),
+        model=model if workflow.narrate == "model" else None,
+        phrases=_phrases(team),
+        glossary=team.glossary,
+        time_ms=None if workflow.time is None else duration_ms(workflow.time),
+        tokens=workflow.tokens,
+    )
+
+
+def _changeable(agent: AgentSection) -> Any:
+    """Return what can be changed in the card of an agent that is running."""
+    return {
+        "may_call": agent.may_call,
+        "allow_sub_agent_calls": agent.allow_sub_agent_calls,
+        "authority": agent.authority,
+        "rate": agent.rate,
+        "time_ms": None if agent.time is None else duration_ms(agent.time),
+        "tokens": agent.tokens,
+    }
+
+
+def guards_of(team: Team) -> list[Guard]:
+    """Return the guards that a team adds to those that every hub has."""
+    return [guard_of(team.rules)] if team.rules else []
+
+
+def _approver(team: Team, terminal: Approver | None, store: Callable[[], Store]) -> Approver:
+    async def inbox(question: Question) -> Decision:
+        return await InboxApprover(store())(question)
+
+    match team.approvals.otherwise:
+        case "deny":
+            last: Approver = deny
+        case "terminal":
+            last = terminal or inbox
+        case "inbox":
+            last = inbox
+    return first_of([AllowList(team.approvals.allow), last])
+
+
+def vault_key_of(team: Team, environ: Mapping[str, str] = os.environ) -> bytes | None:
+    """Return the key with which a team encrypts what was redacted; None: the one that follows from its store's."""
+    if team.redaction.key is None:
+        return None
+    try:
+        return key_of(team.redaction.key, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
+# ── a changed team ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+# What a hub can take over while it runs; of agents, what is in `_changeable`.
+_SECTIONS = ("limits", "budgets", "breaker", "rules")
+_OF_AGENTS = ("may_call", "allow_sub_agent_calls", "authority", "rate", "time", "tokens")
+
+
+class Reloaded(Struct, frozen=True, kw_only=True):
+    """What became of a changed team, each key as the file names it."""
+
+    applied: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    team: Team
+    """The team that is in force now: the old one with what was applied."""
+
+
+class _Reloading:
+    """Reads a hub's team file again when someone asks for it."""
+
+    def __init__(self, hub: Hub, team: Team, environ: Mapping[str, str]) -> None:
+        self._hub = hub
+        self._team = team
+        self._environ = environ
+
+    async def __call__(self, control: Control) -> None:
+        team = self._team
+        new = await asyncio.to_thread(load_team, team.file, overrides=team.overrides, environ=self._environ, code=False)
+        done = reload(self._hub, team, new)
+        self._team = done.team
+        applied = f"took over {', '.join(done.applied)}" if done.applied else "found nothing to take over"
+        waiting = f"; after a restart: {', '.join(done.needs_restart)}" if done.needs_restart else ""
+        text = f"the hub read {team.file.name} again for {control.by} and {applied}{waiting}"
+        log.info("%s", text)
+        self._hub.tell_runs(text)
+
+
+def reload(hub: Hub, old: Team, new: Team) -> Reloaded:
+    """Let a hub that was made of *old* take over what it can of *new*; runs in flight keep what they have."""
+    now = _taken_over(old, new)
+    cards = [
+        replace(hub.cards[name], **_changeable(agent))
+        for name, agent in now.agents.items()
+        if agent != old.agents[name]
+    ]
+    hub.reconfigure(limits=now.settled_limits(), breaker=now.breaker.settings(), cards=cards, guards=guards_of(now))
+    return Reloaded(applied=_differences(old, now), needs_restart=_differences(now, new), team=now)
+
+
+def _taken_over(old: Team, new: Team) -> Team:
+    agents = dict(old.agents)
+    for name in old.agents.keys() & new.agents.keys():
+        changes = {field: getattr(new.agents[name], field) for field in _OF_AGENTS}
+        # Whoever comes with the restart cannot be called before it.
+        wanted = changes["may_call"]
+        changes["may_call"] &= old.agents.keys() | old.workflows.keys() | {"*"}
+        if wanted and not changes["may_call"] and changes["allow_sub_agent_calls"]:
+            changes["allow_sub_agent_calls"] = None  # with nobody named it would mean everyone
+        agents[name] = replace(old.agents[name], **changes)
+    approvals = replace(old.approvals, timeout=new.approvals.timeout)
+    sections = {section: getattr(new, section) for section in _SECTIONS}
+    return replace(old, agents=agents, approvals=approvals, **sections)
+
+
+def _differences(one: Team, other: Team) -> tuple[str, ...]:
+    return tuple(
+        dotted(place)
+        for section in TeamFile.__struct_fields__
+        for place in _different((section,), getattr(one, section), getattr(other, section))
+    )
+
+
+def _different(place: Place, one: object, other: object) -> Iterator[Place]:
+    """Return the keys that differ, as deep as both sides have tables."""
+    if one == other:
+        return
+    if isinstance(one, Section) and isinstance(other, Section):
+        for field in one.__struct_fields__:
+            yield from _different((*place, field), getattr(one, field), getattr(other, field))
+    elif isinstance(one, dict) and isinstance(other, dict) and len(place) == 1:
+        left, right = cast("dict[str, object]", one), cast("dict[str, object]", other)
+        for name in (*left, *(name for name in right if name not in left)):
+            yield from _different((*place, name), left.get(name), right.get(name))
+    else:
+        yield place

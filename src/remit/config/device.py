@@ -1,0 +1,218 @@
+"""A team's device: its identity, which lies beside the store, and what of the team file fits whom it knows.
+
+What it takes to connect is in `relaying`, which takes longer to load than a command that only looks may.
+"""
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
+
+from remit.agents.mcp.settings import Program
+from remit.config.checks import secret_of
+from remit.config.folders import make_private
+from remit.config.sections.relay import SharedSection
+from remit.config.team import Team
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.device import Device
+from remit.relay.keyfile import DEVICE_FILE, KEY_FILE, open_keys
+from remit.relay.peers import Peer
+from remit.relay.state import State
+from remit.runtime.registry import team_invalid
+
+# A prefix that is shorter than this fits by accident.
+MIN_PREFIX = 4
+
+
+def device_path(team: Team) -> Path:
+    """Return the file of the team's device, which lies beside its store; its key file lies beside that."""
+    return team.store_path.parent / DEVICE_FILE
+
+
+def open_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Device:
+    """Return the team's device, or raise a `RemitError` that says how to make one; close its `state` after use."""
+    path = device_path(team)
+    if not path.exists():
+        raise _missing(path)
+    key_file(path)  # else a new one would be made
+    state = _opened(team, environ)
+    try:
+        device = Device.load(state)
+        if device is None:
+            raise _missing(path)
+    except BaseException:
+        state.close()
+        raise
+    return device
+
+
+def create_device(
+    team: Team, name: str, gateway: str | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Device:
+    """Return a new device for the team, or raise a `RemitError` if it has one; *gateway* stands on its card."""
+    said = "" if team.relay is None else team.relay.gateway
+    folder = device_path(team).parent
+    try:
+        make_private(folder)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    state = _opened(team, environ)
+    try:
+        if (found := Device.load(state)) is not None:
+            raise RemitError(
+                fault(
+                    Code.STATE_CONFLICT,
+                    f"this team has a device already: {found.card.name}, in {device_path(team)}",
+                    suggestion="To begin anew, as a device that nobody knows, move that file and device.key away. "
+                    "To see it: remit devices show",
+                )
+            )
+        return Device.create(state, name=name, gateway=said if gateway is None else gateway)
+    except BaseException:
+        state.close()
+        raise
+
+
+@contextmanager
+def using_device(team: Team, *, environ: Mapping[str, str] = os.environ) -> Generator[Device]:
+    """Open the team's device for a moment: to look at it, or at whom it knows."""
+    device = open_device(team, environ=environ)
+    try:
+        yield device
+    finally:
+        device.state.close()
+
+
+def key_file(path: Path) -> Path:
+    """Return what opens a device's file, or raise a `RemitError` if it is gone: a new one would open nothing."""
+    key = path.with_name(KEY_FILE)
+    if not key.exists():
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"{key} is not there, and nothing else opens {path}",
+                suggestion="Put it back from a backup; else move the other away, and begin anew: remit devices init",
+            )
+        )
+    return key
+
+
+def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the passphrase of a team's device, empty if it has none; raise a `RemitError` if it is not set."""
+    said = team.relay and team.relay.passphrase
+    try:
+        return secret_of(said, environ) if said else ""
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+
+
+def find_device(peers: Iterable[Peer], named: str) -> Peer:
+    """Return the known device of this name, id or beginning of an id, or raise a `RemitError` that names near ones.
+
+    Of several that had a name one after the other, the one that was not revoked is meant.
+    """
+    known = list(peers)
+    exact = [each for each in known if named in (each.card.name, each.device)]
+    found = [each for each in exact if not each.revoked] or exact
+    if not found and len(named) >= MIN_PREFIX:
+        found = [each for each in known if each.device.startswith(named.lower())]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = ", ".join(f"{each.device} ({each.card.name})" for each in found)
+        raise RemitError(
+            fault(
+                Code.INPUT_VALIDATION_FAILED, f"ambiguous device `{named}`: {which}", suggestion="Type more of its id."
+            )
+        )
+    names = [each.card.name for each in known if not each.revoked]
+    near = did_you_mean(named, names) or (f"; there are: {', '.join(names)}" if names else "; none is known yet")
+    raise RemitError(
+        fault(
+            Code.NOT_FOUND,
+            f"there is no device `{named[:100]}`{near}",
+            suggestion="See them all with `remit devices list`; one that is not there is paired first.",
+        )
+    )
+
+
+def _opened(team: Team, environ: Mapping[str, str]) -> State:
+    path, passphrase = device_path(team), passphrase_of(team, environ)
+    try:
+        return State.open(path, open_keys(path.with_name(KEY_FILE), passphrase), team.store.durability)
+    except OSError as error:
+        raise _unwritable(path.parent, error) from error
+
+
+def _unwritable(folder: Path, error: OSError) -> RemitError:
+    message = f"{folder} cannot be written to: {error.strerror}"
+    suggestion = "Let this user write there, or say where else: `path` in `[store]`."
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion=suggestion))
+
+
+def _missing(path: Path) -> RemitError:
+    message = f"this team has no device yet: there is none in {path}"
+    return RemitError(fault(Code.TEAM_INVALID, message, suggestion="Make one: remit devices init"))
+
+
+# ── what it makes of a team file ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def program_of(team: Team, profile: str, environ: Mapping[str, str] = os.environ) -> Program:
+    """Return the program of a profile that has one, or raise a `RemitError` if a secret of it is not set."""
+    said = team.profiles[profile]
+    command, *args = said.run or said.acp or ("",)
+    try:
+        env = {key: secret_of(value, environ) if value.startswith("$") else value for key, value in said.env.items()}
+    except ValueError as error:
+        raise team_invalid(str(error)) from error
+    return Program(command=command, args=tuple(args), env=env, folder=str(team.folder))
+
+
+class Doubt(NamedTuple):
+    """What of a team file will not work with the devices that are known, though nothing is wrong with the file."""
+
+    about: str
+    says: str
+    todo: str
+
+
+def doubts(team: Team, peers: Iterable[Peer], shared: Mapping[str, SharedSection] | None = None) -> Iterator[Doubt]:
+    """Say which devices that the team (or *shared*) names are not known, may not do what they would, or are none."""
+    known = list(peers)
+    for name, profile in team.profiles.items():
+        about = f"profiles.{name}"
+        if not profile.allow_shared_agent_calls:
+            says = "it may have nothing to do with shared agents"
+            yield Doubt(about, says, "Set `allow_shared_agent_calls = true`, if it may.")
+            continue
+        yield from _doubts_about(f"{about}.devices", profile.devices, known, "be asked from here")
+    for name, agent in team.agents.items():
+        if agent.device is not None:
+            yield from _doubts_about(f"agents.{name}.device", (agent.device,), known, "be asked from here")
+    for name, section in (team.shared if shared is None else shared).items():
+        yield from _doubts_about(f"shared.{name}.devices", section.devices, known, "reach this device", asks=True)
+
+
+def _doubts_about(
+    about: str, named: Iterable[str], known: list[Peer], may: str, *, asks: bool = False
+) -> Iterator[Doubt]:
+    for each in sorted(named):
+        found = [peer for peer in known if each in (peer.device, peer.card.name)]
+        standing = [peer for peer in found if not peer.revoked]
+        if found and not standing:
+            yield Doubt(about, f"the device {each} was revoked", "Pair with a new identity of it, or name it no more.")
+        elif not standing:
+            near = did_you_mean(each, [peer.card.name for peer in known])
+            yield Doubt(about, f"no device {each} is known here{near}", "Ask for its link: remit devices pair LINK")
+        elif not (standing[0].allowed if asks else standing[0].may_talk):
+            todo = f"Allow it, if it may: remit devices allow {quote(each)}"
+            yield Doubt(about, f"the device {each} is known, and may not {may}", todo)
+        elif not standing[0].verified:
+            todo = "Compare codes with its owner: remit devices pair LINK"
+            yield Doubt(about, f"the device {each} is not verified: somebody else might pretend to be it", todo)
+    if not set(named):
+        yield Doubt(about, "it names no device, so that nobody is allowed", "Add the names or ids of those that are.")

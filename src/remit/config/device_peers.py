@@ -1,0 +1,101 @@
+"""What follows from the devices that a team's own knows: its profiles, what it shares and offers, who may send."""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from remit.config.sections.relay import SharedSection
+from remit.config.team import Team
+from remit.config.values import duration_ms
+from remit.protocol.card import AgentCard
+from remit.relay import review
+from remit.relay.frames import Constraints
+from remit.relay.offers import Teller
+from remit.relay.peers import Peer, Peers
+from remit.relay.profile import Limits, Profile
+from remit.relay.sharing import Shared, offered
+
+
+class Known:
+    """All of that, as it was when last looked at."""
+
+    def __init__(
+        self,
+        team: Team,
+        peers: Peers,
+        sections: Mapping[str, SharedSection],
+        cards: Mapping[str, AgentCard],
+        teller: Teller | None,
+    ) -> None:
+        self._team = team
+        self._peers = peers
+        self._sections = sections
+        self._cards = cards
+        self._teller = teller
+        self.profiles: dict[str, Profile] = {}
+        self.shared: dict[str, Shared] = {}
+        self.senders: tuple[str, ...] = ()
+
+    def look(self) -> None:
+        """Take over what was changed of the known devices, and tell those who are offered something else by that."""
+        peers = self._peers.list()
+        self.profiles.update({name: profile_of(self._team, name, peers) for name in self._team.profiles})
+        self.shared.update({name: shared_of(name, said, peers, self._cards) for name, said in self._sections.items()})
+        self.senders = tuple(sorted(each.device for each in peers if each.may_talk))
+        if self._teller is not None:
+            self._teller.tell(peers, partial(offered, self.shared))
+
+
+def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
+    """Return a profile of the team, with the devices that it names as far as they are known."""
+    said = team.profiles[name]
+    return Profile(
+        id=name,
+        allow_shared_agent_calls=said.allow_shared_agent_calls,
+        allowed_shared_device_ids=_ids(said.devices, peers),
+        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
+        max_hop_count=said.max_hop_count,
+        rate=said.rate,
+        mode=said.mode,
+        limits=Limits(
+            max_turns=said.limits.max_turns,
+            max_duration_ms=duration_ms(said.limits.max_duration),
+            max_failures=said.limits.max_failures,
+            max_tokens_budget=said.limits.max_tokens,
+        ),
+        rules=review.Rules(
+            off=said.rules.off,
+            min_confidence=said.rules.min_confidence,
+            max_chars=said.rules.max_chars,
+            min_shared_words=said.rules.min_shared_words,
+        ),
+        constraints=Constraints(
+            max_output_chars=said.constraints.max_output_chars,
+            allow_tool_use=said.constraints.allow_tool_use,
+            max_history_turns=said.constraints.max_history_turns,
+            max_history_chars=said.constraints.max_history_chars,
+            max_tool_rounds=said.constraints.max_tool_rounds,
+            local_turn_timeout_ms=duration_ms(said.constraints.turn_timeout),
+        ),
+    )
+
+
+def shared_of(name: str, said: SharedSection, peers: Iterable[Peer], cards: Mapping[str, AgentCard] = {}) -> Shared:
+    """Return what a section shares, with the devices that it names as far as they are known."""
+    agent = said.agent or name
+    profile = Profile(
+        id=name,
+        # To share an agent is to switch it on; with whom, its devices say, as far as those may come here at all.
+        allow_shared_agent_calls=True,
+        allowed_shared_device_ids=_ids(said.devices, (each for each in peers if each.allowed)),
+        max_concurrent_shared_calls=said.max_concurrent_shared_calls,
+        max_hop_count=said.max_hop_count,
+        rate=said.rate,
+    )
+    described = cards[agent].description if said.description is None and agent in cards else said.description
+    return Shared(agent=agent, profile=profile, description=described or "")
+
+
+def _ids(named: Iterable[str], peers: Iterable[Peer]) -> frozenset[str]:
+    """Return the ids of those that are named, by id or by a name that only one has; of an id, no part counts."""
+    wanted = set(named)
+    return frozenset(each.device for each in peers if not each.revoked and wanted & {each.device, each.card.name})

@@ -1,0 +1,311 @@
+"""A team from its file: found, read, overridden, checked, with everything that is wrong said at once."""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import msgspec
+
+from remit.config import checks, mcp, peers, shared_agents, telemetry
+from remit.config.code import IMPORTING
+from remit.config.file_trust import FILE, is_trusted, trusted
+from remit.config.line_numbers import Lines, Place, dotted, value_at
+from remit.config.models import uncallable
+from remit.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
+from remit.config.team import Team, TeamFile
+from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
+from remit.protocol.errors import Code, Problem, RemitError, fault
+
+VARIABLE = "REMIT_TEAM"
+
+
+def find_team(
+    named: Path | None = None, *, start: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> Path | None:
+    """Return the team file: *named*, else what `$REMIT_TEAM` names, else the nearest one from *start* upwards.
+
+    Raises a `RemitError` if somebody else could have written it; see `trust`. The search begins in the working
+    directory and ends at the home folder, at the root of a repository, and below a folder that others can write to. A
+    folder that is named stands for the file in it.
+    """
+    if variable := named or environ.get(VARIABLE):
+        path = Path(variable)
+        return trusted(path / FILE if path.is_dir() else path, environ)
+    folder = (start or Path.cwd()).absolute()
+    for each in (folder, *folder.parents):
+        # Ignored, not refused: a file that a stranger leaves in /tmp must not stop the commands below it either.
+        if each != folder and not is_trusted(each):
+            return None
+        if (each / FILE).is_file():
+            return trusted(each / FILE, environ)
+        if each == Path.home() or (each / ".git").exists():
+            return None
+    return None
+
+
+def load_team(
+    path: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+    secrets: bool = True,
+    serving: bool = True,
+    code: bool = True,
+    thorough: bool = False,
+) -> Team:
+    """Return the team that a file describes, or raise a `RemitError` that names all that is wrong with it.
+
+    *overrides* (`limits.max_depth=3`) count more than *environ* (`REMIT_LIMITS__MAX_DEPTH`), and that more than the
+    file. Without *secrets*, the environment need not hold them; without *serving*, not those that running an agent does
+    not need, and programs of MCP servers need not be there. Without *code*, no code that the file names is imported.
+    With *thorough*, it is looked for all the same, without running it. With *secrets* and one of the others,
+    it is also made sure that models can be called, as far as that shows without calling them.
+    """
+    path = Path(path).absolute()
+    text = _text_of(path)
+    said, lines = _parsed(text, path)
+    source = _Source(path.name, lines, {})
+    wrong = list(_secrets_in(said))
+    unusable = _override(said, source, from_environment(environ, said))
+    unusable += _override(said, source, from_flags(overrides))
+    shown = {each.place for each in wrong}
+    wrong += [_plainer(each) for each in wrong_fields(said, TeamFile) if each.place not in shown]
+    names = checks.names_in(said)
+    if (team := _sound_part(said, wrong)) is not None:
+        found = [checks.undecided(said, team), checks.misnamed(team, names), checks.unredactable(team)]
+        found.append(checks.impossible_workflows(said, team, names))
+        found.append(checks.unplaced(team, path.parent))
+        found.append(checks.read_schemas(said, team, path.parent))
+        found.append(peers.mistaken(said, team, names))
+        found.append(shared_agents.mistaken(said, team, names))
+        if secrets:
+            found.append(checks.unset(team, environ, serving=serving))
+            found.append(peers.unprovable(said, team, path.parent, environ))
+        found += [telemetry.undeliverable(said, team, environ)] if secrets else []
+        found.append(mcp.undecided(said, team))
+        if code:
+            found.append(checks.unfound_code(team, path.parent))
+        elif thorough:
+            found.append(checks.unseen_code(team, path.parent))
+        found += [mcp.unstartable(team, path.parent)] if serving and (code or thorough) else []
+        found += [checks.unconfinable(team)] if code or thorough else []
+        amiss = {each.place for each in wrong}
+        if secrets and (code or thorough):  # without its address a server's model looks like an unknown one
+            found.append(each for each in uncallable(team, environ) if (*each.place[:-1], "base_url") not in amiss)
+        wrong += [each for each in chain(*found) if each.place not in amiss]
+    if wrong or unusable:
+        problems = [Problem(each.source, each.message) for each in unusable] + source.problems(said, wrong)
+        raise _invalid(path, problems)
+    checked = msgspec.convert(said, TeamFile)
+    return Team(
+        **{name: getattr(checked, name) for name in checked.__struct_fields__}, file=path, overrides=tuple(overrides)
+    )
+
+
+def located(team: Team, said_of: Iterable[Wrong]) -> list[Problem]:
+    """Return what is said of a team that was read, with where it stands in its file."""
+    said, lines = _parsed(_text_of(team.file), team.file)
+    return _Source(team.file.name, lines, {}).problems(said, said_of)
+
+
+# ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOO_DEEP = "values are nested too deep"
+_POSITION = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        # Some editors put a mark before the text that is none of it.
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as error:
+        raise _cannot_read(path, "there is no such file") from error
+    except OSError as error:
+        raise _cannot_read(path, f"it cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise _invalid(path, [Problem(f"{path.name}:{line}", "this is not text in UTF-8")]) from error
+
+
+def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Lines]:
+    try:
+        said = tomllib.loads(text)
+        lines = Lines(text)
+    except tomllib.TOMLDecodeError as error:
+        lines = Lines(text)
+        problems = [
+            Problem(
+                f"{path.name}:{line} {dotted(place)}", f"this stands here a second time; the first is in line {first}"
+            )
+            for place, first, line in lines.twice
+        ]
+        message = str(error)
+        if not problems or not message.startswith("Cannot"):
+            found = _POSITION.search(message)
+            line, column = (found[1], found[2]) if found and found[1] else (str(text.count("\n") + 1), None)
+            where = f" (column {column})" if column else " (at the end of the file)"
+            problems.append(Problem(f"{path.name}:{line}", f"not TOML: {_POSITION.sub('', message)}{where}"))
+        raise _invalid(path, problems) from error
+    except RecursionError as error:
+        raise _invalid(path, [Problem(path.name, _TOO_DEEP)]) from error
+    if deep := [line for place, line in lines.of.items() if len(place) > MAX_NESTING]:
+        raise _invalid(path, [Problem(f"{path.name}:{deep[0]}", _TOO_DEEP)])
+    return said, lines
+
+
+def _override(said: dict[str, Any], source: "_Source", overrides: Iterable[Override | Unusable]) -> list[Unusable]:
+    unusable: list[Unusable] = []
+    for override in list(overrides):
+        if isinstance(override, Unusable):
+            unusable.append(override)
+        elif (why := apply(override, said)) is not None:
+            unusable.append(why)
+        else:
+            source.overrides[override.place] = override.source
+    return unusable
+
+
+# ── what is wrong ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class _Source(NamedTuple):
+    """Where what is said comes from: lines of the file, variables, flags."""
+
+    file: str
+    lines: Lines
+    overrides: dict[Place, str]
+
+    def problems(self, said: dict[str, Any], wrong: Iterable[Wrong]) -> list[Problem]:
+        """Return what is wrong with where it stands, in the order of the file."""
+        located = [(*self._where(_indexed(place, said)), place, message) for place, message in wrong]
+        return [
+            Problem(_joined(where, dotted(_without_index(place, said))), message)
+            for _, where, place, message in sorted(located, key=lambda each: each[0])
+        ]
+
+    def _where(self, place: Place) -> tuple[int, str]:
+        for end in range(len(place), 0, -1):
+            part = place[:end]
+            covering = [each for each in self.overrides if part[: len(each)] == each]
+            if covering:
+                return 0, self.overrides[max(covering, key=len)]
+            if part in self.lines.of:
+                return self.lines.of[part], f"{self.file}:{self.lines.of[part]}"
+            # An override has made this part; the file says nothing of it.
+            if made := [each for each in self.overrides if each[:end] == part]:
+                return 0, self.overrides[made[0]]
+        return 0, self.file
+
+
+def _joined(where: str, key: str) -> str:
+    return where if where.endswith(f" {key}") else f"{where} {key}"
+
+
+def _indexed(place: Place, said: Any) -> Place:
+    """Return the place of a list's item that is given by the item itself."""
+    within = value_at(said, place[:-1])
+    items = cast("list[object]", within) if isinstance(within, list) else []
+    return (*place[:-1], items.index(place[-1])) if place[-1] in items else place
+
+
+def _without_index(place: Place, said: dict[str, Any]) -> Place:
+    """Return the key that *place* belongs to: what is wrong with an item of a list is said of the list."""
+    place = _indexed(place, said)
+    return place[:-1] if isinstance(place[-1], int) else place
+
+
+def _plainer(wrong: Wrong) -> Wrong:
+    """Return what is wrong in the words of TOML; a key that is missing is described."""
+    message = wrong.message.replace("unknown field", "unknown key").replace("known fields:", "known keys:")
+    message = message.replace(" | null`", "`")  # which TOML cannot say
+    for word, plain in _TYPES.items():
+        message = message.replace(f"Expected {word}", f"expected {plain}").replace(f"got {word}", f"got {plain}")
+    if message == "required field is missing":
+        described = (meta.description for meta in metas(kind_at(wrong.place)) if meta.description)
+        message = " ".join([_MISSING, *described])
+    if len(wrong.place) == 3 and (wrong.place[0], wrong.place[2]) in _REPLACED:
+        message = _REPLACED[wrong.place[0], wrong.place[2]]
+    return Wrong(wrong.place, message)
+
+
+# What an earlier version had, and what stands in its place.
+_REPLACED: dict[tuple[object, object], str] = {
+    ("clients", "operator"): '`operator` was replaced by `may`: `may = ["metrics"]` reads the figures, `"read"` '
+    "everyone's runs and the record, `\"control\"` cancels everyone's runs; name what it needs"
+}
+_MISSING = "required key is missing."
+_TYPES = {
+    "`str`": "a text",
+    "`int`": "an integer",
+    "`float`": "a number",
+    "`bool`": "true or false",
+    "`object`": "a table",
+    "`array`": "an array",
+}
+
+
+def _sound_part(said: dict[str, Any], wrong: Iterable[Wrong]) -> TeamFile | None:
+    """Return what can be read of a file of which some keys are wrong, so that the rest is checked as well."""
+    sound = deepcopy(said)
+    for place, message in wrong:
+        # An item cannot be taken out of a list without moving those behind it, so that the whole list goes, unless the
+        # item is a table that can do without what is wrong.
+        keys = place if _can_be_left_out(place) else tuple(takewhile(lambda step: isinstance(step, str), place))
+        if keys == place and message.startswith(_MISSING):
+            if place[-1] == "run":
+                value_at(sound, place[:-1])["run"] = "missing:missing"
+                continue
+            keys = keys[:-1]
+        table = value_at(sound, keys[:-1])
+        if isinstance(table, dict):
+            cast("dict[Any, Any]", table).pop(keys[-1], None)
+    try:
+        return msgspec.convert(sound, TeamFile)
+    except msgspec.ValidationError:
+        return None
+
+
+def _can_be_left_out(place: Place) -> bool:
+    fields = fields_at(place[:-1])
+    return fields is not None and not any(each.required for each in fields if each.encode_name == place[-1])
+
+
+def _secrets_in(said: Any, place: Place = ()) -> Iterator[Wrong]:
+    if isinstance(said, dict):
+        for name, each in cast("dict[str, Any]", said).items():
+            yield from _secrets_in(each, (*place, name))
+    elif isinstance(said, list):
+        for index, each in enumerate(cast("list[Any]", said)):
+            yield from _secrets_in(each, (*place, index))
+    elif isinstance(said, str) and checks.looks_secret(said):
+        yield Wrong(
+            place,
+            "this looks like a secret, which does not stand in a team file: take it out, change it where it is valid, "
+            'put it into an environment variable, and where a key takes a secret, write "$NAME"',
+        )
+
+
+def _invalid(path: Path, problems: Sequence[Problem]) -> RemitError:
+    count = "one thing is" if len(problems) == 1 else f"{len(problems)} things are"
+    # What is wrong with code shows when it is imported, which the plain check does not do.
+    imported = any(each.message.startswith(IMPORTING) for each in problems)
+    check = "`remit validate --code` imports it" if imported else "`remit validate` checks the file"
+    return RemitError(
+        fault(
+            Code.TEAM_INVALID,
+            f"{count} wrong in {path}",
+            problems=tuple(problems),
+            suggestion=f"Correct what is named; {check} without running an agent.",
+        )
+    )
+
+
+def _cannot_read(path: Path, why: str) -> RemitError:
+    return RemitError(
+        fault(Code.TEAM_INVALID, f"{path}: {why}", suggestion="`remit init` writes a team file to begin with.")
+    )

@@ -1,0 +1,103 @@
+"""The models that a team file names: made, and why some of them cannot be called from here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from remit.config.checks import secret_of
+from remit.config.sections.agents import AgentSection
+from remit.config.sections.hub import ContextSection
+from remit.config.team import TeamFile
+from remit.protocol.codec import Wrong
+from remit.protocol.errors import RemitError, in_sentences
+from remit.runtime.registry import team_invalid
+
+if TYPE_CHECKING:  # it loads the event loop, which most commands do without
+    from remit.agents.model import ModelAgent
+    from remit.runtime.ports import Summarizer
+
+
+def model_agent(agent: AgentSection, environ: Mapping[str, str] = os.environ) -> ModelAgent:
+    """Return the agent that a model is, or raise a `RemitError` if its key is not in the environment."""
+    from remit.agents.model import ModelAgent
+
+    assert agent.model is not None, "only an agent of a model is one"
+    return ModelAgent(
+        agent.model,
+        base_url=agent.base_url,
+        api_key=_key(agent.api_key, environ),
+        settings=agent.settings,
+        max_tool_rounds=agent.max_tool_rounds,
+        max_output_tokens=agent.max_output_tokens,
+        history_tokens=agent.history,
+        sub_agent_arguments=agent.sub_agent_arguments,
+        structured_answers=agent.structured_answers,
+    )
+
+
+def summarizer_of(context: ContextSection, environ: Mapping[str, str] = os.environ) -> Summarizer | None:
+    """Return what makes summaries by a model; None: none does."""
+    from remit.agents.model import summarizer
+
+    if context.summary_model is None:
+        return None
+    key = _key(context.summary_api_key, environ)
+    return summarizer(context.summary_model, base_url=context.summary_base_url, api_key=key)
+
+
+def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) -> ModelAgent | None:
+    """Return the model that the orchestrator, and workflows, may ask; None: there is none."""
+    from remit.agents.model import ModelAgent
+
+    section = team.orchestrator
+    if section is None or section.model is None:
+        return None
+    key = _key(section.api_key, environ)
+    return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
+
+
+def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+    """Say which models cannot be asked from here: unknown ones, those whose package or key is missing."""
+    for name, agent in team.agents.items():
+        if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
+            yield from _why_not(("agents", name, "model"), agent, environ)
+    context = team.context
+    if context.summary_model is not None and _is_set(context.summary_api_key, environ):
+        made = AgentSection(
+            model=context.summary_model, base_url=context.summary_base_url, api_key=context.summary_api_key
+        )
+        yield from _why_not(("context", "summary_model"), made, environ)
+    section = team.orchestrator
+    if section is not None and section.model is not None and _is_set(section.api_key, environ):
+        made = AgentSection(
+            model=section.model, base_url=section.base_url, api_key=section.api_key, settings=section.settings
+        )
+        yield from _why_not(("orchestrator", "model"), made, environ)
+    if section is not None and section.classifier == "embeddings":
+        from remit.classifiers.embeddings import check
+
+        try:
+            check()
+        except RemitError as error:
+            yield Wrong(("orchestrator", "classifier"), error.fault.message)
+
+
+def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, str]) -> Iterator[Wrong]:
+    try:
+        model_agent(agent, environ).check()
+    except RemitError as error:
+        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
+
+
+def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:
+    """Say whether a key is there; that it is not is said where it is named."""
+    return reference is None or bool(environ.get(reference.removeprefix("$"), "").strip())
+
+
+def _key(reference: str | None, environ: Mapping[str, str]) -> str | None:
+    try:
+        return None if reference is None else secret_of(reference, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error

@@ -1,0 +1,361 @@
+"""Peers and clients of a team file: whether they can be told apart, and what is needed to let them in."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from ipaddress import ip_network
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from remit.config.checks import Names, secret_of, unknown
+from remit.config.sections.peers import ClientSection
+from remit.config.team import Team, TeamFile
+from remit.policy.reception import Permission
+from remit.protocol.codec import Wrong
+from remit.protocol.errors import RemitError, in_sentences
+from remit.runtime.registry import team_invalid
+
+if TYPE_CHECKING:  # most commands let nobody in
+    from remit.transports.credentials.incoming import Door, Held, Known, UserTokens
+    from remit.transports.credentials.jwt import Fetch
+    from remit.transports.credentials.keys import HubKey
+    from remit.transports.credentials.outgoing import Addressee, Papers
+    from remit.transports.credentials.spending import Count, Spending
+
+ANYONE = "*"
+_OF_PROVIDERS = ("audience", "jwks", "algorithms", "user_claim")
+_INSTALL = "pip install 'remit[credentials]'"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+# ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+    """Say which peers and clients cannot be told from others, or are described in two ways, or in none."""
+    exposed = (*names["agents"], *names["workflows"])
+    if team.orchestrator is not None:
+        exposed = (*exposed, team.orchestrator.name)
+    yield from unknown(("serve", "agents"), "agent", team.serve.agents - {ANYONE}, exposed)
+    for name, agent in team.agents.items():
+        if agent.peer is None:
+            continue
+        place = ("agents", name, "peer")
+        for wrong in unknown(place, "peer", (agent.peer,), said.get("peers", {})):
+            yield Wrong(place, wrong.message)
+        # An address that is wrong is there, and said to be wrong.
+        if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
+            yield Wrong(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
+    for each in team.serve.proxies:
+        try:
+            ip_network(each, strict=False)
+        except ValueError:
+            yield Wrong(("serve", "proxies", each), f"`{each}` is neither an IP address nor a network like 10.0.0.0/8")
+    if (team.serve.certificate is None) != (team.serve.private_key is None):
+        yield Wrong(("serve",), "`certificate` and `private_key` go together: give both, or none")
+    owners: dict[str, str] = {}
+    for name, peer in team.peers.items():
+        place = ("peers", name)
+        if name == team.name:
+            yield Wrong(
+                place, f"`{name}` is this hub itself; name a peer as it names itself, by `name` in its team file"
+            )
+        yield from unknown((*place, "agents"), "agent", peer.agents - {ANYONE}, exposed)
+        if peer.url is not None:
+            from remit.transports.addresses import no_hub
+
+            if (why := no_hub(peer.url)) is not None:
+                yield Wrong((*place, "url"), why)
+        for key in peer.keys:
+            owner = owners.setdefault(key.lower(), name)
+            if owner != name:
+                yield Wrong((*place, "keys", key), f"this is the key of `{owner}` already")
+    for name, client in team.clients.items():
+        place, keys = ("clients", name), said["clients"][name]
+        if name in said.get("peers", {}):
+            yield Wrong(place, f"there is a peer `{name}`; give the client another name")
+        yield from unknown((*place, "agents"), "agent", client.agents - {ANYONE}, exposed)
+        yield from _undecided(place, keys, client)
+
+
+def _undecided(place: tuple[str, ...], keys: Collection[str], client: ClientSection) -> Iterator[Wrong]:
+    if "token" not in keys and "issuer" not in keys:
+        yield Wrong(place, 'a client needs `token`, as "$NAME", or `issuer`, whose tokens its users bring')
+    elif "token" in keys and "issuer" in keys:
+        yield Wrong((*place, "issuer"), "a client has `token` or `issuer`, not both; describe it as two clients")
+    elif "token" in keys:
+        for key in _OF_PROVIDERS:
+            if key in keys:
+                yield Wrong((*place, key), f"`{key}` is for a client that has an `issuer`")
+        if client.users is None and "users" not in keys:
+            yield Wrong(place, 'say for which `users` its token may ask: names, or ["*"] for anyone')
+    else:
+        for key in ("audience", "jwks"):
+            if key not in keys:
+                yield Wrong((*place, key), f"a client with an `issuer` needs `{key}`, too")
+        if client.jwks is not None and not _is_safe(client.jwks):
+            yield Wrong((*place, "jwks"), "keys that are fetched over anything but https could be anybody's")
+
+
+def _is_safe(source: str) -> bool:
+    """Say whether what is at an address, or in a file, is what its owner put there."""
+    parts = urlsplit(source)
+    return "://" not in source or parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOCAL)
+
+
+# ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[Wrong]:
+    """Say which peers and clients could not be let in from here: what is missing, unusable or not theirs alone."""
+    if not (team.peers or team.clients or "identity" in said):
+        return
+    yield from _unfit_tokens(team, environ)
+    trusted: Mapping[str, tuple[str, ...]] = {}
+    try:
+        trusted = _trusted(folder / team.identity.trusted)()
+        _ = _revoked(folder / team.identity.revoked)()
+    except RemitError as error:
+        yield Wrong(("identity",), error.fault.message)
+    keyed = [name for name, peer in team.peers.items() if peer.keys or name in trusted]
+    for name in team.peers:
+        # Also what is wrong, and said so elsewhere, was meant to be something.
+        if name not in keyed and not (said["peers"][name].get("keys") or "token" in said["peers"][name]):
+            how = f"give it `keys` or a `token`, or trust a key of it: remit keys trust {name} KEY"
+            yield Wrong(("peers", name), f"there is nothing by which it could be known; {how}")
+    if "identity" in said or keyed:
+        place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
+        yield from _unusable_key(place, folder / team.identity.key)
+    if keyed and not _installed("biscuit_auth"):
+        yield Wrong(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {_INSTALL}")
+    for name, client in team.clients.items():
+        place = ("clients", name)
+        if client.issuer is not None and not _installed("joserfc"):
+            yield Wrong((*place, "issuer"), f"tokens of identity providers need joserfc: {_INSTALL}")
+        elif client.jwks is not None and "://" not in client.jwks:
+            yield from _unreadable_keys((*place, "jwks"), folder / client.jwks)
+
+
+def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+    from remit.transports.credentials.bearer import unfit
+
+    owners: dict[str, str] = {}
+    sections = [("peers", name, peer.token) for name, peer in team.peers.items()]
+    sections += [("clients", name, client.token) for name, client in team.clients.items()]
+    for section, name, reference in sections:
+        try:
+            token = None if reference is None else secret_of(reference, environ)
+        except ValueError:
+            continue  # what is not set is said of all secrets
+        if token is None:
+            continue
+        owner = owners.setdefault(token, name)
+        if owner != name:
+            yield Wrong((section, name, "token"), f"`{owner}` has the same token, so that nobody could tell who asks")
+        elif (why := unfit(token)) is not None:
+            yield Wrong((section, name, "token"), f"{(reference or '').removeprefix('$')} is no token: {why}")
+
+
+def _unusable_key(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
+    from remit.transports.credentials.keys import HubKey
+
+    try:
+        HubKey.load(path)
+    except RemitError as error:
+        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
+
+
+def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
+    from remit.transports.credentials.jwt import key_set
+
+    try:
+        key_set(path.read_bytes())
+    except OSError as error:
+        yield Wrong(place, f"{path} cannot be read: {error.strerror}")
+    except ValueError as error:
+        yield Wrong(place, f"{path}: {error}")
+
+
+def unencrypted(team: TeamFile) -> Iterator[Wrong]:
+    """Say which peers are asked over a network without encryption."""
+    from remit.transports.addresses import is_loopback
+
+    for name, peer in team.peers.items():
+        parts = urlsplit(peer.url or "")
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            why = (
+                "plain http: whoever is on the way can read requests and answers, change the answers, and without keys "
+                "use the token; use https"
+            )
+            yield Wrong(("peers", name, "url"), why)
+
+
+def unservable(team: Team) -> Iterator[Wrong]:
+    """Say why a server could not prove itself with the certificate that `[serve]` names."""
+    section = team.serve
+    if section.certificate is None or section.private_key is None:
+        return
+    from ssl import PROTOCOL_TLS_SERVER, SSLContext, SSLError
+
+    for name in ("certificate", "private_key"):
+        path = team.folder / getattr(section, name)
+        try:
+            path.read_bytes()
+        except OSError as error:
+            yield Wrong(("serve", name), f"{path} cannot be read: {error.strerror}")
+            return
+    certificate, key = team.folder / section.certificate, team.folder / section.private_key
+    wants_password = False
+
+    def password() -> str:  # without one, a server would wait for it at a terminal
+        nonlocal wants_password
+        wants_password = True
+        return ""
+
+    try:
+        SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
+    except (SSLError, ValueError) as error:
+        if wants_password:
+            yield Wrong(("serve", "private_key"), f"{key} wants a password, which nobody could give: take it off")
+        elif getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            yield Wrong(("serve", "private_key"), f"{key} is not the key of {certificate}")
+        else:
+            yield Wrong(("serve", "certificate"), f"{certificate} and {key} are no certificate and its key, in PEM")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ValueError:  # it was taken out of the running program
+        return False
+
+
+# ── letting in ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def door_of(
+    team: Team,
+    *,
+    held: Held,
+    spending: Spending,
+    count: Count | None = None,
+    wall_ms: Callable[[], int],
+    fetch: Fetch,
+    environ: Mapping[str, str] = os.environ,
+    more: Iterable[Known] = (),
+) -> Door:
+    """Return what lets in the peers and clients of a team, and *more*; *fetch* gets the keys of identity providers."""
+    from remit.transports.credentials.incoming import Door, Known
+
+    known: list[Known] = [
+        *more,
+        *(
+            Known(
+                name=name,
+                is_hub=True,
+                keys=tuple(key.lower() for key in peer.keys),
+                token=_token(peer.token, environ),
+                users=_bound(peer.users),
+                agents=_bound(peer.agents),
+            )
+            for name, peer in team.peers.items()
+        ),
+    ]
+    known += [
+        Known(
+            name=name,
+            token=_token(client.token, environ),
+            issuer=_issuer(client, team.folder, fetch),
+            may=frozenset(map(Permission, client.may)),
+            answers=client.answers,
+            users=_bound(client.users),
+            agents=_bound(client.agents),
+        )
+        for name, client in team.clients.items()
+    ]
+    return Door(
+        known,
+        key=key_of(team),
+        trusted=_trusted(team.folder / team.identity.trusted),
+        revoked=_revoked(team.folder / team.identity.revoked),
+        held=held,
+        spending=spending,
+        count=count,
+        wall_ms=wall_ms,
+    )
+
+
+def papers_of(team: Team, *, held: Held, wall_ms: Callable[[], int]) -> Papers:
+    """Return what makes the headers for requests to the peers of a team."""
+    from remit.transports.credentials.outgoing import Papers
+
+    trusted = _trusted(team.folder / team.identity.trusted)
+    return Papers(key=key_of(team), trusted=lambda name: trusted().get(name, ()), held=held, wall_ms=wall_ms)
+
+
+def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Addressee:
+    """Return a peer of a team as `Papers` takes it."""
+    from remit.transports.credentials.outgoing import Addressee
+
+    peer = team.peers[name]
+    keys = tuple(key.lower() for key in peer.keys)
+    return Addressee(name=name, keys=keys, token=_token(peer.token, environ))
+
+
+def key_of(team: Team) -> Callable[[], HubKey] | None:
+    """Return what gives this hub's key as its file has it now; None if it has none."""
+    from remit.transports.credentials.keys import HubKey
+    from remit.transports.credentials.trust import Watched
+
+    path = team.folder / team.identity.key
+    if not path.exists():
+        return None
+    watched = Watched(path, lambda _: HubKey.load(path))
+    return lambda: watched.value
+
+
+def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | None:
+    if client.issuer is None:
+        return None
+    try:
+        from remit.transports.credentials.jwt import Issuer, KeysFile, KeysUrl, key_set
+    except ImportError as error:
+        raise team_invalid(str(error)) from error
+    from remit.transports.credentials.trust import Watched
+
+    jwks = client.jwks or ""
+    return Issuer(
+        issuer=client.issuer,
+        audience=client.audience or "",
+        keys=KeysUrl(jwks, fetch) if "://" in jwks else KeysFile(Watched(folder / jwks, key_set)),
+        algorithms=client.algorithms,
+        user_claim=client.user_claim,
+    )
+
+
+def _trusted(path: Path) -> Callable[[], Mapping[str, tuple[str, ...]]]:
+    from remit.transports.credentials.trust import Watched, trusted_keys
+
+    watched = Watched(path, trusted_keys, missing={})
+    return lambda: watched.value
+
+
+def _revoked(path: Path) -> Callable[[], frozenset[str]]:
+    from remit.transports.credentials.trust import Watched, revoked_ids
+
+    watched = Watched(path, revoked_ids, missing=frozenset[str]())
+    return lambda: watched.value
+
+
+def _bound(named: frozenset[str] | None) -> frozenset[str] | None:
+    return None if named is None or ANYONE in named else named
+
+
+def _token(reference: str | None, environ: Mapping[str, str]) -> str | None:
+    try:
+        return None if reference is None else secret_of(reference, environ)
+    except ValueError as error:
+        raise team_invalid(str(error)) from error

@@ -1,0 +1,163 @@
+"""A team as a server: its hub, its door, and how it is told to end."""
+
+import logging
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from remit.config.composition import hub_of
+from remit.config.line_numbers import dotted
+from remit.config.peers import ANYONE, door_of, key_of, unservable
+from remit.config.team import Team
+from remit.config.values import duration_ms
+from remit.policy.reception import Permission
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.clock import LoopClock
+from remit.runtime.hub import Hub
+from remit.runtime.registry import team_invalid
+from remit.server.app import Api
+from remit.server.server import Server
+from remit.server.token_file import token_in
+from remit.transports.credentials.incoming import Held, Known
+from remit.transports.credentials.spending import Spending
+from remit.transports.listening import listening
+
+if TYPE_CHECKING:  # most teams speak no A2A
+    from remit.server.a2a.routes import Exposure
+
+log = logging.getLogger("remit")
+
+# What an identity provider publishes is some kilobytes.
+MOST_KEYS = 1_000_000
+FETCH_S = 10.0
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+TOKEN_FILE = "serve.token"
+
+
+class Serving(NamedTuple):
+    """A server that has been made from a team, and is ready to serve."""
+
+    server: Server
+    hub: Hub
+    token: Path | None
+    """The file of the one token that is let in, where the team names nobody."""
+    is_local: bool
+    """Whether it is met from this machine alone."""
+
+
+@asynccontextmanager
+async def serving(
+    team: Team, *, host: str | None = None, port: int | None = None, environ: Mapping[str, str] = os.environ
+) -> AsyncGenerator[Serving, None]:
+    """Open a team's hub, and make the server for it; *host* and *port* count more than what the team says."""
+    section = team.serve
+    host, port = host or section.host, section.port if port is None else port
+    for wrong in unservable(team):
+        raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
+    token = None if team.clients or team.peers else _token_file(team, host)
+    own: tuple[Known, ...] = ()
+    if token is not None:
+        own = (Known(name="local", token=token_in(token), may=frozenset(Permission), answers=True),)
+    wall_ms = LoopClock().wall_ms
+    held = Held(wall_ms)
+    with listening(host, port) as bound:
+        async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
+            spending = Spending(hub.store.incr, wall_ms=wall_ms)
+            door = door_of(
+                team,
+                held=held,
+                spending=spending,
+                count=hub.store.incr,
+                wall_ms=wall_ms,
+                fetch=fetch,
+                environ=environ,
+                more=own,
+            )
+            api = Api(
+                hub,
+                door,
+                exposed=lambda: hub.cards if ANYONE in section.agents else section.agents,
+                a2a=_exposure(team, hub),
+                proxies=section.proxies,
+            )
+            server = Server(
+                api,
+                bound=bound,
+                drain_s=duration_ms(section.drain) / 1_000,
+                connections=section.connections,
+                certificate=section.certificate and str(team.folder / section.certificate),
+                key=section.private_key and str(team.folder / section.private_key),
+            )
+            yield Serving(server, hub, token, is_local=host in LOCAL)
+
+
+@asynccontextmanager
+async def _device_of(team: Team, hub: Hub, environ: Mapping[str, str]) -> AsyncGenerator[None]:
+    """Have the device at work of a team with agents on others: what it shares is shared too, for none else can then.
+
+    Without it the rest is served all the same: whoever asks such an agent is told why it cannot be asked.
+    """
+    if all(agent.device is None for agent in team.agents.values()):
+        yield
+        return
+    from remit.config.device_service import relaying  # most teams have none
+
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(
+                relaying(team, hub=hub, host=False, share=bool(team.shared), environ=environ)
+            )
+        except RemitError as error:
+            log.warning("agents on other devices cannot be asked: %s", error.fault.message)
+        yield
+
+
+def _exposure(team: Team, hub: Hub) -> "Exposure | None":
+    """Return how a team's agents speak A2A; None if they do not."""
+    said = team.a2a
+    if said is None:
+        return None
+    from remit.server.a2a.routes import Exposure
+    from remit.transports.addresses import Reach
+
+    return Exposure(
+        agents=lambda: hub.cards if ANYONE in said.agents else said.agents,
+        default=said.default,
+        url=said.url,
+        key=key_of(team),
+        required=said.require_remit,
+        push=said.push,
+        reach=Reach(hosts=frozenset(host.lower() for host in said.push_hosts)),
+    )
+
+
+def _token_file(team: Team, host: str) -> Path:
+    """Return the file of the token of a team that names no client: only for this machine."""
+    if host not in LOCAL:
+        raise RemitError(
+            fault(
+                Code.TEAM_INVALID,
+                f"{host} can be reached from other machines, and the team names nobody who may come",
+                suggestion="Name them in `[clients.NAME]` or `[peers.NAME]`; docs/serving.md shows how.",
+            )
+        )
+    return team.store_path.parent / TOKEN_FILE
+
+
+async def fetch(url: str) -> bytes:
+    """Return what is at an address of the team file: the keys of an identity provider."""
+    from aiohttp import ClientError, ClientSession, ClientTimeout
+
+    try:
+        async with (
+            ClientSession(timeout=ClientTimeout(FETCH_S)) as session,
+            session.get(url, allow_redirects=False) as reply,
+        ):
+            if reply.status != 200:
+                raise OSError(f"{url} answered with status {reply.status}")
+            return await reply.content.read(MOST_KEYS)
+    except (ClientError, TimeoutError) as error:
+        raise OSError(f"{url} cannot be reached ({type(error).__name__})") from error

@@ -1,0 +1,125 @@
+"""A team file, whole: every section by its key.
+
+The structs in `sections` are the one source: the loader checks files against them, editors complete from the JSON
+Schema that is made of them, and `docs/team.md` is written from that schema.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from remit.config.sections.agents import AgentSection, CapabilitySection, McpSection, ToolSection
+from remit.config.sections.base import Section
+from remit.config.sections.hub import (
+    BreakerSection,
+    BudgetsSection,
+    ContextSection,
+    LimitsSection,
+    StoreSection,
+    TelemetrySection,
+)
+from remit.config.sections.orchestration import OrchestratorSection, WorkflowSection
+from remit.config.sections.peers import A2aSection, ClientSection, IdentitySection, PeerSection, ServeSection
+from remit.config.sections.relay import ProfileSection, RelaySection, SharedSection
+from remit.config.sections.safety import ApprovalsSection, RedactionSection, RuleSection
+from remit.config.values import AgentName, Code, duration_ms
+from remit.policy.limits import Limits
+
+
+class TeamFile(Section, frozen=True, kw_only=True):
+    """The team of a Remit hub: its agents, and what holds for them."""
+
+    name: Annotated[AgentName, Meta(description="The hub's name; it stands behind the `@` in chains.")] = "local"
+    version: Annotated[Literal[1], Meta(description="The version of this format.")] = 1
+    store: Annotated[StoreSection, Meta(description="Where everything is recorded.")] = StoreSection()
+    limits: Annotated[LimitsSection, Meta(description="What no delegation may exceed.")] = LimitsSection()
+    budgets: Annotated[BudgetsSection, Meta(description="Time and tokens.")] = BudgetsSection()
+    breaker: Annotated[BreakerSection, Meta(description="When an agent that keeps failing is left alone.")] = (
+        BreakerSection()
+    )
+    agents: Annotated[dict[AgentName, AgentSection], Meta(description="The agents, by name.")] = {}
+    capabilities: Annotated[dict[Code, CapabilitySection], Meta(description="What agents can do, by code.")] = {}
+    tools: Annotated[dict[AgentName, ToolSection], Meta(description="What agents may use, by name.")] = {}
+    mcp: Annotated[dict[AgentName, McpSection], Meta(description="MCP servers whose tools agents use, by name.")] = {}
+    workflows: Annotated[
+        dict[AgentName, WorkflowSection], Meta(description="Steps that are carried out together, by name.")
+    ] = {}
+    orchestrator: Annotated[
+        OrchestratorSection | None, Meta(description="The agent that users can ask for anything: `remit ask`.")
+    ] = None
+    glossary: Annotated[
+        dict[str, str], Meta(description='The one term for each variant of it: `turnover = "revenue"`.')
+    ] = {}
+    rules: Annotated[tuple[RuleSection, ...], Meta(description="Which calls are refused or need a person.")] = ()
+    approvals: Annotated[ApprovalsSection, Meta(description="Who answers when a person must agree.")] = (
+        ApprovalsSection()
+    )
+    redaction: Annotated[RedactionSection, Meta(description="What agents do not get to see.")] = RedactionSection()
+    context: Annotated[ContextSection, Meta(description="What callees are shown of a conversation.")] = ContextSection()
+    identity: Annotated[IdentitySection, Meta(description="How this hub proves who it is.")] = IdentitySection()
+    peers: Annotated[dict[AgentName, PeerSection], Meta(description="Other hubs, by name.")] = {}
+    clients: Annotated[dict[AgentName, ClientSection], Meta(description="Programs that ask over HTTP, by name.")] = {}
+    serve: Annotated[ServeSection, Meta(description="How the hub is served over HTTP.")] = ServeSection()
+    a2a: Annotated[A2aSection | None, Meta(description="That the agents which are served speak A2A, too.")] = None
+    relay: Annotated[RelaySection | None, Meta(description="The gateway between this device and others.")] = None
+    profiles: Annotated[
+        dict[AgentName, ProfileSection], Meta(description="Local agents that work with shared ones, by name.")
+    ] = {}
+    shared: Annotated[
+        dict[AgentName, SharedSection], Meta(description="Agents that other devices may ask, by name.")
+    ] = {}
+    telemetry: Annotated[
+        TelemetrySection | None, Meta(description="Where spans and metrics go, for OpenTelemetry.")
+    ] = None
+
+
+class Team(TeamFile, frozen=True, kw_only=True):
+    """A team as it was read: what its file and the overrides say, its schemas loaded, and where the file is."""
+
+    file: Path
+    overrides: tuple[str, ...] = ()
+    """What was said on the command line, and counts more than the file."""
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths begin, and agents' code is found."""
+        return self.file.parent
+
+    @property
+    def workspace(self) -> Path | None:
+        """The folder that callees may be told of."""
+        return None if self.context.workspace is None else self.folder / self.context.workspace
+
+    @property
+    def store_path(self) -> Path:
+        """The SQLite file."""
+        return self.folder / self.store.path
+
+    @property
+    def everyone(self) -> tuple[str, ...]:
+        """Whoever can be asked: its agents, its workflows and its orchestrator."""
+        return (*self.agents, *self.workflows, *([] if self.orchestrator is None else [self.orchestrator.name]))
+
+    def settled_limits(self) -> Limits:
+        """Return limits, budgets and the time for approvals as the runtime takes them."""
+        limits, budgets = self.limits, self.budgets
+        return Limits(
+            max_depth=limits.max_depth,
+            max_chain=limits.max_chain,
+            max_fan_out=limits.max_fan_out,
+            max_agent_delegations=limits.max_agent_delegations,
+            max_delegations=limits.max_delegations,
+            max_record_bytes=limits.max_record_bytes,
+            root_time_ms=duration_ms(budgets.run_time),
+            delegation_time_ms=duration_ms(budgets.delegation_time),
+            root_tokens=budgets.run_tokens,
+            delegation_tokens=budgets.delegation_tokens,
+            context_tokens=budgets.context_tokens,
+            max_result_bytes=limits.max_result_bytes,
+            max_progress=limits.max_progress,
+            grace_ms=duration_ms(limits.grace),
+            approval_timeout_ms=duration_ms(self.approvals.timeout),
+            authority=limits.authority,
+            shared_scopes=limits.shared_scopes,
+        )

@@ -1,5 +1,0 @@
-"""The command line: stdout is data, stderr is progress, and the exit code says how it went."""
-
-from remit.faces.cli.main import main
-
-__all__ = ["main"]

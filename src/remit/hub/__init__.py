@@ -1,0 +1,1 @@
+"""The hub that a Python program opens."""

@@ -1,0 +1,361 @@
+"""A2A over HTTP: JSON-RPC and HTTP+JSON, two ways to say the same."""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from remit.dialects.a2a.declined import OWN_RPC, Declined, Error, ErrorBody, told
+from remit.dialects.a2a.extension import EXTENSION
+from remit.dialects.a2a.words import (
+    EXTENSIONS_HEADER,
+    MEDIA_TYPE,
+    VERSION,
+    VERSION_HEADER,
+    CancelTask,
+    GetCard,
+    GetTask,
+    ListPush,
+    ListTasks,
+    OnePush,
+    PushConfig,
+    SendMessage,
+    Subscribe,
+    extensions_of,
+    is_spoken,
+)
+from remit.protocol.codec import convert, decode, encode
+from remit.protocol.envelope import Json
+from remit.protocol.errors import Code, RemitError, fault
+from remit.server.a2a.standing import Asked
+from remit.server.a2a.tasks import Streaming, Tasks
+from remit.server.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
+from remit.server.delegations import Delegations
+from remit.server.refusals import note
+from remit.server.streams import KEEP_ALIVE
+from remit.server.waiting import Leaving
+
+log = logging.getLogger("remit")
+
+_JSON = (b"content-type", b"application/json")
+_A2A_JSON = (b"content-type", MEDIA_TYPE.encode())
+_STREAM = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+_ACTIVE = ((EXTENSIONS_HEADER.encode(), EXTENSION.encode()),)
+
+
+class Operation(NamedTuple):
+    """What can be asked for: what it takes, and who does it."""
+
+    takes: type[Struct]
+    does: Callable[[Asked, Any], Awaitable[Struct | Streaming]]
+
+
+class RpcRequest(Struct, frozen=True, kw_only=True):
+    """A call of JSON-RPC 2.0."""
+
+    jsonrpc: Literal["2.0"]
+    id: str | int
+    method: str
+    params: dict[str, Json] | UnsetType = UNSET
+
+
+class _Reply:
+    """How one request is answered, in its binding."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.active: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def value(self, value: Struct) -> None:
+        raise NotImplementedError
+
+    def event(self, value: Struct) -> bytes:
+        raise NotImplementedError
+
+    async def error(self, error: ErrorBody) -> None:
+        raise NotImplementedError
+
+    async def whole(self, status: int, body: bytes, *headers: tuple[bytes, bytes]) -> None:
+        self.started = True
+        await send_bytes(self._send, status, body, (*headers, *self.active))
+
+    async def stream(self, streaming: Streaming, delegations: Delegations, receive: Receive) -> None:
+        """Send a stream to its end, or until this server goes down, or whoever reads it hangs up."""
+        events, rest = streaming.events, streaming.rest
+        leaving = None
+        if events is not None:
+            delegations.streams.add(events)
+            leaving = Leaving(receive, events.close, delegations.waiting.soon)
+        try:
+            self.started = True
+            start = {"type": "http.response.start", "status": 200, "headers": [*_STREAM, *self.active]}
+            await self._send(start)
+            await self._part(b"data: " + self.event(streaming.first) + b"\n\n")
+            if rest is not None:
+                async for said in rest:
+                    frames = b"".join(b"data: " + self.event(each) + b"\n\n" for each in said)
+                    await self._part(frames or KEEP_ALIVE)
+            await self._send({"type": "http.response.body", "body": b""})
+        finally:
+            if leaving is not None:
+                leaving.cancel()
+            if rest is not None:
+                await rest.aclose()
+            if events is not None:
+                delegations.streams.discard(events)
+                events.close()
+
+    async def _part(self, body: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+class _Rest(_Reply):
+    """HTTP+JSON: the value itself, and errors as google.rpc.Status."""
+
+    async def value(self, value: Struct) -> None:
+        await self.whole(200, encode(value), _A2A_JSON)
+
+    def event(self, value: Struct) -> bytes:
+        return encode(value)
+
+    async def error(self, error: ErrorBody) -> None:
+        body = {
+            "error": {
+                "code": error.status,
+                "status": error.grpc,
+                "message": error.message,
+                "details": error.details,
+            }
+        }
+        await self.whole(error.status, encode(body), _A2A_JSON, *_beside(error))
+
+
+class _Rpc(_Reply):
+    """JSON-RPC 2.0: values and errors in its envelope; what A2A has a word for is no error of HTTP."""
+
+    id: str | int | None = None
+
+    async def value(self, value: Struct) -> None:
+        await self.whole(200, self.event(value), _JSON)
+
+    def event(self, value: Struct) -> bytes:
+        return encode({"jsonrpc": "2.0", "id": self.id, "result": value})
+
+    async def error(self, error: ErrorBody) -> None:
+        described = {"code": error.rpc, "message": error.message, "data": error.details}
+        status = error.status if error.rpc == OWN_RPC else 200
+        body = encode({"jsonrpc": "2.0", "id": self.id, "error": described})
+        await self.whole(status, body, _JSON, *_beside(error))
+
+
+def _beside(error: ErrorBody) -> tuple[tuple[bytes, bytes], ...]:
+    headers: list[tuple[bytes, bytes]] = []
+    if error.retry_after_ms is not None:
+        headers.append((b"retry-after", str(math.ceil(error.retry_after_ms / 1_000)).encode()))
+    if error.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if error.status in (413, 415):
+        headers.append((b"connection", b"close"))  # what is left of its body nobody wants to read
+    return tuple(headers)
+
+
+class Bindings:
+    """Reads what is asked in either binding, has it done, and answers."""
+
+    def __init__(
+        self, delegations: Delegations, tasks: Tasks, *, serves: Callable[[str], bool], required: bool
+    ) -> None:
+        self._delegations = delegations
+        self._serves = serves
+        self._required = required
+        self._methods: dict[str, Operation] = {
+            "SendMessage": Operation(SendMessage, tasks.send),
+            "SendStreamingMessage": Operation(SendMessage, tasks.stream),
+            "GetTask": Operation(GetTask, tasks.get),
+            "ListTasks": Operation(ListTasks, tasks.listed),
+            "CancelTask": Operation(CancelTask, tasks.cancel),
+            "SubscribeToTask": Operation(Subscribe, tasks.subscribe),
+            "CreateTaskPushNotificationConfig": Operation(PushConfig, tasks.create_push),
+            "GetTaskPushNotificationConfig": Operation(OnePush, tasks.get_push),
+            "ListTaskPushNotificationConfigs": Operation(ListPush, tasks.list_push),
+            "DeleteTaskPushNotificationConfig": Operation(OnePush, tasks.delete_push),
+            "GetExtendedAgentCard": Operation(GetCard, tasks.extended_card),
+        }
+
+    async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a call of JSON-RPC."""
+        reply = _Rpc(send)
+
+        async def act() -> None:
+            headers = headers_of(scope)
+            asked = await self._asked(agent, scope, headers, receive)
+            call = await read_as(lambda raw: _call(raw, reply), await read_json(headers, receive))
+            reply.active = _ACTIVE if asked.extended else ()
+            operation = self._methods.get(call.method)
+            if operation is None:
+                known = ", ".join(self._methods)
+                raise Declined(
+                    Error.METHOD_NOT_FOUND, f"there is no method `{call.method[:100]}` in A2A 1.0; there are: {known}"
+                )
+            params = {} if call.params is UNSET else call.params
+            await self._do(operation, asked, params, reply)
+
+        await _answered(act, reply, scope)
+
+    async def rest(self, agent: str, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of HTTP+JSON; *path* is what stands behind the agent's address."""
+        reply = _Rest(send)
+
+        async def act() -> None:
+            headers = headers_of(scope)
+            asked = await self._asked(agent, scope, headers, receive)
+            reply.active = _ACTIVE if asked.extended else ()
+            method, named = _routed(scope["method"], path)
+            operation = self._methods[method]
+            given: dict[str, Json] = {}
+            if scope["method"] == "POST" and headers.get("content-length", "0") != "0":
+                given = await read_as(_object, await read_json(headers, receive))
+            elif scope["method"] != "POST":
+                given = _query(scope)
+            await self._do(operation, asked, given | named, reply)
+
+        await _answered(act, reply, scope)
+
+    async def _do(self, operation: Operation, asked: Asked, params: dict[str, Json], reply: _Reply) -> None:
+        done = await operation.does(asked, convert(params, operation.takes))
+        if isinstance(done, Streaming):
+            assert asked.receive is not None, "it came over HTTP"
+            await reply.stream(done, self._delegations, asked.receive)
+        else:
+            await reply.value(done)
+
+    async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> Asked:
+        """Return who asks, once it is clear that it may, and speaks as is spoken here."""
+        # A host is a host: it sees what its own client asked for, whatever else that client may do here.
+        sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
+        if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
+            why = f"there is no agent `{agent[:100]}` here that {sender.name} may ask"
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
+        version = headers.get(VERSION_HEADER, "") or _parameter(scope, "A2A-Version")
+        if not is_spoken(version):
+            said = (
+                f"version {version[:20]!r} is" if version else "a request that names no version is one of 0.3, which is"
+            )
+            raise Declined(
+                Error.VERSION_NOT_SUPPORTED,
+                f"{said} not spoken here; send `A2A-Version: {VERSION}`",
+                about={"supportedVersions": VERSION},
+            )
+        extended = EXTENSION in extensions_of(headers)
+        if self._required and not extended:
+            raise Declined(
+                Error.EXTENSION_SUPPORT_REQUIRED,
+                f"this agent takes only requests that use the extension {EXTENSION}: name it in `A2A-Extensions`",
+                about={"extension": EXTENSION},
+            )
+        return Asked(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
+
+
+async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:
+    """Do something, and answer with why it could not be done, if it could not."""
+    try:
+        await act()
+    except (Declined, RemitError) as error:
+        if isinstance(error, RemitError):
+            note(scope, headers_of(scope), error.fault)
+        if not reply.started:
+            await reply.error(told(error))
+    except Gone:
+        pass
+    except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        log.error("%s %s failed: %s", scope["method"], scope["path"][:100], type(error).__name__)
+        if not reply.started:
+            await reply.error(told(Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")))
+
+
+def _object(raw: bytes) -> dict[str, Json]:
+    return convert(decode(raw, object), dict[str, Json])
+
+
+def _call(raw: bytes, reply: _Rpc) -> RpcRequest:
+    """Return what a body of JSON-RPC calls; what is wrong is told under the id that it has, if it has one."""
+    try:
+        value = decode(raw, object)
+    except RemitError as error:
+        raise Declined(Error.PARSE_ERROR, f"the body is not JSON: {error.fault.problems[0].message}"
+                       if error.fault.problems else error.fault.message) from error  # fmt: skip
+    if isinstance(value, dict):
+        id = msgspec.convert(value, _Identified, strict=False).id
+        reply.id = id if isinstance(id, str | int) and not isinstance(id, bool) else None
+    try:
+        return convert(value, RpcRequest)
+    except RemitError as error:
+        fields = {each.path.removeprefix("$.").removeprefix("$"): each.message for each in error.fault.problems}
+        what = "several calls at once are not taken" if isinstance(value, list) else "it is no call of JSON-RPC 2.0"
+        if set(fields) == {"params"}:
+            raise Declined(Error.INVALID_PARAMS, "params is no object", fields=fields) from error
+        raise Declined(Error.INVALID_REQUEST, what, fields=fields) from error
+
+
+class _Identified(Struct, frozen=True):
+    id: Json = None
+
+
+def _parameter(scope: Scope, name: str) -> str:
+    return dict(parse_qsl(scope["query_string"].decode("latin-1"))).get(name, "")
+
+
+_NUMBERS = ("historyLength", "pageSize")
+_TRUTHS = {"true": True, "false": False}
+
+
+def _query(scope: Scope) -> dict[str, Json]:
+    """Return the parameters of an address as they would stand in a body; what is none of these stays a text."""
+    found: dict[str, Json] = {}
+    for name, text in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        value: Json = text
+        if name in _NUMBERS and text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= 15:
+            value = int(text)
+        elif name == "includeArtifacts" and text in _TRUTHS:
+            value = _TRUTHS[text]
+        found[name] = value
+    return found
+
+
+def _routed(method: str, path: str) -> tuple[str, dict[str, Json]]:
+    """Return which operation an address means, and what it names."""
+    match (method, path.split("/")):
+        case ("POST", ["message:send"]):
+            return "SendMessage", {}
+        case ("POST", ["message:stream"]):
+            return "SendStreamingMessage", {}
+        case ("GET", ["tasks"]):
+            return "ListTasks", {}
+        case ("GET", ["extendedAgentCard"]):
+            return "GetExtendedAgentCard", {}
+        case ("GET" | "POST", ["tasks", name]) if name.endswith(":subscribe"):
+            return "SubscribeToTask", {"id": name.removesuffix(":subscribe")}
+        case ("POST", ["tasks", name]) if name.endswith(":cancel"):
+            return "CancelTask", {"id": name.removesuffix(":cancel")}
+        case ("GET", ["tasks", name]):
+            return "GetTask", {"id": name}
+        case ("POST", ["tasks", name, "pushNotificationConfigs"]):
+            return "CreateTaskPushNotificationConfig", {"taskId": name}
+        case ("GET", ["tasks", name, "pushNotificationConfigs"]):
+            return "ListTaskPushNotificationConfigs", {"taskId": name}
+        case ("GET", ["tasks", name, "pushNotificationConfigs", id]):
+            return "GetTaskPushNotificationConfig", {"taskId": name, "id": id}
+        case ("DELETE", ["tasks", name, "pushNotificationConfigs", id]):
+            return "DeleteTaskPushNotificationConfig", {"taskId": name, "id": id}
+        case _:
+            raise Declined(Error.METHOD_NOT_FOUND, f"there is nothing to {method} at {path[:100]}")

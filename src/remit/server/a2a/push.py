@@ -1,0 +1,267 @@
+"""Notifications: where clients of tasks want to be told, and the telling, by whichever server is there."""
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.dialects.a2a.answering import Stream, Telling
+from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.words import MEDIA_TYPE, PushConfig, Said
+from remit.protocol.codec import encode
+from remit.protocol.errors import RemitError
+from remit.protocol.records import Kind, Record
+from remit.runtime.hub import Hub
+from remit.runtime.keys import Keys
+from remit.runtime.ports import StoreError
+from remit.server.streams import Following, ends, heard
+from remit.transports.addresses import Outbound, Reach, looked_up
+
+log = logging.getLogger("remit")
+
+# Who wants to be told in more places than this can tell them itself.
+MOST = 10
+# How often one event is sent before it is given up, and the first pause; each further one is twice as long.
+ATTEMPTS = 6
+PAUSE_S = 0.5
+# The specification recommends 10 to 30 seconds.
+PATIENCE_S = 15.0
+# A server that has not said for so long that it tells of a task does so no more, and another takes it up.
+LEASE_MS = 30_000
+KEEP_S = 10.0
+
+TOKEN_HEADER = "x-a2a-notification-token"
+
+_INDEX = "a2a/push"
+
+
+class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept of the notifications of one task."""
+
+    run: str = ""
+    """The run by which the task goes on."""
+    context: str = ""
+    configs: tuple[PushConfig, ...] = ()
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """A task of which somebody is to be told."""
+
+    by: str
+    until_ms: int
+
+
+_read_kept = msgspec.json.Decoder(Kept).decode
+_read_index = msgspec.json.Decoder(dict[str, Entry]).decode
+
+
+class Push:
+    """The notifications of one server. What is to be told is in the store, so that it survives the server."""
+
+    def __init__(self, hub: Hub, wall_ms: Callable[[], int], reach: Reach) -> None:
+        from aiohttp import ClientTimeout
+
+        self._hub = hub
+        self._wall_ms = wall_ms
+        self._reach = reach
+        self._outbound = Outbound(reach, ClientTimeout(total=PATIENCE_S))
+        self._me = secrets.token_hex(8)
+        self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def close(self) -> None:
+        """Stop telling; another server, or this one after a restart, goes on."""
+        tasks = [self._keeper, *self._telling.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await self._outbound.close()
+
+    # ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def of(self, task: str) -> tuple[PushConfig, ...]:
+        """Return where the client of a task wants to be told."""
+        return (await self._kept(task))[1].configs
+
+    async def judge(self, config: PushConfig) -> None:
+        """Raise a `RemitError` for an address at which nobody is told."""
+        await looked_up(config.url, self._reach)
+
+    async def add(
+        self, telling: Telling, run: str, config: PushConfig, *, ended: Said | None = None, since_ms: int | None = None
+    ) -> PushConfig:
+        """Keep where to tell of a task that goes on as *run*, and begin: with what is new, or what was *since*.
+
+        Of a task that has *ended* that is told, once.
+        """
+        await self.judge(config)
+        config = replace(config, id=config.id or secrets.token_hex(8), task_id=telling.task, tenant="")
+        while True:
+            revision, kept = await self._kept(telling.task)
+            others = tuple(each for each in kept.configs if each.id != config.id)
+            if len(others) >= MOST:
+                raise Declined(Error.INVALID_PARAMS, f"a task has at most {MOST} notification configurations")
+            new = Kept(run=run, context=telling.context, configs=(*others, config))
+            if await self._keep_as(telling.task, revision, new):
+                break
+        if ended is not None:
+            self._start(telling.task, config.id, self._post(config, ended))
+        else:
+            await self._claim(telling.task)
+            self._follow(telling.task, new, config, self._wall_ms() if since_ms is None else since_ms)
+        return config
+
+    async def remove(self, task: str, id: str) -> None:
+        """Forget one; that it is not there any more is no error."""
+        while True:
+            revision, kept = await self._kept(task)
+            left = tuple(each for each in kept.configs if each.id != id)
+            if left == kept.configs or await self._keep_as(task, revision, replace(kept, configs=left)):
+                break
+        if (telling := self._telling.pop((task, id), None)) is not None:
+            telling.cancel()
+
+    async def forget(self, task: str) -> None:
+        """Tell of a task no more: it is none."""
+        for config in await self.of(task):
+            await self.remove(task, config.id)
+
+    async def goes_on(self, task: str, run: str) -> None:
+        """Tell of a task again that had stopped for its user, and goes on as *run*."""
+        revision, kept = await self._kept(task)
+        if not kept.configs:
+            return
+        await self._keep_as(task, revision, replace(kept, run=run))
+        await self._claim(task)
+        for config in kept.configs:
+            self._follow(task, replace(kept, run=run), config, 0)
+
+    async def _kept(self, task: str) -> tuple[int, Kept]:
+        found = await self._hub.store.get(f"{_INDEX}/{task}")
+        if found is None:
+            return 0, Kept()
+        # They hold what clients are to be known by.
+        opened = Keys(self._hub.store.secret()).unlock(found[1], f"{_INDEX}/{task}")
+        return found[0], Kept() if opened is None else _read_kept(opened)
+
+    async def _keep_as(self, task: str, revision: int, kept: Kept) -> bool:
+        key = f"{_INDEX}/{task}"
+        locked = Keys(self._hub.store.secret()).lock(encode(kept), key)
+        return await self._hub.store.cas(key, revision, locked) is not None
+
+    # ── who tells ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _claim(self, *tasks: str) -> None:
+        entry = Entry(by=self._me, until_ms=self._wall_ms() + LEASE_MS)
+        await self._index(lambda index: index | dict.fromkeys(tasks, entry))
+
+    async def _index(self, change: Callable[[dict[str, Entry]], dict[str, Entry]]) -> dict[str, Entry]:
+        """Change which tasks are told of by whom, though others may do so, too."""
+        store = self._hub.store
+        while True:
+            found = await store.get(_INDEX)
+            revision, index = (0, dict[str, Entry]()) if found is None else (found[0], _read_index(found[1]))
+            new = change(index)
+            if new == index or await store.cas(_INDEX, revision, encode(new)) is not None:
+                return new
+
+    async def _keep(self) -> None:
+        """Say again and again what is told here, and take up what nobody tells any more."""
+        while True:
+            try:
+                await self._take_up()
+                mine = {task for task, _ in self._telling}
+                if mine:
+                    await self._claim(*mine)
+            except StoreError as error:
+                log.warning("notifications wait for the store: %s", error.fault.message)
+            await asyncio.sleep(KEEP_S)
+
+    async def _take_up(self) -> None:
+        now_ms, taken = self._wall_ms(), set[str]()
+
+        def take(index: dict[str, Entry]) -> dict[str, Entry]:
+            taken.clear()
+            taken.update(task for task, entry in index.items() if entry.until_ms <= now_ms)
+            return index | dict.fromkeys(taken, Entry(by=self._me, until_ms=now_ms + LEASE_MS))
+
+        await self._index(take)
+        for task in taken:
+            _, kept = await self._kept(task)
+            for config in kept.configs:
+                # What was told before is not known; how it ends is told at least once.
+                self._follow(task, kept, config, now_ms)
+            if not kept.configs:
+                await self._done(task)
+
+    async def _done(self, task: str) -> None:
+        await self._index(lambda index: {name: entry for name, entry in index.items() if name != task})
+
+    # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _follow(self, task: str, kept: Kept, config: PushConfig, since_ms: int) -> None:
+        telling = Telling(task=task, context=kept.context)
+        self._start(task, config.id, self._tell(telling, kept.run, config, since_ms))
+
+    def _start(self, task: str, id: str, work: Coroutine[Any, Any, None]) -> None:
+        if (old := self._telling.pop((task, id), None)) is not None:
+            old.cancel()
+        started = self._telling[task, id] = asyncio.create_task(work)
+
+        def gone(done: asyncio.Task[None]) -> None:
+            if self._telling.get((task, id)) is done:
+                del self._telling[task, id]
+            if not done.cancelled() and (error := done.exception()) is not None:
+                log.error("a client of %s is told no more (%s)", task, type(error).__name__)
+
+        started.add_done_callback(gone)
+
+    async def _tell(self, telling: Telling, run: str, config: PushConfig, since_ms: int) -> None:
+        stream = Stream(telling, run)
+        with self._hub.follow(run) as events:
+            async for records in heard(self._hub, Following(run=run), events):
+                for said in stream.of(worth_telling(records, since_ms)):
+                    await self._post(config, said)
+        if all(task != telling.task or id == config.id for task, id in self._telling):
+            await self._done(telling.task)
+
+    async def _post(self, config: PushConfig, said: Said) -> None:
+        headers = {"content-type": MEDIA_TYPE}
+        if config.token:
+            headers[TOKEN_HEADER] = config.token
+        if config.authentication is not None and config.authentication.credentials:
+            headers["authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
+        body, pause_s, why = encode(said), PAUSE_S, ""
+        for attempt in range(1, ATTEMPTS + 1):
+            why = await self._sent(config.url, headers, body)
+            if not why:
+                return
+            if attempt < ATTEMPTS:
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+                pause_s *= 2
+        log.warning("a notification of %s was given up: %s", config.task_id, why)
+
+    async def _sent(self, url: str, headers: dict[str, str], body: bytes) -> str:
+        """Send a notification once, and return why it did not arrive; empty if it did."""
+        from aiohttp import ClientError
+
+        try:
+            async with self._outbound.request("POST", url, headers=headers, data=body) as reply:
+                return "" if 200 <= reply.status < 300 else f"its receiver answered with status {reply.status}"
+        except (ClientError, OSError, TimeoutError) as error:
+            return f"its receiver cannot be reached ({type(error).__name__})"
+        except RemitError as error:
+            return error.fault.message
+
+
+def worth_telling(records: list[Record], since_ms: int) -> list[Record]:
+    """Return what a client is notified of: nothing that was before it asked, but always the end, and no pieces."""
+    return [
+        record for record in records if record.kind is not Kind.DELTA and (record.at_ms >= since_ms or ends(record))
+    ]

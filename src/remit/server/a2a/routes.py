@@ -1,0 +1,103 @@
+"""Which address of A2A leads where."""
+
+from collections.abc import Callable, Collection
+
+from msgspec import Struct
+from starlette.routing import BaseRoute, Route
+
+from remit.dialects.a2a.words import CARD_PATH
+from remit.protocol.card import AgentCard
+from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.clock import LoopClock
+from remit.server.a2a.binding import Bindings
+from remit.server.a2a.cards import KEYS_PATH, Cards
+from remit.server.a2a.push import Push
+from remit.server.a2a.tasks import Tasks
+from remit.server.access import access_to
+from remit.server.bodies import Receive, Scope, Send, headers_of
+from remit.server.delegations import Delegations, guarded
+from remit.transports.addresses import PUBLIC, Reach
+from remit.transports.credentials.keys import HubKey
+
+
+class Exposure(Struct, frozen=True, kw_only=True):
+    """How a hub's agents are served by A2A."""
+
+    agents: Callable[[], Collection[str]] | None = None
+    """Those that are, of all that can be asked from elsewhere; None: all of them."""
+    default: str | None = None
+    """Whose card is at `/.well-known/agent-card.json`."""
+    url: str | None = None
+    """Where this server is reached from outside; None: as each client addresses it."""
+    key: Callable[[], HubKey] | None = None
+    """What cards are signed with."""
+    required: bool = False
+    """Whether clients have to send a remit."""
+    push: bool = True
+    """Whether clients may have themselves notified."""
+    reach: Reach = PUBLIC
+    """Where to, then."""
+
+
+class A2a:
+    """The part of a server that speaks A2A."""
+
+    def __init__(self, delegations: Delegations, exposure: Exposure) -> None:
+        wall_ms = LoopClock().wall_ms
+        self._delegations = delegations
+        self._exposure = exposure
+        self._push = Push(delegations.hub, wall_ms, exposure.reach) if exposure.push else None
+        self._cards = Cards(
+            url=exposure.url and exposure.url.rstrip("/"),
+            key=exposure.key,
+            wall_ms=wall_ms,
+            push=exposure.push,
+            required=exposure.required,
+        )
+        tasks = Tasks(delegations, wall_ms, self._push)
+        self._bindings = Bindings(delegations, tasks, serves=self._serves, required=exposure.required)
+
+    def routes(self) -> list[BaseRoute]:
+        """Return the addresses, for an application."""
+        return [
+            Route(CARD_PATH, guarded(self._default_card, access_to("GET", CARD_PATH)), methods=["GET"]),
+            Route(KEYS_PATH, guarded(self._keys, access_to("GET", KEYS_PATH)), methods=["GET"]),
+            *(
+                Route(path, guarded(self._serve, access_to("*", path)))
+                for path in ("/a2a/{agent}", "/a2a/{agent}/{path:path}")
+            ),
+        ]
+
+    async def close(self) -> None:
+        """Stop notifying."""
+        if self._push is not None:
+            await self._push.close()
+
+    def _serves(self, name: str) -> bool:
+        agents = self._exposure.agents
+        return name in self._delegations.exposed() and (agents is None or name in agents())
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        agent: str = scope["path_params"]["agent"]
+        path: str = scope["path_params"].get("path", "")
+        if f"/{path}" == CARD_PATH and scope["method"] == "GET":
+            await self._cards.send(self._card(agent), scope, headers_of(scope), send)
+        elif not path and scope["method"] == "POST":
+            await self._bindings.rpc(agent, scope, receive, send)
+        else:
+            await self._bindings.rest(agent, path, scope, receive, send)
+
+    async def _default_card(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        name = self._exposure.default
+        if name is None:
+            where = f"Cards are at /a2a/AGENT{CARD_PATH}."
+            raise RemitError(fault(Code.NOT_FOUND, "this server has no default agent", suggestion=where))
+        await self._cards.send(self._card(name), scope, headers_of(scope), send)
+
+    async def _keys(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        await self._cards.send_keys(send)
+
+    def _card(self, name: str) -> AgentCard:
+        if not self._serves(name):
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, f"there is no agent `{name[:100]}` here"))
+        return self._delegations.hub.cards[name]

@@ -1,0 +1,278 @@
+"""Where tasks stand. A task is a run, or several of one conversation, and all of it is told from the record.
+
+A run that ended with a question to its user is a task that requires input. The message that answers it is a run of its
+own, in the same session; its correlation says which task it goes on with. Called off, a notice after its end says so.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.dialects.a2a.answering import Telling, ended, state_of, under_way
+from remit.dialects.a2a.asking import message_of
+from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.words import AGENT, ENDED, PAGE, ListTasks, Message, State, Task, TaskList, milliseconds
+from remit.policy.reception import Sender
+from remit.policy.session_names import there
+from remit.protocol.envelope import VERSION, Response
+from remit.protocol.errors import Code, RemitError
+from remit.protocol.records import Refusal
+from remit.runtime.ports import RunState, RunSummary
+from remit.server.bodies import Headers, Receive
+from remit.server.delegations import Delegations, may_see, visible
+
+_OF_TASK = "task:"
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """Who wants something of which agent, and how."""
+
+    sender: Sender
+    agent: str
+    headers: Headers
+    extended: bool
+    receive: Receive | None = None
+    """By which it is heard that whoever asked has hung up."""
+
+    def context(self, session: str) -> str:
+        """Return what the sender calls a session: the names of a hub stand before its own."""
+        return there(session, self.sender.name) if self.sender.is_hub else session
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A task, and where it stands."""
+
+    task: str
+    runs: tuple[str, ...]
+    """Its runs, in order; it went on by the last one."""
+    user: str
+    session: str
+    state: State
+    changed_ms: int
+    sent: tuple[str, ...] = ()
+    """The ids of the messages that it went on with."""
+    response: Response | None = None
+    """How it was refused, if it was: nothing else is on record of it."""
+    says: str = ""
+
+    @property
+    def run(self) -> str:
+        """The run by which it went on last."""
+        return self.runs[-1]
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+def going_on_with(task: str) -> str:
+    """Return the correlation of a run that goes on with a task."""
+    return f"{_OF_TASK}{task}"
+
+
+class Standing:
+    """The tasks of one server, as they are on record."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+        self._hub = delegations.hub
+
+    # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def find(self, asked: Asked, task: str) -> Found:
+        """Return a task by its id, or decline: also one that its sender may not know of does not exist."""
+        try:
+            summary = await self._delegations.find(task, asked.sender)
+        except RemitError as error:
+            if error.fault.code is not Code.NOT_FOUND:
+                raise
+            return await self._refused(asked, task)
+        if summary.agent != asked.agent:
+            raise no_task(task)
+        if summary.response is None:
+            return await self._under_way(summary)
+        found = Found(
+            task=summary.run,
+            runs=(summary.run,),
+            user=summary.user,
+            session=summary.session,
+            state=state_of(summary.response),
+            changed_ms=summary.changed_ms,
+        )
+        return await self._gone_on(asked, found) if found.state is State.INPUT_REQUIRED else found
+
+    async def _under_way(self, summary: RunSummary) -> Found:
+        question = await self._question(summary.run)
+        waits = bool(question) or summary.state == "waiting"
+        return Found(
+            task=summary.run,
+            runs=(summary.run,),
+            user=summary.user,
+            session=summary.session,
+            state=State.AUTH_REQUIRED if waits else State.WORKING,
+            changed_ms=summary.changed_ms,
+            says=question,
+        )
+
+    async def _gone_on(self, asked: Asked, found: Found) -> Found:
+        """Return a task that required input, with whatever became of that."""
+        rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
+        for each in _joined(rows, frozenset()):
+            if each.task == found.task:
+                question = await self._question(each.run) if each.state is State.WORKING else ""
+                return replace(each, state=State.AUTH_REQUIRED, says=question) if question else each
+        return found
+
+    async def _question(self, run: str) -> str:
+        """Return what a person is asked in a run; empty if nobody is."""
+        return next((each.text for each in await self._hub.pending() if each.request.run == run), "")
+
+    async def _refused(self, asked: Asked, task: str) -> Found:
+        """Return a task of which nothing is on record but that it was refused."""
+        for record in await self._hub.store.records(run=task, limit=1):
+            if isinstance(record.body, Refusal):
+                request, response = record.body.request, record.body.response
+                summary = RunSummary(task, request.remit.user, request.target, "", 0, response, via=request.via or "")
+                if request.parent is None and request.target == asked.agent and may_see(asked.sender, summary):
+                    return Found(
+                        task=task,
+                        runs=(task,),
+                        user=request.remit.user,
+                        session=request.session or task,
+                        state=state_of(response),
+                        changed_ms=record.at_ms,
+                        response=response,
+                    )
+        raise no_task(task)
+
+    async def task(self, asked: Asked, found: Found, length: int | None, *, artifacts: bool = True) -> Task:
+        """Return a task as A2A has it, with as much of its history as is wanted."""
+        telling = self.telling(asked, found)
+        history = () if length == 0 else cut(await self.history(found, telling), length)
+        response = found.response
+        if response is None and (found.ended or found.state is State.INPUT_REQUIRED):
+            response = await self._hub.outcome(found.run)
+        if response is None or found.state is not state_of(response):
+            says = "it was called off" if found.state is State.CANCELED else found.says
+            return under_way(telling, found.state, found.changed_ms, says=says, history=history)
+        task = ended(telling, response, found.changed_ms, history)
+        return task if artifacts else replace(task, artifacts=())
+
+    def telling(self, asked: Asked, found: Found) -> Telling:
+        """Return how a task is told of to whoever asks."""
+        return Telling(task=found.task, context=asked.context(found.session), extended=asked.extended)
+
+    async def history(self, found: Found, telling: Telling, *, answered: bool = False) -> list[Message]:
+        """Return what was said in a task: by its user, and by the agent, where it asked back and is *answered*."""
+        said: list[Message] = []
+        for run in found.runs:
+            if (request := await self._hub.asked(run)) is not None:
+                said.append(message_of(request, task=telling.task, context=telling.context))
+            if (answered or run != found.run) and (response := await self._hub.outcome(run)) is not None:
+                question = ended(replace(telling, extended=False), response, 0).status.message
+                if question is not None:
+                    said.append(replace(question, message_id=f"{run}-question", role=AGENT))
+        return said
+
+    # ── several ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def listed(self, asked: Asked, params: ListTasks) -> TaskList:
+        """Return a page of the tasks that a sender may know of, the one that changed last first."""
+        size, before = params.page_size or PAGE, _cursor(params.page_token)
+        since_ms = milliseconds(params.status_timestamp_after) if params.status_timestamp_after else 0
+        if since_ms is None:
+            raise invalid("statusTimestampAfter", "is no time: write 2026-01-31T12:00:00Z")
+        found = [
+            each
+            for each in await self._visible(asked, params.context_id)
+            if params.status in (State.UNSPECIFIED, each.state) and each.changed_ms >= since_ms
+        ]
+        left = [each for each in found if before is None or _place(each) < before]
+        tasks = [
+            await self.task(asked, each, params.history_length or 0, artifacts=params.include_artifacts)
+            for each in left[:size]
+        ]
+        return TaskList(
+            tasks=tuple(tasks),
+            next_page_token=_token(left[size - 1]) if len(left) > size else "",
+            page_size=size,
+            total_size=len(found),
+        )
+
+    async def _visible(self, asked: Asked, context: str) -> list[Found]:
+        whose = visible(asked.sender)
+        rows = await self._hub.store.states(agent=asked.agent, users=whose.users)
+        rows = [row for row in rows if whose.via in (None, row.via)]
+        waiting = frozenset(each.request.run for each in await self._hub.pending())
+        found = [each for each in _joined(rows, waiting) if context in ("", asked.context(each.session))]
+        return sorted(found, key=_place, reverse=True)
+
+
+def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[Found]:
+    """Return tasks, each with all the runs by which it went on; in *waiting* ones a person is asked."""
+    later: dict[tuple[str, str, str], list[RunState]] = {}
+    roots: list[RunState] = []
+    runs = {row.run for row in rows}
+    for row in rows:
+        task = row.correlation.removeprefix(_OF_TASK)
+        if task != row.correlation and task in runs:
+            later.setdefault((task, row.user, row.session), []).append(row)
+        else:
+            roots.append(row)
+    return [_found(root, later.get((root.run, root.user, root.session), []), waiting) for root in roots]
+
+
+def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> Found:
+    # Ids of runs are in the order of time.
+    chain = [root, *sorted(later, key=lambda row: row.run)]
+    last = chain[-1]
+    return Found(
+        task=root.run,
+        runs=tuple(row.run for row in chain),
+        user=root.user,
+        session=root.session,
+        state=_state(last, waiting),
+        changed_ms=last.changed_ms,
+        sent=tuple(row.id for row in chain[1:]),
+    )
+
+
+def _state(row: RunState, waiting: frozenset[str]) -> State:
+    if row.status is None:
+        return State.AUTH_REQUIRED if row.run in waiting else State.WORKING
+    if row.called_off:
+        return State.CANCELED
+    return state_of(Response(version=VERSION, id=row.id, target="", status=row.status, requires_followup=row.asks_back))
+
+
+def cut(messages: list[Message], length: int | None) -> tuple[Message, ...]:
+    """Return the last messages, as many as are wanted."""
+    return tuple(messages if length is None else messages[max(0, len(messages) - length) :])
+
+
+def _place(found: Found) -> tuple[int, str]:
+    return found.changed_ms, found.task
+
+
+def _token(found: Found) -> str:
+    return f"{found.changed_ms}.{found.task}"
+
+
+def _cursor(token: str) -> tuple[int, str] | None:
+    if not token:
+        return None
+    at_ms, _, task = token.partition(".")
+    if not (at_ms.isascii() and at_ms.isdecimal() and len(at_ms) <= 15 and task):
+        raise invalid("pageToken", "is not one that was given here")
+    return int(at_ms), task
+
+
+def invalid(field: str, why: str) -> Declined:
+    """Return the error of a parameter that is wrong."""
+    return Declined(Error.INVALID_PARAMS, f"{field} {why}", fields={field: why})
+
+
+def no_task(task: str) -> Declined:
+    """Return the error of a task that is not there, or is somebody else's."""
+    return Declined(
+        Error.TASK_NOT_FOUND, f"there is no task `{task[:100]}` that you may know of", about={"taskId": task[:200]}
+    )

@@ -1,0 +1,365 @@
+"""What can be done with tasks: send, read along, get, list, cancel, be notified."""
+
+from collections.abc import AsyncGenerator, Callable
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.dialects.a2a.answering import Stream, Telling, declines, ended, under_way
+from remit.dialects.a2a.asking import message_of, submission
+from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.parts import Taste
+from remit.dialects.a2a.words import (
+    AskedMessage,
+    CancelTask,
+    Configuration,
+    GetCard,
+    GetTask,
+    ListPush,
+    ListTasks,
+    Message,
+    OnePush,
+    PushConfig,
+    PushList,
+    Said,
+    SendMessage,
+    State,
+    Subscribe,
+    Task,
+    TaskList,
+    Words,
+)
+from remit.policy.reception import Sender
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, RemitError
+from remit.protocol.records import Kind, Notice, Record, Refusal
+from remit.runtime.events import Events
+from remit.runtime.ports import Owner
+from remit.runtime.runs import Going
+from remit.runtime.sessions import resumed
+from remit.server.a2a.push import Push
+from remit.server.a2a.standing import Asked, Found, Standing, cut, going_on_with, invalid, no_task
+from remit.server.delegations import Delegations, Handle
+from remit.server.streams import Following, ends, heard
+
+# For so long nobody else may go on with a task, unless whoever was first was refused.
+CLAIM_MS = 30_000
+
+
+class Nothing(Words, frozen=True, kw_only=True):
+    """An answer that says only that it was done."""
+
+
+class Streaming(NamedTuple):
+    """A stream that has begun: its first event, those that follow, and what is to be closed after them."""
+
+    first: Said
+    rest: AsyncGenerator[list[Said], None] | None = None
+    events: Events | None = None
+
+
+class Begun(NamedTuple):
+    """A message that was taken: what it asks for, how it is answered, and what it goes on with."""
+
+    asked: Asked
+    request: Request
+    telling: Telling
+    found: Found | None
+    history: tuple[Message, ...]
+    going: Going | Response
+
+
+class Tasks:
+    """The tasks of one server."""
+
+    def __init__(self, delegations: Delegations, wall_ms: Callable[[], int], push: Push | None) -> None:
+        self._delegations = delegations
+        self._hub = delegations.hub
+        self._standing = Standing(delegations)
+        self._wall_ms = wall_ms
+        self._push = push
+
+    # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def send(self, asked: Asked, params: SendMessage) -> Said:
+        """`SendMessage`: the task that a message began or went on with, at its end unless it is wanted at once."""
+        how = params.configuration or Configuration()
+        begun = await self._begin(asked, params.message, how)
+        if how.return_immediately or how.task_push_notification_config is not None or begun.found is not None:
+            begun = await self._recorded(begun, how)
+        going = begun.going
+        if isinstance(going, Response):
+            return self._ended(begun, going)
+        if how.return_immediately:
+            return self._under_way(begun, State.WORKING)
+        match await self._delegations.end_of(going, begun.request.id, asked.receive):
+            case Response() as response:
+                return self._ended(begun, response)
+            case Handle(state="waiting", question=question):
+                return self._under_way(begun, State.AUTH_REQUIRED, question)
+            case Handle():  # this server goes down
+                return self._under_way(begun, State.WORKING)
+
+    async def stream(self, asked: Asked, params: SendMessage) -> Streaming:
+        """`SendStreamingMessage`: the task, then what becomes of it."""
+        how = params.configuration or Configuration()
+        request, telling, found = await self._request(asked, params.message, how)
+        events = self._hub.follow(request.run)
+        try:
+            begun = await self._recorded(await self._started(asked, request, telling, found, how), how)
+            if isinstance(begun.going, Response):
+                events.close()
+                return Streaming(self._ended(begun, begun.going))
+            run = begun.going.on_record
+            if run != request.run:
+                events.close()
+                events = self._hub.follow(run)
+            task = begun.going.task if run == begun.going.run else None
+            records = heard(self._hub, Following(run=run, task=task), events)
+            first = await anext(records, list[Record]())
+        except BaseException:
+            events.close()
+            raise
+        at_ms = first[0].at_ms if first else self._wall_ms()
+        task = under_way(begun.telling, State.SUBMITTED, at_ms, history=begun.history)
+        return Streaming(Said(task=task), _told(Stream(begun.telling, run), first, records), events)
+
+    async def _begin(self, asked: Asked, message: AskedMessage, how: Configuration) -> Begun:
+        return await self._started(asked, *await self._request(asked, message, how), how)
+
+    async def _started(
+        self, asked: Asked, request: Request, telling: Telling, found: Found | None, how: Configuration
+    ) -> Begun:
+        going = await self._delegations.begin(request)
+        said = [] if found is None else await self._standing.history(found, telling, answered=True)
+        said.append(message_of(request, task=telling.task, context=telling.context))
+        return Begun(asked, request, telling, found, cut(said, how.history_length), going)
+
+    async def _recorded(self, begun: Begun, how: Configuration) -> Begun:
+        """Return once a message is safely on record, and whoever wants to be notified of it will be."""
+        going = begun.going
+        if isinstance(going, Response):
+            return begun
+        await going.decided.wait()
+        if not going.on_record:  # it ended without having got there
+            return begun._replace(going=going.task.result())
+        begun = _renamed(begun, going.on_record, begun.request.session)
+        telling, wanted = begun.telling, how.task_push_notification_config
+        if wanted is not None:
+            await self._pushing().add(telling, going.on_record, wanted, since_ms=0)
+        elif self._push is not None and begun.found is not None:
+            await self._push.goes_on(telling.task, going.on_record)
+        return begun
+
+    async def _request(
+        self, asked: Asked, message: AskedMessage, how: Configuration
+    ) -> tuple[Request, Telling, Found | None]:
+        """Return what a message asks for, how that is answered, and the task that it goes on with, if it does."""
+        taste = Taste(how.accepted_output_modes)
+        if how.task_push_notification_config is not None:
+            await self._pushing().judge(how.task_push_notification_config)
+        traceparent = asked.headers.get("traceparent")
+        sent = submission(message, asked.agent, extended=asked.extended, traceparent=traceparent)
+        found = await self._goes_on(asked, message) if message.task_id else None
+        if found is not None:
+            sent = replace(sent, session=None, correlation=going_on_with(found.task))
+        request = await self._delegations.received(sent, asked.sender, asked.headers)
+        try:
+            request = await self._placed(request, asked, message, found)
+        except BaseException:
+            self._delegations.drop(request)
+            raise
+        telling = Telling(
+            task=found.task if found is not None else request.run,
+            context=asked.context(request.session or request.run),
+            extended=asked.extended,
+            taste=taste,
+        )
+        return request, telling, found
+
+    async def _placed(self, request: Request, asked: Asked, message: AskedMessage, found: Found | None) -> Request:
+        """Return a request in the conversation that it goes on with, once it is clear that it may."""
+        if found is None:
+            return await self._in_context(request, asked.sender) if message.context_id else request
+        if request.remit.user != found.user:
+            raise no_task(message.task_id)
+        if request.id not in found.sent:
+            await self._claim(found, request.run)
+        return replace(request, session=found.session)
+
+    async def _goes_on(self, asked: Asked, message: AskedMessage) -> Found:
+        found = await self._standing.find(asked, message.task_id)
+        if message.context_id and message.context_id != asked.context(found.session):
+            raise invalid("message.contextId", f"is not that of the task {found.task}")
+        if message.message_id in found.sent or found.state is State.INPUT_REQUIRED:
+            return found  # sent once more, it is answered as it was
+        if found.ended:
+            raise _unsupported(found, "it has ended; send the message without its id")
+        waits = found.state is State.AUTH_REQUIRED
+        raise _unsupported(found, "it waits for a person to agree" if waits else "it is still at work")
+
+    async def _in_context(self, request: Request, sender: Sender) -> Request:
+        """Return a request in the conversation that its sender named; refuse one that is somebody else's."""
+        if sender.is_hub:
+            request = await resumed(request, self._hub.store)
+        owner = await self._hub.store.owner(request.session or request.run)
+        if owner not in (None, Owner(request.remit.user, request.target)):
+            raise invalid("message.contextId", "names no conversation of this user with this agent")
+        return request
+
+    async def _claim(self, found: Found, run: str) -> None:
+        """See to it that of several messages that go on with a task at once only one does."""
+        store, key, now_ms = self._hub.store, f"a2a/task/{found.task}", self._wall_ms()
+        held = await store.get(key)
+        revision = 0 if held is None else held[0]
+        if held is not None:
+            first, _, at_ms = held[1].decode().partition(" ")
+            if first not in found.runs and int(at_ms) > now_ms - CLAIM_MS:
+                records = await store.records(run=first, limit=1)
+                if not records or not isinstance(records[0].body, Refusal):
+                    raise _unsupported(found, "another message goes on with it")
+        if await store.cas(key, revision, f"{run} {now_ms}".encode()) is None:
+            raise _unsupported(found, "another message goes on with it")
+
+    def _under_way(self, begun: Begun, state: State, says: str = "") -> Said:
+        return Said(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
+
+    def _ended(self, begun: Begun, response: Response) -> Said:
+        if (why := declines(response)) is not None:
+            raise RemitError(why)
+        begun = _renamed(begun, response.run, response.session)
+        return Said(task=ended(begun.telling, response, self._wall_ms(), begun.history))
+
+    # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
+
+    async def get(self, asked: Asked, params: GetTask) -> Task:
+        """`GetTask`."""
+        return await self._standing.task(asked, await self._standing.find(asked, params.id), params.history_length)
+
+    async def listed(self, asked: Asked, params: ListTasks) -> TaskList:
+        """`ListTasks`."""
+        return await self._standing.listed(asked, params)
+
+    async def subscribe(self, asked: Asked, params: Subscribe) -> Streaming:
+        """`SubscribeToTask`: the task as it is, then what becomes of it."""
+        since_ms = self._wall_ms()
+        found = await self._standing.find(asked, params.id)
+        if found.ended:
+            raise _unsupported(found, "it has ended; get it instead")
+        events = self._hub.follow(found.run)
+        try:
+            # What happens from here on is heard; what happened until here is in the task.
+            found = await self._standing.find(asked, found.task)
+            first = Said(task=await self._standing.task(asked, found, None))
+        except BaseException:
+            events.close()
+            raise
+        if found.ended or found.state is State.INPUT_REQUIRED:
+            events.close()
+            return Streaming(first)
+        stream = Stream(self._standing.telling(asked, found), found.run)
+        return Streaming(first, _new(stream, heard(self._hub, Following(run=found.run), events), since_ms), events)
+
+    async def cancel(self, asked: Asked, params: CancelTask) -> Task:
+        """`CancelTask`."""
+        found = await self._standing.find(asked, params.id)
+        if found.ended:
+            why = f"the task {found.task} cannot be cancelled: it has ended ({found.state})"
+            raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": found.task})
+        if found.state is State.INPUT_REQUIRED:
+            # Nothing is at work any more; that nobody will answer is put on record.
+            text = f"cancelled: by {asked.sender.name}"
+            body = Notice(delegation=found.run, agent=asked.agent, text=text, code=Code.CANCELLED)
+            self._hub.store.append(Kind.NOTICE, self._wall_ms(), found.run, found.session, body)
+            await self._hub.store.flush()
+        else:
+            summary = await self._delegations.find(found.run, asked.sender)
+            await self._delegations.stop(summary, asked.sender.name, "")
+        return await self._standing.task(asked, await self._standing.find(asked, found.task), None)
+
+    # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def create_push(self, asked: Asked, params: PushConfig) -> PushConfig:
+        """`CreateTaskPushNotificationConfig`."""
+        push = self._pushing()
+        if not params.task_id:
+            raise invalid("taskId", "is missing")
+        found = await self._standing.find(asked, params.task_id)
+        over = Said(task=await self._standing.task(asked, found, 0)) if found.ended else None
+        return await push.add(self._standing.telling(asked, found), found.run, params, ended=over)
+
+    async def get_push(self, asked: Asked, params: OnePush) -> PushConfig:
+        """`GetTaskPushNotificationConfig`."""
+        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
+        for each in await push.of(found.task):
+            if each.id == params.id:
+                return _without_secret(each)
+        raise Declined(
+            Error.TASK_NOT_FOUND,
+            f"the task {found.task} has no notification configuration `{params.id[:100]}`",
+            about={"taskId": found.task},
+        )
+
+    async def list_push(self, asked: Asked, params: ListPush) -> PushList:
+        """`ListTaskPushNotificationConfigs`."""
+        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
+        return PushList(configs=tuple(_without_secret(each) for each in await push.of(found.task)))
+
+    async def delete_push(self, asked: Asked, params: OnePush) -> Nothing:
+        """`DeleteTaskPushNotificationConfig`."""
+        push, found = self._pushing(), await self._standing.find(asked, params.task_id)
+        await push.remove(found.task, params.id)
+        return Nothing()
+
+    def _pushing(self) -> Push:
+        if self._push is None:
+            raise Declined(Error.PUSH_NOTIFICATION_NOT_SUPPORTED, "this agent sends no notifications")
+        return self._push
+
+    async def extended_card(self, asked: Asked, _: GetCard) -> Nothing:
+        """`GetExtendedAgentCard`: the public one says everything."""
+        raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no other card than the public one")
+
+
+def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
+    """Return what was begun under the name of the run that it is: sent before, it is the task that it was then."""
+    if begun.found is not None or run in ("", begun.telling.task):
+        return begun
+    telling = replace(begun.telling, task=run, context=begun.asked.context(_session_of(begun, run, session)))
+    history = tuple(replace(each, task_id=run, context_id=telling.context) for each in begun.history)
+    return begun._replace(telling=telling, history=history)
+
+
+def _session_of(begun: Begun, run: str, session: str | None) -> str:
+    # One that is named after the run was not chosen: then it is named after the first.
+    return run if session in (None, begun.request.run) else session
+
+
+async def _told(
+    stream: Stream, first: list[Record], rest: AsyncGenerator[list[Record], None]
+) -> AsyncGenerator[list[Said], None]:
+    yield stream.of(first)
+    if not any(map(ends, first)):
+        async for records in rest:
+            yield stream.of(records)
+
+
+async def _new(
+    stream: Stream, rest: AsyncGenerator[list[Record], None], since_ms: int
+) -> AsyncGenerator[list[Said], None]:
+    async for records in rest:
+        yield stream.of(each for each in records if each.at_ms >= since_ms or each.kind is Kind.DELTA or ends(each))
+
+
+def _without_secret(config: PushConfig) -> PushConfig:
+    """Return a configuration as it is shown: what it proves itself with is known to whoever gave it."""
+    shown = config.authentication
+    return config if shown is None else replace(config, authentication=replace(shown, credentials=""))
+
+
+def _unsupported(found: Found, why: str) -> Declined:
+    return Declined(
+        Error.UNSUPPORTED_OPERATION,
+        f"this cannot be done with the task {found.task}: {why}",
+        about={"taskId": found.task, "state": found.state},
+    )

@@ -1,0 +1,161 @@
+"""The hub as a web application: which address leads where."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from remit.protocol.codec import encode
+from remit.protocol.errors import Code, fault
+from remit.runtime.hub import Hub
+from remit.server.access import access_to
+from remit.server.bodies import JSON, Failure, Receive, Scope, Send, headers_of, send_bytes
+from remit.server.delegations import Delegations, Endpoint, guarded
+from remit.server.foreign import ForeignTongues
+from remit.server.gate import Gate
+from remit.server.looking import Looking
+from remit.server.mcp.entrance import Entrance
+from remit.server.metrics import TYPE, Metrics
+from remit.server.openapi import document
+from remit.server.readiness import Readiness
+from remit.server.refusals import REFUSALS, Refusals
+
+if TYPE_CHECKING:  # most hubs speak no A2A
+    from remit.server.a2a.routes import A2a, Exposure
+
+# A store that has not written for this long is of no use to whoever asks.
+READY_S = 2.0
+_TEXT = ((b"content-type", b"text/plain; charset=utf-8"),)
+
+
+class Api:
+    """What a server serves, and what it has to be told before it ends."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        gate: Gate,
+        *,
+        exposed: Callable[[], Collection[str]] | None = None,
+        a2a: "Exposure | None" = None,
+        proxies: Collection[str] = (),
+    ) -> None:
+        self._hub = hub
+        self.refusals = Refusals(hub, proxies=proxies)
+        self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
+        self._looking = Looking(self.delegations)
+        self._metrics = Metrics(hub)
+        self._readiness = Readiness(hub.store)
+        self._foreign = ForeignTongues(self.delegations)
+        self._mcp = Entrance(self.delegations)
+        self._document = b""
+        self._ask = guarded(self.delegations.ask, access_to("POST", "/v1/delegations"))
+        self.hurried = asyncio.Event()
+        """Set by who does not want to wait for what is under way when it ends."""
+        self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
+        others = [] if self._a2a is None else self._a2a.routes()
+        self.routes = [*self._routes(), *others]
+        self._app = Starlette(routes=self.routes, exception_handlers={HTTPException: no_such_thing})
+        # Whoever is sent elsewhere is sent to whatever it called this host.
+        self._app.router.redirect_slashes = False
+        hub.warm()
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by its path as it was sent: decoded, an id with a slash would be another path."""
+        scope[REFUSALS] = self.refusals
+        if scope["raw_path"] == b"/v1/delegations" and scope["method"] == "POST":
+            # What is asked for most need not be looked for among all the rest.
+            await self._ask(scope, receive, send)
+            return
+        scope["path"] = scope["raw_path"].decode("ascii")
+        await self._app(scope, receive, send)
+
+    def _routes(self) -> list[BaseRoute]:
+        asked, seen = self.delegations, self._looking
+        return [
+            _route("/v1/delegations", asked.ask, "POST"),
+            _route("/v1/delegations/{id}", asked.look),
+            _route("/v1/delegations/{id}/events", asked.read_along),
+            _route("/v1/delegations/{id}/cancel", asked.cancel, "POST"),
+            _route("/v1/agents", seen.agents),
+            _route("/v1/agents/{name}", seen.agent),
+            _route("/v1/runs", seen.runs),
+            _route("/v1/runs/{run}", seen.run),
+            _route("/v1/audit", seen.audit),
+            _route("/dialects/{name}", self._foreign.speak, "POST"),
+            # What a client puts behind its base address is its own: `/.netlify/functions/chat-internal`.
+            _route("/dialects/{name}/{rest:path}", self._foreign.speak, "POST"),
+            Route("/mcp", guarded(self._mcp.serve, access_to("POST", "/mcp")), methods=["GET", "POST", "DELETE"]),
+            _route("/metrics", self._figures),
+            _route("/openapi.json", self._openapi),
+            _route("/healthz", self._healthz),
+            _route("/readyz", self._readyz),
+        ]
+
+    async def _figures(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        await self.delegations.sender(scope, headers_of(scope))
+        await send_bytes(send, 200, self._metrics.page(), ((b"content-type", TYPE),))
+
+    async def _openapi(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        self._document = self._document or encode(document())
+        await send_bytes(send, 200, self._document, ((b"content-type", JSON),))
+
+    async def _healthz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        await send_bytes(send, 200, b"alive\n", _TEXT)
+
+    async def _readyz(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        if self.delegations.draining:
+            await send_bytes(send, 503, b"going down\n", _TEXT)
+            return
+        if not await self._readiness.can_write(READY_S):
+            await send_bytes(send, 503, b"the store cannot write\n", _TEXT)
+            return
+        await send_bytes(send, 200, b"ready\n", _TEXT)
+
+    async def drain(self, wait_s: float) -> int:
+        """Take nothing more; once what is under way has ended, or has had its time, return how much has not."""
+        asked = self.delegations
+        asked.draining = True
+        for events in list(asked.streams):
+            events.close()  # whoever reads along goes on at another server, after the last event that it had
+        waits = {asyncio.create_task(asked.idle()), asyncio.create_task(self.hurried.wait())}
+        try:
+            await asyncio.wait(waits, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if self._a2a is not None:
+            await self._a2a.close()
+        await self._mcp.close()
+        await self._readiness.close()
+        self.refusals.close()
+        asked.close()
+        return asked.under_way
+
+
+def _speaking(delegations: Delegations, exposure: "Exposure") -> "A2a":
+    from remit.server.a2a.routes import A2a
+
+    return A2a(delegations, exposure)
+
+
+async def no_such_thing(request: Request, error: Exception) -> Response:
+    """Return the fault of a request for what is not there."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    headers = error.headers if isinstance(error, HTTPException) else None
+    if status == 405:
+        takes = (headers or {}).get("Allow", "")
+        what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
+    else:
+        what = f"there is nothing at {request.url.path[:100]}"
+    body = encode(Failure(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))
+    return Response(body, status, headers, media_type="application/json")
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    return Route(path, guarded(endpoint, access_to(method, path)), methods=[method])

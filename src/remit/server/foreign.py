@@ -1,0 +1,190 @@
+"""`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
+
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from remit.dialects import NAMES, find
+from remit.dialects.exchange import Dialect, Foreign
+from remit.policy.reception import Sender, peer_name
+from remit.policy.session_names import of_agent, told
+from remit.policy.weight import is_light_response
+from remit.protocol.codec import malformed
+from remit.protocol.envelope import NOBODY, VERSION, Request, Response
+from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import LONGEST_NAME
+from remit.protocol.submission import Submission
+from remit.runtime.aside import SMALL_BODY, aside
+from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
+from remit.server.delegations import STREAM, Delegations
+from remit.server.foreign_streams import stream
+from remit.server.refusals import note
+
+# Where each dialect says what this hub judges once it is read: its client has to be told that place, not ours.
+_PLACES = {
+    "employee": {
+        "$.user": "$.user_id",
+        "$.origin": "$.origin_employee",
+        "$.session": "$.child_session_id",
+        "$.parent_session": "$.parent_session_id",
+    },
+    "librarian": {
+        "$.user": "$.context.user",
+        "$.origin": "$.context.delegationChain",
+        "$.parent_session": "$.context.sessionId",
+    },
+    "contract": {
+        "$.user": "$.context.user_id",
+        "$.origin": "$.source_agent",
+        "$.session": "$.context.session_id",
+        "$.parent_session": "$.context.session_id",
+    },
+    "subagent": {"$.user": "$.remit.user"},
+}
+
+
+# An envelope that was refused is read once more for the ids that are echoed, beside the event loop if it is large.
+_ECHOED_BYTES = 4 * SMALL_BODY
+# The documents in which all agents that work for a user share one session id. Here a session is of one agent.
+_SHARED = frozenset({"contract"})
+# The documents that limit fan-out and cycles: agents elsewhere have no other guard of these than this hub.
+_COUNTED = frozenset({"employee"})
+
+
+class ForeignTongues:
+    """Delegations in other dialects: translated on the way in and on the way out, and nothing else."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+
+    async def speak(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /dialects/{name}`, and what the documents call that address."""
+        name: str = scope["path_params"]["name"]
+        if name not in NAMES:
+            known = f"Use one of {', '.join(NAMES)}."
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no dialect `{name[:100]}`", suggestion=known))
+        dialect, headers = find(name), headers_of(scope)
+        # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
+        target = scope["path_params"].get("rest", "") if name == "librarian" else ""
+        asked = Foreign(headers=headers, target=target)
+        sent = sender = None
+        try:
+            sender = await self._delegations.sender(scope, headers)
+            asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
+            sent = await read_as(lambda _: dialect.submission(asked), asked.body)
+            if name in _SHARED and sent.session is not None:
+                sent = _in_own_part(sent, sent.session)
+            exchange = _Exchange(name, asked, sent, sender, receive, send)
+            response = await self._ended(exchange)
+            if response is None:
+                return  # it was streamed
+            response = told(response, peer_name(sender))
+        except RemitError as error:
+            note(scope, headers, error.fault)
+            # What is wrong with an envelope that could not be read names its own fields.
+            why = error.fault if sent is None else _placed(name, error.fault, sender)
+            response = _refused(sent, why, self._version_of(sent, error.fault))
+            if sent is None and len(asked.body) > _ECHOED_BYTES:
+                asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
+        await _send_reply(await _reply(dialect, response, asked), asked, send)
+
+    def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
+        """Return the version of the agent that was asked for, unless who asks may not know of it."""
+        asked = self._delegations
+        if sent is None or why.code is Code.AGENT_NOT_FOUND or sent.target not in asked.exposed():
+            return None
+        return asked.hub.cards[sent.target].version
+
+    async def _ended(self, exchange: "_Exchange") -> Response | None:
+        """Return how a request ended; None if that was sent as a stream."""
+        asked, name, anew = exchange.asked, exchange.name, exchange.sent.id is None
+        request = await self._delegations.received(exchange.sent, exchange.sender, asked.headers)
+        counted = name in _COUNTED
+        welcome = quality(asked.headers, STREAM)
+        if welcome and welcome >= quality(asked.headers, "application/json"):
+            return await stream(
+                self._delegations,
+                request,
+                exchange.receive,
+                exchange.send,
+                partial(_reply, find(name), asked=asked),
+                anew=anew,
+                counted=counted,
+            )
+        try:
+            return await self._end(request, exchange.receive, anew=anew, counted=counted)
+        finally:
+            if counted:
+                await self._delegations.hub.counted(request)
+
+    async def _end(self, request: Request, receive: Receive, *, anew: bool, counted: bool) -> Response:
+        asked = self._delegations
+        going = await asked.begin(request, counted=counted)
+        if isinstance(going, Response):
+            return going
+        # None of the dialects knows of something that waits for a person: they wait, too.
+        end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
+        if not isinstance(end, Response):
+            why = "this server shuts down before the request has ended"
+            raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, suggestion="Send the same request again."))
+        return end
+
+
+class _Exchange(NamedTuple):
+    """One request in a dialect that could be read, and who waits for the reply."""
+
+    name: str
+    asked: Foreign
+    sent: Submission
+    sender: Sender
+    receive: Receive
+    send: Send
+
+
+async def _reply(dialect: Dialect, response: Response, asked: Foreign) -> Foreign:
+    if is_light_response(response) and len(asked.body) <= SMALL_BODY:
+        return dialect.reply(response, asked)
+    return await aside.run(dialect.reply, response, asked)
+
+
+async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
+    headers = {"content-type": "application/json", **reply.headers}
+    if not asked.body:
+        headers["connection"] = "close"  # nobody has read it, or will
+    pairs = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items())
+    await send_bytes(send, reply.status, reply.body, pairs)
+
+
+def _in_own_part(sent: Submission, session: str) -> Submission:
+    """Return a request of a shared session in the part of it that belongs to its target."""
+    own = of_agent(session, sent.target)
+    if len(own) > LONGEST_NAME:
+        problem = Problem("$.context.session_id", f"with the agent's name it is longer than {LONGEST_NAME} characters")
+        raise RemitError(malformed((problem,)))
+    return replace(sent, session=own, parent_session=sent.parent_session or session)
+
+
+def _placed(dialect: str, why: Fault, sender: Sender | None) -> Fault:
+    """Return a fault with places as the dialect has them, and a client that speaks for agents as unproven."""
+    places, paths = _PLACES[dialect], [each.path for each in why.problems]
+    if paths == ["$.origin"] and sender is not None and not sender.is_hub:
+        # The documents want a service's own token for this, never a user's.
+        message = "this token is a client's, and agents are spoken for by a service"
+        suggestion = "Send the token of a peer: `token` in `[peers.NAME]` of the team file."
+        return fault(Code.UNAUTHENTICATED, message, suggestion=suggestion)
+    if not places.keys() & set(paths):
+        return why
+    return malformed(tuple(Problem(places.get(each.path, each.path), each.message) for each in why.problems))
+
+
+def _refused(sent: Submission | None, why: Fault, version: str | None) -> Response:
+    return Response(
+        version=VERSION,
+        id=(sent.id if sent is not None else None) or NOBODY,
+        target=NOBODY if sent is None else sent.target,
+        status=Status.REFUSED,
+        fault=why.outward(),
+        agent_version=version or "1.0",
+    )

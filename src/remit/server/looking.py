@@ -1,0 +1,191 @@
+"""What can be looked at over HTTP: the agents, the runs, the record."""
+
+from typing import TypeVar
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+
+from remit.documents.runs import RecordLine, record_line
+from remit.policy.reception import Sender
+from remit.protocol.card import AgentCard, Capability
+from remit.protocol.codec import did_you_mean
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Delegation
+from remit.protocol.remit import LONGEST_NAME
+from remit.runtime.ports import RunSummary
+from remit.server.access import ACCESS
+from remit.server.bodies import Receive, Scope, Send, headers_of, send_value
+from remit.server.delegations import Delegations, may_see, visible
+
+MOST = 1_000
+_PER_PAGE = 50
+
+T = TypeVar("T", int, str)
+
+
+class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What others may know of an agent: what it is for, and not how it is made."""
+
+    name: str
+    version: str = "1.0"
+    description: str = ""
+    capabilities: tuple[Capability, ...] = ()
+
+
+class Agents(Struct, frozen=True, kw_only=True):
+    """The agents that whoever asks may ask."""
+
+    agents: tuple[PublicCard, ...]
+
+
+class RunLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run in one line."""
+
+    run: str
+    user: str
+    agent: str
+    objective: str
+    started_ms: int
+    state: str
+    status: Status | None = None
+    via: str = ""
+    correlation: str = ""
+    """What links it to others of the same workflow; else its id."""
+
+
+class RunList(Struct, frozen=True, kw_only=True):
+    """The newest runs first."""
+
+    runs: tuple[RunLine, ...]
+
+
+class RunTree(Struct, frozen=True, kw_only=True):
+    """Who asked whom for what in a run, and how each ended."""
+
+    run: str
+    delegations: tuple[Delegation, ...]
+
+
+class AuditPage(Struct, frozen=True, kw_only=True):
+    """A part of the record, in order."""
+
+    records: tuple[RecordLine, ...]
+    next: int | None = None
+    """What to give as `after` for the part that follows; None if there is none yet."""
+
+
+def public(card: AgentCard) -> PublicCard:
+    """Return what others may know of an agent."""
+    return PublicCard(
+        name=card.name, version=card.version, description=card.description, capabilities=card.capabilities
+    )
+
+
+class Looking:
+    """Answers about what is there and what has been."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._hub = delegations.hub
+        self._delegations = delegations
+        self._exposed = delegations.exposed
+
+    async def agents(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/agents`."""
+        sender = await self._delegations.sender(scope, headers_of(scope))
+        await send_value(send, Agents(agents=tuple(map(public, self._cards(sender).values()))))
+
+    async def agent(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/agents/{name}`."""
+        sender = await self._delegations.sender(scope, headers_of(scope))
+        name: str = scope["path_params"]["name"]
+        known = self._cards(sender)
+        card = known.get(name)
+        if card is None:
+            why = f"there is no agent `{name[:100]}` here that {sender.name} may ask{did_you_mean(name, known)}"
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
+        await send_value(send, public(card))
+
+    async def runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/runs`."""
+        sender = await self._delegations.sender(scope, headers_of(scope))
+        _refuse_unknown(scope, "correlation", "limit", "user")
+        limit, user = _parameter(scope, "limit", _PER_PAGE), _parameter(scope, "user", "")
+        found = await self._hub.store.runs(
+            user=user or None,
+            correlation=_parameter(scope, "correlation", "") or None,
+            of=visible(sender, scope[ACCESS].others),
+            limit=min(limit, MOST),
+        )
+        await send_value(send, RunList(runs=tuple(map(_line, found))))
+
+    async def run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/runs/{run}`."""
+        sender = await self._delegations.sender(scope, headers_of(scope))
+        run: str = scope["path_params"]["run"]
+        found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
+        if not found or not may_see(sender, found[0], scope[ACCESS].others):
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` that {sender.name} may see"))
+        await send_value(send, RunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
+
+    async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/audit`."""
+        await self._delegations.sender(scope, headers_of(scope))
+        _refuse_unknown(scope, "after", "limit", "run")
+        after, limit = _parameter(scope, "after", 0), min(_parameter(scope, "limit", MOST), MOST)
+        run = _parameter(scope, "run", "")
+        records = await self._hub.store.records(run=run or None, after=after, limit=limit)
+        last = records[-1].seq if len(records) == limit and records else None
+        await send_value(send, AuditPage(records=tuple(map(record_line, records)), next=last))
+
+    def _cards(self, sender: Sender) -> dict[str, AgentCard]:
+        exposed = self._exposed()
+        return {
+            name: card
+            for name, card in self._hub.cards.items()
+            if name in exposed and (sender.targets is None or name in sender.targets)
+        }
+
+
+def _line(summary: RunSummary) -> RunLine:
+    return RunLine(
+        run=summary.run,
+        user=summary.user,
+        agent=summary.agent,
+        objective=summary.objective,
+        started_ms=summary.started_ms,
+        state=summary.state,
+        status=summary.response.status if summary.response else None,
+        via=summary.via,
+        correlation=summary.correlation,
+    )
+
+
+def _refuse_unknown(scope: Scope, *known: str) -> None:
+    """Refuse parameters that mean nothing: who mistypes a filter would take what comes for what was filtered."""
+    for name in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
+        if name not in known:
+            hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+            raise _wrong(name[:100], f"unknown parameter{hint}")
+
+
+def _parameter(scope: Scope, name: str, default: T) -> T:
+    """Return a parameter of the address, or raise a `RemitError` that names it."""
+    given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get(name)
+    if given is None:
+        return default
+    if len(given) > 1:
+        raise _wrong(name, "stands there more than once")
+    if isinstance(default, str):
+        if len(given[0]) > LONGEST_NAME:
+            raise _wrong(name, f"is longer than {LONGEST_NAME} characters")
+        return given[0]
+    # Longer than this no number is that a store could hold.
+    if not (given[0].isascii() and given[0].isdecimal() and len(given[0]) <= 15):
+        raise _wrong(name, f"{given[0][:100]!r} is no number from 0 on")
+    return int(given[0])
+
+
+def _wrong(name: str, why: str) -> RemitError:
+    problem = Problem(name, why)
+    return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the parameter `{name}` is wrong", problems=(problem,)))

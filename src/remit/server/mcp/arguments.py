@@ -1,0 +1,301 @@
+"""What the tools take, and what they give back: as a host checks it, and as a model reads it."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta, Struct
+
+from remit.agents.toolbox import schema_for_models
+from remit.protocol.codec import convert, text_of
+from remit.protocol.envelope import Json, Response
+from remit.protocol.errors import Code, Fault, RemitError, duration, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.remit import Count, Name
+from remit.runtime.ports import Question, RunSummary
+from remit.server.bodies import Failure
+from remit.server.looking import PublicCard
+
+T = TypeVar("T")
+
+Seconds = Annotated[float, Meta(ge=0, le=86_400)]
+
+
+# ── what they take ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class DelegateTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `delegate_task` takes."""
+
+    agent: Annotated[Name, Meta(description="The agent to ask, as `list_agents` names it.")]
+    task: Annotated[
+        str, Meta(min_length=1, description="What it should do, in full: it sees nothing of this conversation.")
+    ]
+    input: Annotated[Json, Meta(description="Data for the task, if there is any: any JSON value.")] = None
+    capability: Annotated[
+        Name | None, Meta(description="Which of the agent's capabilities is wanted, by its code; usually left out.")
+    ] = None
+    session: Annotated[
+        Name | None, Meta(description="The session of an earlier answer, to go on with that conversation.")
+    ] = None
+    deadline_seconds: Annotated[
+        Annotated[float, Meta(gt=0, le=86_400)] | None,
+        Meta(description="How long the work may take; left out, as long as the team allows."),
+    ] = None
+    max_tokens: Annotated[
+        Count | None, Meta(description="What all agents together may spend; left out, what the team allows.")
+    ] = None
+    may_delegate: Annotated[bool, Meta(description="Whether the agent may ask others in turn.")] = True
+    request_id: Annotated[
+        Name | None,
+        Meta(
+            description="An id of your own. The same id with the same content is carried out only once, goes on if the "
+            "connection breaks, and can be given to `delegation_status`."
+        ),
+    ] = None
+    wait_seconds: Annotated[
+        Seconds | None,
+        Meta(description="Come back after so long with an id, if it has not ended; 0: at once. Left out, at its end."),
+    ] = None
+
+
+class ListAgents(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `list_agents` takes: nothing."""
+
+
+class DelegationStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `delegation_status` takes."""
+
+    id: Annotated[
+        Name | None,
+        Meta(description="The `id` that `delegate_task` gave, or your `request_id`; left out, the newest are listed."),
+    ] = None
+    wait_seconds: Annotated[Seconds, Meta(description="Wait so long for its end.")] = 0
+
+
+class DelegationCancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `delegation_cancel` takes."""
+
+    id: Annotated[Name, Meta(description="The `id` that `delegate_task` gave, or your `request_id`.")]
+    reason: Annotated[str, Meta(max_length=200, description="Why; it is recorded.")] = ""
+
+
+def read(arguments: dict[str, Any] | None, kind: type[T]) -> T:
+    """Return the arguments of a tool, or raise a `RemitError` that names every one that is wrong."""
+    try:
+        return convert(arguments or {}, kind)
+    except RemitError as error:
+        problems = error.fault.problems
+        named = ", ".join(problem.path.removeprefix("$.") for problem in problems)
+        raise RemitError(
+            fault(Code.INPUT_VALIDATION_FAILED, f"the arguments are not valid: {named}", problems=problems)
+        ) from error
+
+
+# ── what they give ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a person is asked before the work goes on."""
+
+    id: str
+    text: str
+    agent: str
+    """Who would be asked if the person agrees."""
+    objective: str
+    expires_ms: int
+    """When it is too late to answer, in milliseconds since 1970."""
+    answer_with: str
+    """How a person answers it, elsewhere than here."""
+
+
+class Delegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a delegation is, or how it ended."""
+
+    id: str
+    """What `delegation_status` and `delegation_cancel` take."""
+    state: Literal["running", "waiting", "finished"]
+    agent: str = ""
+    task: str = ""
+    """What was asked, where several are listed."""
+    status: Status | None = None
+    result: Json = None
+    summary: str = ""
+    confidence: float | None = None
+    session: str = ""
+    """Where its conversation is kept: give it to `delegate_task` to go on."""
+    requires_followup: bool = False
+    unfinished: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    tokens_used: int = 0
+    duration_ms: int = 0
+    question: Asked | None = None
+    fault: Fault | None = None
+
+
+class Delegations(Struct, frozen=True, kw_only=True):
+    """The newest delegations first."""
+
+    delegations: tuple[Delegation, ...]
+
+
+class Known(Struct, frozen=True, kw_only=True):
+    """The agents that can be asked."""
+
+    agents: tuple[PublicCard, ...]
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What a tool gives back: a text for the model, the same as data for programs, and whether it is an error."""
+
+    text: str
+    data: Struct
+    is_error: bool = False
+
+
+def ended(response: Response) -> Told:
+    """Return how a delegation ended, as others are told of it."""
+    response = response.outward()
+    why = response.fault
+    data = Delegation(
+        id=response.run,
+        state="finished",
+        agent=response.target,
+        status=response.status,
+        result=response.result,
+        summary=response.summary,
+        confidence=response.confidence,
+        session=response.session or "",
+        requires_followup=response.requires_followup,
+        unfinished=response.unfinished,
+        warnings=response.warnings,
+        tokens_used=response.usage.total,
+        duration_ms=response.duration_ms,
+        fault=why,
+    )
+    lines = [] if response.result is None else [text_of(response.result)]
+    if why is not None:
+        lines.append(worded(why))
+    if response.unfinished:
+        lines.append(f"Not done: {'; '.join(response.unfinished)}.")
+    if response.requires_followup and response.session:
+        lines.append(f"It asks back: answer with delegate_task and session {response.session}.")
+    text = "\n\n".join(lines) or f"{response.target} is done, and has nothing to say."
+    return Told(text=text, data=data, is_error=not response.ok)
+
+
+def cancelled(response: Response) -> Told:
+    """Return how a delegation ended that was to be cancelled: that it was is no error."""
+    told = ended(response)
+    return told if response.status is not Status.CANCELLED else Told(text=told.text, data=told.data)
+
+
+def under_way(run: str, agent: str) -> Told:
+    """Return that a delegation goes on."""
+    text = f"{agent} is still at work. Ask for its end with delegation_status, id {run}."
+    return Told(text=text, data=Delegation(id=run, state="running", agent=agent))
+
+
+def waiting(run: str, agent: str, question: Question) -> Told:
+    """Return that a delegation waits for a person, and how the person can answer."""
+    request = question.request
+    how = f"remit pending approve {question.id}   (or: remit pending reject {question.id})"
+    asked = Asked(
+        id=question.id,
+        text=question.text,
+        agent=request.target,
+        objective=request.objective,
+        expires_ms=question.expires_ms,
+        answer_with=how,
+    )
+    text = (
+        f"Nothing goes on before a person agrees: {question.text}\n"
+        f"Tell the user. Whoever runs this hub answers with:\n  {how}\n"
+        f"After that, delegation_status with id {run} gives the end. You cannot answer it yourself."
+    )
+    return Told(text=text, data=Delegation(id=run, state="waiting", agent=agent, question=asked))
+
+
+def listed(found: list[RunSummary]) -> Told:
+    """Return the newest delegations, each in a line."""
+    each = tuple(
+        Delegation(
+            id=summary.run,
+            state="finished" if summary.response else "waiting" if summary.state == "waiting" else "running",
+            agent=summary.agent,
+            status=summary.response.status if summary.response else None,
+            task=summary.objective[:200],
+        )
+        for summary in found
+    )
+    lines = [f"{one.id}  {one.status or one.state}  {one.agent}: {one.task}" for one in each]
+    return Told(text="\n".join(lines) or "There are none yet.", data=Delegations(delegations=each))
+
+
+def known(cards: list[PublicCard]) -> Told:
+    """Return the agents that can be asked, and what for."""
+    lines: list[str] = []
+    for card in cards:
+        lines.append(f"- {card.name}: {' '.join(card.description.split())}".removesuffix(": "))
+        lines += [f"  - {each.code}: {' '.join(each.description.split())}" for each in card.capabilities]
+    return Told(text="\n".join(lines) or "There is nobody you may ask.", data=Known(agents=tuple(cards)))
+
+
+def failed(why: Fault) -> Told:
+    """Return why nothing came of a call."""
+    why = why.outward()
+    return Told(text=worded(why), data=Failure(fault=why), is_error=True)
+
+
+def worded(why: Fault) -> str:
+    """Return a fault as a model reads it: what was wrong, where, and what it can do."""
+    lines = [f"{why.code}: {why.message}", *(f"- {each.path}: {each.message}" for each in why.problems)]
+    if why.retry_after_ms is not None and (wait := duration(why.retry_after_ms)) not in why.suggestion:
+        lines.append(f"Try again in {wait}.")
+    return "\n".join([*lines, why.suggestion]).strip()
+
+
+# ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Form(Struct, frozen=True, kw_only=True):
+    """A tool as a host is told of it."""
+
+    name: str
+    title: str
+    description: str
+    takes: type[Struct]
+    reads_only: bool = False
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        return schema_for_models(self.takes)
+
+
+FORMS: tuple[Form, ...] = (
+    Form(
+        name="delegate_task",
+        title="Ask an agent",
+        description="Ask an agent to do a task, and get its result. Call list_agents first to see whom to ask. Long "
+        "work goes on if you give `wait_seconds` or your host stops waiting: delegation_status gets its end.",
+        takes=DelegateTask,
+    ),
+    Form(
+        name="list_agents",
+        title="Whom to ask",
+        description="List the agents that you can ask with delegate_task, and what they are for.",
+        takes=ListAgents,
+        reads_only=True,
+    ),
+    Form(
+        name="delegation_status",
+        title="How far it is",
+        description="See how far a delegation is, or get its result; without an id, list your newest ones.",
+        takes=DelegationStatus,
+        reads_only=True,
+    ),
+    Form(
+        name="delegation_cancel",
+        title="Stop it",
+        description="Cancel a delegation and everything that was started for it.",
+        takes=DelegationCancel,
+    ),
+)

@@ -1,0 +1,121 @@
+"""`/mcp`: who comes there, and for whom; the SDK is loaded when the first one does."""
+
+import asyncio
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.reception import Sender, not_for
+from remit.protocol.codec import refuse_many_values, wrong_fields
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.remit import Name
+from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json
+from remit.server.delegations import Delegations
+from remit.server.mcp.attending import Caller
+from remit.server.refusals import note
+
+USER_HEADER = "X-Remit-User"
+GUEST = "remit.guest"
+"""Where a scope holds who came."""
+
+
+class Guest(Struct, frozen=True):
+    """Who came to `/mcp`, and for whom, or why that cannot be said."""
+
+    client: str
+    caller: Caller | RemitError
+
+
+class _Sessions(Protocol):
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Entrance:
+    """Lets hosts in by the same gate as everybody else."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+        self._loading = asyncio.Lock()
+        self._sessions: _Sessions | None = None
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET`, `POST` and `DELETE /mcp`."""
+        headers = headers_of(scope)
+        sender = await self._delegations.sender(scope, headers)
+        if sender.is_hub:
+            raise RemitError(
+                fault(
+                    Code.PERMISSION_DENIED,
+                    f"{sender.name} is a hub: it asks at /v1/delegations, under its credential",
+                    suggestion="",
+                )
+            )
+        sessions = self._sessions or await self._load()
+        if scope["method"] == "POST":
+            body = await read_json(headers, receive)
+            await read_as(refuse_many_values, body)
+            receive = _again(body, receive)
+        caller = _caller(sender, headers)
+        if isinstance(caller, RemitError):
+            note(scope, headers, caller.fault)
+        scope[GUEST] = Guest(sender.name, caller)
+        await sessions.serve(scope, receive, send)
+
+    async def _load(self) -> _Sessions:
+        if find_spec("mcp") is None:
+            raise RemitError(
+                fault(
+                    Code.NOT_FOUND,
+                    "this server does not speak MCP, because the extra `mcp` is not installed",
+                    suggestion="Install it where the server runs: pip install 'remit[mcp]'",
+                )
+            )
+        async with self._loading:
+            if self._sessions is None:
+                # It takes a second, and others are served meanwhile.
+                module = await asyncio.to_thread(import_module, "remit.server.mcp.sessions")
+                self._sessions = module.Sessions(self._delegations)
+        assert self._sessions is not None
+        return self._sessions
+
+    async def close(self) -> None:
+        """End every session, after what is being answered has been."""
+        if self._sessions is not None:
+            await self._sessions.close()
+
+
+def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
+    """Return who came, bound to one user: the only one that the sender may ask for, or the one that a header names."""
+    users, named = sender.users, headers.get(USER_HEADER.lower())
+    if named is not None:
+        named = unquote(named)
+    elif users is not None and len(users) == 1:
+        (named,) = users
+    if named is None:
+        problem = Problem(USER_HEADER, f"{sender.name} may ask for several users: say for which, in this header")
+        return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {USER_HEADER} is missing", problems=(problem,)))
+    for wrong in wrong_fields(named, Name):
+        return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {USER_HEADER} is wrong: {wrong.message}"))
+    if users is not None and named not in users:
+        return RemitError(not_for(sender, named))
+    # A host is a host: its models see what its user may see, and no more, whatever else its client may do here.
+    bound = replace(sender, users=frozenset({named}), may=frozenset())
+    return Caller(sender=bound, user=named, headers=headers)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """Return what gives a body that was read once more, and after that what comes next."""
+    unread = [body]
+
+    async def replay() -> Any:
+        if unread:
+            return {"type": "http.request", "body": unread.pop(), "more_body": False}
+        return await receive()
+
+    return replay

@@ -1,0 +1,85 @@
+"""MCP over HTTP, by the SDK: sessions for the hosts that have them, and single calls for those that do not."""
+
+import asyncio
+from contextlib import suppress
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from remit.protocol.codec import MAX_BYTES
+from remit.protocol.errors import RemitError
+from remit.server.bodies import Receive, Scope, Send
+from remit.server.delegations import Delegations, going_down
+from remit.server.mcp.attending import Attending, Caller
+from remit.server.mcp.entrance import GUEST, Guest
+from remit.server.mcp.server import Context, Face
+
+# Each is a task or two and some buffers; a host has one, and those that went without a word go by themselves.
+MOST_SESSIONS = 1_000
+IDLE_S = 600.0
+# What has ended is said within a moment, unless its host does not read.
+LAST_WORDS_S = 2.0
+
+
+class Sessions:
+    """All that is served at `/mcp`, from the first request on until it is closed."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._face = Face("", Attending(delegations), _caller_of)
+        self._manager = StreamableHTTPSessionManager(
+            self._face.server,
+            max_sessions=MOST_SESSIONS,
+            session_idle_timeout=IDLE_S,
+            max_request_body_size=MAX_BYTES,
+        )
+        self._up, self._over, self._quiet = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._answering = 0
+        self._quiet.set()
+        # The SDK wants to be entered and left by one task.
+        self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            async with self._manager.run():
+                self._up.set()
+                await self._over.wait()
+        finally:
+            self._up.set()
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose sender is known."""
+        await self._up.wait()
+        if self._over.is_set():
+            raise going_down()
+        guest: Guest = scope[GUEST]
+        user = guest.caller.user if isinstance(guest.caller, Caller) else None
+        # By this the SDK keeps one client, and one user, out of another's session.
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=guest.client, scopes=[], subject=user))
+        if scope["method"] != "POST":  # a stream that stays open, or the end of a session
+            await self._manager.handle_request(scope, receive, send)
+            return
+        self._answering += 1
+        self._quiet.clear()
+        try:
+            await self._manager.handle_request(scope, receive, send)
+        finally:
+            self._answering -= 1
+            if not self._answering:
+                self._quiet.set()
+
+    async def close(self) -> None:
+        """Let what is being answered be answered, then end every session."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._quiet.wait()
+        self._over.set()
+        await asyncio.wait({self._running})
+
+
+def _caller_of(ctx: Context) -> Caller:
+    assert ctx.request is not None, "over HTTP every message comes with its request"
+    guest: Guest = ctx.request.scope[GUEST]
+    if isinstance(guest.caller, RemitError):
+        raise guest.caller
+    return guest.caller

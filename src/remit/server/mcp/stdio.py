@@ -1,0 +1,120 @@
+"""MCP over stdin and stdout: one host, which started this process and ends it."""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from remit.agents.mcp.lines import Lines, Long
+from remit.agents.threads import Threads
+from remit.policy.reception import Grant, Sender
+from remit.protocol.envelope import Request
+from remit.protocol.submission import Submission
+from remit.runtime.hub import Hub
+from remit.runtime.ports import Once
+from remit.server.bodies import Headers
+from remit.server.delegations import Delegations
+from remit.server.mcp.attending import Attending, Caller
+from remit.server.mcp.server import Face
+
+log = logging.getLogger("remit")
+
+# A call is an envelope with a few words around it, and envelopes are at most 1 MB.
+MAX_LINE = 4_000_000
+AHEAD = 64
+
+Write = Callable[[str], None]
+
+
+class _Own:
+    """The gate of a hub whose only client has started it: it needs to prove nothing."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    async def sender(self, headers: Headers, method: str, path: str, *, submits: bool = False) -> Sender:  # noqa: ARG002
+        return self._sender
+
+    def once(self, headers: Headers) -> Once | None:  # noqa: ARG002 - the shape of every gate
+        return None
+
+    async def grant(self, headers: Headers, sender: Sender, sent: Submission) -> Grant | None:  # noqa: ARG002
+        return None
+
+    async def received(self, request: Request) -> Request:
+        return request
+
+    async def ended(self, run: str, used: int) -> None:
+        """Keep no count: nothing was granted."""
+
+
+async def serve(
+    hub: Hub, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
+) -> None:
+    """Serve a hub's tools to the host at the other end, in a user's name, until it closes *stdin*."""
+    sender = Sender(name="mcp", users=frozenset({user}), answers=True)
+    caller = Caller(sender=sender, user=user)
+    face = Face(name, Attending(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
+    into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    written, out = anyio.create_memory_object_stream[SessionMessage](0)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(_read(stdin, into))
+        group.create_task(_write(out, write, reading))
+        await face.server.run(read, written, face.server.create_initialization_options())
+        reading.cancel()
+
+
+async def _read(stdin: int, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    """Hand on what the host says, line by line."""
+    heard: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD)
+    loop = asyncio.get_running_loop()
+    # A thread that is no one's to wait for: a read of stdin cannot be taken back, and must not keep the process.
+    threading.Thread(target=_listen, args=(stdin, heard, loop), name="remit-stdin", daemon=True).start()
+    async with into:
+        while (line := await heard.get()) is not None:
+            try:
+                message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValidationError:
+                log.warning("the host said what is no JSON-RPC message; it is passed over")
+                continue
+            try:
+                await into.send(SessionMessage(message))
+            except anyio.BrokenResourceError:
+                return
+
+
+def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.AbstractEventLoop) -> None:
+    def put(line: bytes | None) -> None:
+        asyncio.run_coroutine_threadsafe(heard.put(line), loop).result()
+
+    lines = Lines(MAX_LINE)
+    with suppress(OSError, RuntimeError):  # it is closed, or the loop is: nobody listens any more
+        while chunk := os.read(stdin, 65_536):
+            for line in lines.feed(chunk):
+                if isinstance(line, Long):
+                    log.warning("the host said more than %d bytes in one line; it is passed over", MAX_LINE)
+                else:
+                    put(line)
+    with suppress(RuntimeError):
+        put(None)
+
+
+async def _write(out: MemoryObjectReceiveStream[SessionMessage], write: Write, reading: "asyncio.Task[None]") -> None:
+    """Say what there is to say, one line each; in a thread, because a host may take its time to read."""
+    threads = Threads("stdout", 1)
+    async with out:
+        async for message in out:
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            try:
+                await threads.run(write, f"{line}\n")
+            except (BrokenPipeError, ValueError):  # the host is gone
+                reading.cancel()
+                return

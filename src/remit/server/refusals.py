@@ -1,0 +1,234 @@
+"""What is refused at the door of a server: counted, on record within bounds, and slowed down for who keeps failing."""
+
+import ipaddress
+import logging
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection
+from hashlib import sha256
+from typing import NamedTuple
+
+from remit.protocol.errors import Code, Fault, RemitError, duration, fault
+from remit.protocol.records import Kind, Notice
+from remit.runtime.clock import LoopClock
+from remit.runtime.hub import Hub
+from remit.runtime.ports import Clock
+from remit.server.bodies import Headers, Scope
+from remit.transports.credentials.headers import BEARER, PROOF
+
+log = logging.getLogger("remit")
+
+REFUSALS = "remit.refusals"
+"""Where a scope holds whom to tell of a refusal."""
+SENDER = "remit.sender"
+"""Where a scope holds the name of who sent it, once that is proven."""
+DOOR = "door"
+"""What the record has in the place of a run: these requests became none."""
+
+REASONS = frozenset(
+    (
+        Code.UNAUTHENTICATED,
+        Code.CREDENTIAL_INVALID,
+        Code.CREDENTIAL_EXPIRED,
+        Code.USER_MISMATCH,
+        Code.AGENT_NOT_FOUND,
+        Code.PERMISSION_DENIED,
+        Code.NESTED_CALLS_FORBIDDEN,
+        Code.RATE_LIMITED,
+    )
+)
+# The messages of these quote what a stranger claims: a user, an agent. That stays out of the record.
+_QUOTES = frozenset((Code.USER_MISMATCH, Code.AGENT_NOT_FOUND, Code.PERMISSION_DENIED))
+
+# A row has 300 bytes: a flood of any size leaves 30 kB a minute in the record, and as much in the log.
+INTERVAL_S = 60.0
+ROWS_EACH = 5
+ROWS_ALL = 50
+SUMMARIES = 50
+# Of more addresses than this within an interval, the rest are counted together.
+MOST_COUNTED = 1_000
+_OTHERS = "other addresses"
+
+# Some mistyped tokens are no attack. Guessing a token of 20 characters at this rate takes longer than there is time.
+FAILURES = 20
+WINDOW_S = 60.0
+MOST_ADDRESSES = 10_000
+# For so long a token that was let in from an address is let in from there, whatever others do from the same address.
+PROVEN_S = 3_600.0
+MOST_PROVEN = 10_000
+
+_PLACE = re.compile(r"/(?:(?:v1|dialects|\.well-known)/)?[a-z0-9._-]*")
+
+
+class Proxies:
+    """Finds out where a request comes from: the address of the connection, or what proxies that are trusted say."""
+
+    def __init__(self, trusted: Collection[str] = ()) -> None:
+        self._trusted = [ipaddress.ip_network(each, strict=False) for each in trusted]
+
+    def address_of(self, scope: Scope, headers: Headers) -> str:
+        """Return whom a request is counted for: an IPv4 address, or the /64 of an IPv6 address."""
+        client = scope.get("client")
+        found = _read(client[0]) if client else None
+        # Each proxy adds the address of who came to it at the end: what stands before the first stranger is a claim.
+        for each in reversed(headers.get("x-forwarded-for", "").split(",")):
+            if found is None or not any(found in network for network in self._trusted):
+                break
+            found = _read(each.strip()) or found
+        if found is None:
+            return "unknown"
+        return str(found) if found.version == 4 else str(ipaddress.ip_network((found, 64), strict=False))
+
+
+def _read(text: str) -> "ipaddress.IPv4Address | ipaddress.IPv6Address | None":
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, ipaddress.IPv6Address) else found
+
+
+class Failures:
+    """Counts failed proofs by address, and says how long an address has to wait that failed too often.
+
+    Only what can be guessed waits: a token that was not let in from there before. Signatures cannot be guessed, so
+    hubs with keys and users of identity providers are looked at always.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._failed: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        self._proven: OrderedDict[bytes, float] = OrderedDict()
+
+    def wait_s(self, address: str, headers: Headers) -> float:
+        """Return how long a request has to wait before anybody looks at it; 0: not at all."""
+        start, count = self._failed.get(address, (0.0, 0))
+        left = start + WINDOW_S - self._now()
+        if count < FAILURES or left <= 0 or not _can_be_guessed(headers):
+            return 0
+        return 0 if self._proven.get(_mark(address, headers), 0.0) > self._now() else left
+
+    def failed(self, address: str, headers: Headers) -> None:
+        """Count a request that proved nobody; one that did not even try is no guess."""
+        if BEARER.lower() not in headers and PROOF.lower() not in headers:
+            return
+        start, count = self._failed.pop(address, (self._now(), 0))
+        if self._now() >= start + WINDOW_S:
+            start, count = self._now(), 0
+        self._failed[address] = (start, count + 1)
+        _bound(self._failed, MOST_ADDRESSES)
+
+    def proven(self, address: str, headers: Headers) -> None:
+        """Remember that a token was let in from an address."""
+        if _can_be_guessed(headers):
+            mark = _mark(address, headers)
+            self._proven[mark] = self._now() + PROVEN_S
+            self._proven.move_to_end(mark)
+            _bound(self._proven, MOST_PROVEN)
+
+
+def _can_be_guessed(headers: Headers) -> bool:
+    said = headers.get(BEARER.lower(), "")
+    # A token of an identity provider begins with an object in Base64 and has three parts.
+    is_signed = said.count(".") == 2 and said[:10].lower() == "bearer eyj"
+    return bool(said) and PROOF.lower() not in headers and not is_signed
+
+
+def _mark(address: str, headers: Headers) -> bytes:
+    return sha256(f"{address}\n{headers.get(BEARER.lower(), '')}".encode("utf-8", "surrogatepass")).digest()[:16]
+
+
+def _bound(kept: "OrderedDict[str, tuple[float, int]] | OrderedDict[bytes, float]", most: int) -> None:
+    while len(kept) > most:
+        kept.popitem(last=False)
+
+
+class _Key(NamedTuple):
+    code: Code
+    address: str
+
+
+class Refusals:
+    """Keeps account of what one server refuses."""
+
+    def __init__(self, hub: Hub, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
+        self._hub = hub
+        self._clock = clock or LoopClock()
+        self._proxies = Proxies(proxies)
+        self.failures = Failures(self._clock.now)
+        self._counted: Counter[_Key] = Counter()
+        self._rows = 0
+        self._unwritten: Counter[_Key] = Counter()
+        self._forget: Callable[[], None] | None = None
+
+    def address_of(self, scope: Scope, headers: Headers) -> str:
+        """Return for whom a request is counted."""
+        return self._proxies.address_of(scope, headers)
+
+    def admit(self, address: str, headers: Headers) -> None:
+        """Raise a `RemitError` if an address has failed too often, and this might be one more guess."""
+        if wait_s := self.failures.wait_s(address, headers):
+            why = f"{FAILURES} requests from your address without a valid token within {WINDOW_S:.0f} s"
+            wait_ms = round(wait_s * 1_000) or 1
+            suggestion = f"Try again in {duration(wait_ms)}, with a valid token."
+            raise RemitError(fault(Code.RATE_LIMITED, why, retry_after_ms=wait_ms, suggestion=suggestion))
+
+    def note(self, scope: Scope, address: str, why: Fault) -> None:
+        """Count a refusal, and put it on record unless there were too many like it a moment ago."""
+        if why.code not in REASONS:
+            return
+        self._hub.figures.turned_away[why.code.value] += 1
+        if self._forget is None:
+            self._forget = self._clock.call_at(self._clock.now() + INTERVAL_S, self._interval_over)
+        key = _Key(why.code, address)
+        if key not in self._counted and len(self._counted) >= MOST_COUNTED:
+            key = _Key(why.code, _OTHERS)
+        self._counted[key] += 1
+        if self._counted[key] > ROWS_EACH or self._rows >= ROWS_ALL:
+            self._unwritten[key] += 1
+            return
+        self._rows += 1
+        who = f", {scope[SENDER]}" if scope.get(SENDER) else ""
+        said = "" if why.code in _QUOTES else f": {why.message}"
+        self._record(why.code, f"refused {_place(scope)} from {address}{who}{said}")
+
+    def close(self) -> None:
+        """Put on record what was only counted so far."""
+        if self._forget is not None:
+            self._forget()
+            self._interval_over()
+
+    def _interval_over(self) -> None:
+        self._forget = None
+        unwritten, self._unwritten = self._unwritten, Counter()
+        self._counted.clear()
+        self._rows = 0
+        for key, count in unwritten.most_common(SUMMARIES):
+            self._record(key.code, f"refused {count} more like it from {key.address} within {INTERVAL_S:.0f} s")
+            unwritten[key] = 0
+        if rest := unwritten.total():
+            addresses = len({key.address for key, count in unwritten.items() if count})
+            for code in sorted({key.code for key, count in unwritten.items() if count}):
+                count = sum(each for key, each in unwritten.items() if key.code is code)
+                self._record(code, f"refused {count} more like it from others of {addresses} addresses")
+            log.warning("%d refused requests of %d addresses are only counted", rest, addresses)
+
+    def _record(self, code: Code, text: str) -> None:
+        log.warning("%s: %s", code.value, text)
+        body = Notice(delegation=DOOR, agent=DOOR, text=text, code=code)
+        self._hub.store.append(Kind.NOTICE, self._clock.wall_ms(), DOOR, DOOR, body)
+
+
+def _place(scope: Scope) -> str:
+    """Return what was asked for without anything that a stranger chose."""
+    path = scope["raw_path"].decode("latin-1")
+    found = _PLACE.match(path)
+    place = "an address" if found is None else found[0]
+    return f"{scope['method']} {place}" if scope["method"] in ("GET", "POST", "DELETE", "HEAD") else place
+
+
+def note(scope: Scope, headers: Headers, why: Fault) -> None:
+    """Tell whoever keeps account for this server of a refusal; a server that keeps none is told nothing."""
+    refusals: Refusals | None = scope.get(REFUSALS)
+    if refusals is not None:
+        refusals.note(scope, refusals.address_of(scope, headers), why)

@@ -1,0 +1,237 @@
+"""Runs with shared agents for the faces of the same user: HTTP and server-sent events, on this machine alone.
+
+A face gets high-level values only (`public_runs`), and can do what `acts` names. Who may come is said in `loopback`.
+Each event of the stream is the whole view of a run, so that a face shows what it is told last and has nothing to piece
+together.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from remit.protocol.codec import decode, encode
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.relay.host import Host
+from remit.relay.moves import ENDED
+from remit.relay.run import Overlay
+from remit.runtime.clock import LoopClock
+from remit.server.acts import Begin, event_of, kind_of, person_of
+from remit.server.app import no_such_thing
+from remit.server.bodies import Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
+from remit.server.changes import Change, Changes
+from remit.server.delegations import STREAM_HEADERS, Endpoint, guarded, optional
+from remit.server.loopback import check
+from remit.server.public_runs import Devices, Profiles, Runs, device_view, line, profile_view, view
+from remit.server.server import Server
+from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S
+from remit.server.token_file import token_in
+from remit.server.waiting import Leaving, Soon
+from remit.transports.listening import listening
+
+TOKEN_FILE = "shared.token"
+HOST = "127.0.0.1"
+
+# A hundred thousand characters as JSON writes the worst of them, with what stands around.
+MOST_BODY = 1_000_000
+MOST_RUNS = 1_000
+# The faces of one user: some windows, some terminals, each with a stream and a request.
+MOST_CONNECTIONS = 64
+DRAIN_S = 2.0
+
+_NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+
+
+class Ready(Struct, frozen=True, kw_only=True):
+    """What a reader is told once it knows where everything is."""
+
+    resumed: bool
+    """Whether it was told of all that changed since its last event. If not, it was told of the runs that have not
+    ended, and may list the others."""
+
+
+@asynccontextmanager
+async def serve_shared(host: Host, changes: Changes, *, token: Path, port: int = 0) -> AsyncGenerator[str, None]:
+    """Serve the runs of an open *host* to faces on this machine while the block lasts; yield the address.
+
+    *changes* is what the host was given as `changed`, or is told by that. Whoever comes has to know the token in the
+    file *token*, which is made if it is not there. Without a *port*, one that is free is taken. Raises a `RemitError`
+    if it cannot listen there, or the file holds something else.
+    """
+    with listening(HOST, port) as bound:
+        secret, at = token_in(token), bound.getsockname()[1]
+        service = SharedApi(host, changes, token=secret, port=at, now_ms=LoopClock().wall_ms)
+        async with Server(service, bound=bound, drain_s=DRAIN_S, connections=MOST_CONNECTIONS) as server:
+            yield server.address
+
+
+class SharedApi:
+    """The application: everything that is asked of it is checked first, also what it does not have."""
+
+    def __init__(self, host: Host, changes: Changes, *, token: str, port: int, now_ms: Callable[[], int]) -> None:
+        self._host = host
+        self._changes = changes
+        self._token = token
+        self._port = port
+        self._now_ms = now_ms
+        self._soon = Soon()
+        self.hurried = asyncio.Event()
+        self._draining = False
+        routes = [
+            _route("/v1/shared/profiles", self._profiles),
+            _route("/v1/shared/devices", self._devices),
+            _route("/v1/shared/runs", self._runs),
+            _route("/v1/shared/runs", self._start, "POST"),
+            _route("/v1/shared/runs/{run}", self._run),
+            _route("/v1/shared/runs/{run}/{act}", self._act, "POST"),
+            _route("/v1/shared/events", self._events),
+        ]
+        self._app = Starlette(routes=routes, exception_handlers={HTTPException: no_such_thing})
+        self._app.router.redirect_slashes = False
+
+    async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        try:
+            check(headers_of(scope), port=self._port, token=self._token)
+        except RemitError as error:
+            await send_fault(send, error.fault)
+            return
+        scope["path"] = scope["raw_path"].decode("ascii")
+        await self._app(scope, receive, send)
+
+    async def drain(self, wait_s: float) -> int:  # noqa: ARG002 - nothing here takes long
+        """Let those go who read along; they go on, after the last event that they had, once the host is back."""
+        self._draining = True
+        self._changes.wake()
+        return 0
+
+    # ── what is there ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _profiles(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/profiles`."""
+        profiles = (self._host.profiles[name] for name in sorted(self._host.profiles))
+        await send_value(send, Profiles(profiles=tuple(map(profile_view, profiles))), headers=_NO_STORE)
+
+    async def _devices(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/devices`."""
+        devices = [device_view(each, await self._host.offers(each.device)) for each in await self._host.devices()]
+        await send_value(send, Devices(devices=tuple(devices)), headers=_NO_STORE)
+
+    async def _runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/runs`."""
+        newest = self._host.runs[: -MOST_RUNS - 1 : -1]
+        await send_value(send, Runs(runs=tuple(map(line, newest))), headers=_NO_STORE)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/shared/runs/{run}`."""
+        await self._show(send, self._found(scope["path_params"]["run"]))
+
+    # ── what is done ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _start(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/shared/runs`."""
+        begin = decode(await read_json(headers_of(scope), receive, MOST_BODY), Begin)
+        run = await self._host.start(
+            begin.profile,
+            begin.device,
+            begin.objective,
+            mode=begin.mode,
+            agent=begin.agent or "",
+            by=person_of(begin),
+        )
+        await self._show(send, run, 201)
+
+    async def _act(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/shared/runs/{run}/{act}`."""
+        run, kind = scope["path_params"]["run"], kind_of(scope["path_params"]["act"])
+        act = decode(await optional(headers_of(scope), receive, MOST_BODY) or b"{}", kind)
+        await self._show(send, await self._host.act(run, event_of(act), by=person_of(act)))
+
+    async def _show(self, send: Send, run: Overlay, status: int = 200) -> None:
+        await send_value(send, view(run, self._now_ms()), status, _NO_STORE)
+
+    def _found(self, run: str) -> Overlay:
+        for each in self._host.runs:
+            if each.id == run:
+                return each
+        raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` on this device"))
+
+    # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET /v1/shared/events`."""
+        only = _only(scope)
+        if only is not None:
+            self._found(only)
+        if scope["method"] == "HEAD":
+            await send_bytes(send, 200, b"", (*STREAM_HEADERS, *_NO_STORE))
+            return
+        after = self._changes.number_of(headers_of(scope).get("last-event-id", "").strip())
+        with self._changes.reading() as news:
+            gone = asyncio.Event()
+
+            def leave() -> None:
+                gone.set()
+                news.set()
+
+            leaving = Leaving(receive, leave, self._soon)
+            try:
+                await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *_NO_STORE]})
+                async for frames in self._told(only, after, news, gone):
+                    await send({"type": "http.response.body", "body": frames, "more_body": True})
+                await send({"type": "http.response.body", "body": b""})
+            finally:
+                leaving.cancel()
+
+    async def _told(
+        self, only: str | None, after: int | None, news: asyncio.Event, gone: asyncio.Event
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield what a reader does not know, then that it knows all of it, then what changes."""
+        seen = self._changes.number
+        if after is None:
+            known = [each for each in self._host.runs if each.id == only or (only is None and each.state not in ENDED)]
+        else:
+            known = [each.run for each in self._changes.since(after) if only in (None, each.run.id)]
+        # Without numbers: who loses the connection between them is told all of them again.
+        yield b"".join(self._frame(run) for run in known) + _ready(self._changes.mark(seen), resumed=after is not None)
+        while not (gone.is_set() or self._draining):
+            news.clear()
+            changes = [each for each in self._changes.since(seen) if only in (None, each.run.id)]
+            seen = self._changes.number
+            if changes:
+                yield b"".join(map(self._numbered, changes))
+                continue
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_S):
+                    await news.wait()
+            except TimeoutError:
+                yield KEEP_ALIVE
+
+    def _numbered(self, change: Change) -> bytes:
+        return f"id: {self._changes.mark(change.number)}\n".encode() + self._frame(change.run)
+
+    def _frame(self, run: Overlay) -> bytes:
+        return b"event: run\ndata: " + encode(view(run, self._now_ms())) + b"\n\n"
+
+
+def _ready(mark: str, *, resumed: bool) -> bytes:
+    return f"id: {mark}\nevent: ready\ndata: ".encode() + encode(Ready(resumed=resumed)) + b"\n\n"
+
+
+def _only(scope: Scope) -> str | None:
+    """Return the one run that is asked for, if only one is."""
+    given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("run", [])
+    if len(given) > 1:
+        problem = Problem("run", "stands there more than once")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the parameter `run` is wrong", problems=(problem,)))
+    return given[0] if given else None
+
+
+def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
+    return Route(path, guarded(endpoint), methods=[method])

@@ -1,0 +1,346 @@
+"""How a run of two agents reads in a terminal, and what is typed there means."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from remit.cli.shared.commands import COMMANDS, HELP, Do, Edit, Leave, Meaning, Show, Tell, understood
+from remit.cli.shared.wording import (
+    able,
+    cells,
+    doing,
+    draft_lines,
+    ending,
+    entry_lines,
+    folded,
+    footer,
+    heading,
+    meters,
+    trouble,
+)
+from remit.relay import moves
+from remit.relay.bridge.permissions import Choice, Permission
+from remit.relay.moves import State
+from remit.relay.profile import Limits
+from remit.relay.review import Review
+from remit.relay.run import Entry, Overlay, Pending
+from remit.text.terminal import several_lines
+
+RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
+DRAFT = Pending(id="r1.p1", text="first\nsecond", reviews=(Review(rule="money", why="It names an amount of money."),))
+ASKED = replace(RUN, state=State.READY_TO_SEND, pending=DRAFT)
+
+
+def shown(run: Overlay, **changes: Any) -> list[str]:
+    """Return the footer in a window of usual size."""
+    given: dict[str, Any] = {"connection": "connected", "asks": None, "now_ms": 0, "width": 100, "height": 30}
+    return footer(run, **{**given, **changes})
+
+
+# ── what is shown ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_chat_begins_with_who_works_with_whom_and_on_what() -> None:
+    assert list(heading(RUN, "bob\x1b[2J")) == [
+        "mine works with bob: run r1",
+        "Objective: review this API",
+        "Mode manual: you see every draft before it is sent. /help explains, Ctrl-C pauses.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("role", "label", "turn", "says"),
+    [
+        ("local_agent", "auto_sent", 1, "Local agent (turn 1, auto-sent)"),
+        ("local_agent", "approved", 2, "Local agent (turn 2, approved)"),
+        ("local_agent", "edited", 2, "Local agent (turn 2, edited)"),
+        ("user", "yours", 3, "You (turn 3, yours)"),
+        ("remote_agent", None, 3, "Remote agent (turn 3)"),
+        ("remote_agent", None, 0, "Remote agent (before the first turn)"),
+    ],
+)
+def test_each_line_of_the_timeline_says_who_spoke_and_who_let_it_go(
+    role: Any, label: Any, turn: int, says: str
+) -> None:
+    """S12."""
+    speaker, *text = entry_lines(Entry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, at_ms=0, label=label))
+    assert speaker.endswith(f"  {says}")
+    assert text == ["    a", "    b\ufffd"]
+
+
+def test_the_footer_holds_the_objective_the_question_with_its_rule_and_the_meters() -> None:
+    """S12."""
+    assert shown(ASKED) == [
+        "── Objective: review this API " + "─" * 70,
+        "Draft for turn 1; you are asked because of",
+        "  money: It names an amount of money.",
+        "  │ first",
+        "  │ second",
+        "a approve · e edit · r WHY reject · /help",
+        "a draft waits for you · manual · connected · turn 0 of 8 · 0 s of 10 min",
+    ]
+
+
+def test_the_footer_never_takes_more_than_its_share_of_the_window() -> None:
+    """S12: what was said above it can still be read."""
+    long = replace(DRAFT, text="漢字" * 18 + "\nline" * 500)  # the first is folded once
+    lines = shown(replace(ASKED, objective="x" * 500, pending=long), width=40, height=24)
+    assert len(lines) <= 24 - 6, "six lines are left of what was said"
+    assert [line for line in lines if line.startswith("  …")] == ["  … 494 more lines; /show shows all"]
+    assert all(cell_len(line) <= 40 for line in lines)
+    assert list(draft_lines(replace(ASKED, pending=long)))[-2] == "    line", "and /show has all of it"
+
+
+@pytest.mark.parametrize("height", [8, 9, 10, 12, 16, 24])
+@pytest.mark.parametrize("width", [24, 40, 80])
+def test_in_a_low_window_the_draft_is_shortened_and_never_what_can_be_typed(width: int, height: int) -> None:
+    """S12: nobody agrees to a draft without being told that there is more of it."""
+    reviews = tuple(
+        Review(rule=f"rule_{number}", why="It is a long reason, for one reason or another.") for number in range(4)
+    )
+    long = replace(DRAFT, text="words and more words\n" * 100, reviews=reviews)
+    lines = shown(replace(ASKED, pending=long), width=width, height=height)
+    assert len(lines) <= height - 2
+    text = " ".join(lines)
+    assert "a approve · e edit · r WHY reject · /help" in text
+    assert "more lines; /show shows all" in text
+    assert "a draft waits for you" in text
+    assert all(cell_len(line) <= max(width, 36) for line in lines)
+
+
+def test_lines_are_folded_between_words_and_stay_indented() -> None:
+    assert folded("    one two  three", 12) == ["    one two", "    three"]
+    assert folded("", 10) == [""]
+    assert folded("  ", 10) == ["  "]
+    assert folded("abcdefghij klm", 4) == ["abcd", "efgh", "ij", "klm"]
+    assert folded("漢字漢字 ok", 5) == ["漢字", "漢字", "ok"]
+    assert folded("see https://example.com/a/long/page now", 16) == [
+        "see",
+        "https://example.",
+        "com/a/long/page",
+        "now",
+    ]
+
+
+@given(st.text(), st.integers(2, 60))
+@example("\x85\u0e5c", 2)
+@example(" 漢", 2)
+def test_nothing_is_lost_when_a_line_is_folded(text: str, width: int) -> None:
+    line = several_lines(text).replace("\n", " ").expandtabs(4)
+    parts = folded(line, width)
+    assert "".join("".join(parts).split(" ")) == "".join(line.split(" "))
+    assert all(cells(part) <= width for part in parts)
+
+
+def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> None:
+    """Terminals differ: some show a thumb and its colour side by side."""
+    assert cells("👍🏽") == 4
+    assert cells("❤️") == 2
+    assert cells("漢字") == 4
+    assert cells("abc") == 3
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (replace(RUN, state=State.WAITING_LOCAL), "/pause · /take over · /stop · /help"),
+        (replace(RUN, state=State.PROCESSING_REMOTE, decides="person"), "what you type is sent · /hand back · /help"),
+        (replace(RUN, state=State.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
+        (replace(ASKED, state=State.PAUSED), "/resume goes on · /stop ends it · Ctrl-C leaves · /help"),
+        (ASKED, "a approve · e edit · r WHY reject · /help"),
+        (replace(RUN, state=State.ERROR), ""),
+    ],
+)
+def test_what_can_be_typed_is_always_in_sight(run: Overlay, says: str) -> None:
+    """S8, S12."""
+    assert able(run) == says
+    assert not says or shown(run)[-2] == says
+
+
+def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
+    sent = Entry(role="local_agent", text="x", turn=1, at_ms=0, sent_ms=0, label="approved")
+    run = replace(RUN, state=State.WAITING_REMOTE, turn=1, timeline=(sent,))
+    assert shown(run, now_ms=2_000)[-1].startswith("waiting for the other agent · manual")
+    assert shown(run, now_ms=12_000)[-1].startswith("waiting for the other agent for 12 s · manual")
+    assert "may be away" not in " ".join(shown(run, now_ms=12_000))
+    assert "Its device may be away" in shown(run, now_ms=60_000)[1]
+    assert "may be away" not in " ".join(shown(run, now_ms=60_000, connection="waiting")), "then it is this one"
+
+
+def test_where_nobody_can_type_nothing_is_said_that_could_be() -> None:
+    assert list(heading(RUN, "bob", typed=False))[-1].endswith("it is sent. Ctrl-C leaves it paused.")
+    failed = replace(RUN, state=State.ERROR, failure="the agent ended")
+    assert list(trouble(failed, typed=False)) == ["It does not go on: the agent ended."]
+
+
+def test_a_long_failure_leaves_what_can_be_typed_in_sight() -> None:
+    failed = replace(RUN, state=State.ERROR, failure="it said last: " + "a word " * 60)
+    lines = shown(failed, width=40, height=10)
+    assert len(lines) <= 8
+    assert "/stop ends it." in " ".join(lines)
+
+
+def test_a_failure_calls_the_other_device_by_its_name() -> None:
+    failed = replace(RUN, state=State.ERROR, failure="the device d1 was revoked")
+    assert next(iter(trouble(failed, "bob"))) == "It does not go on: the device bob was revoked."
+    assert shown(failed, device="bob")[1] == "It does not go on: the device bob was revoked."
+
+
+def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
+    asks = Permission(
+        session_id="s1",
+        title="Run tests",
+        kind="execute",
+        details='{"command": "make"}',
+        choices=(Choice(id="1", name="Once", kind="allow_once"),),
+    )
+    lines = shown(replace(RUN, state=State.WAITING_LOCAL), asks=asks)
+    assert lines[1:-1] == ["Your agent asks leave (execute): Run tests", '    {"command": "make"}', "1 Once · n no"]
+
+
+def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
+    """Nobody shall agree to the end of a command that they cannot see."""
+    command = " ".join(f"word-{number}" for number in range(150))
+    asks = Permission(
+        session_id="s1",
+        title="Run it",
+        kind="execute",
+        details=command,
+        choices=(Choice(id="1", name="Once", kind="allow_once"),),
+    )
+    run = replace(RUN, state=State.WAITING_LOCAL)
+    assert "word-149" in " ".join(shown(run, asks=asks, width=80, height=40))
+    low = shown(run, asks=asks, width=80, height=10)
+    assert len(low) <= 8
+    assert "word-149" not in " ".join(low)
+    (said,) = (line for line in low if "more lines" in line)
+    hidden = len(shown(run, asks=asks, width=80, height=40)) - len(low) + 1
+    assert said == f"… {hidden} more lines: make the window higher to see them"
+    assert low[low.index(said) + 1] == "1 Once · n no"
+
+
+def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
+    """S7."""
+    run = replace(RUN, turn=2, active_ms=61_000, since_ms=1_000, tokens=1_200)
+    assert meters(run, 3_500) == "turn 2 of 8 · 63 s of 10 min"
+    budget = replace(run, limits=Limits(max_tokens_budget=5_000), since_ms=None)
+    assert meters(budget, 99_000) == "turn 2 of 8 · 61 s of 10 min · 1,200 of 5,000 tokens"
+
+
+def test_every_state_is_said_without_jargon() -> None:
+    said = {state: doing(replace(RUN, state=state)) for state in State}
+    assert all(said.values())
+    assert not any("_" in text for text in said.values())
+    assert doing(replace(RUN, state=State.PLANNING, decides="person")) == "your turn to write"
+    kept = (Entry(role="remote_agent", text="x", turn=1, at_ms=0),)
+    assert doing(replace(RUN, state=State.PAUSED, kept=kept)) == "paused; a reply came"
+    assert doing(replace(RUN, state=State.WAITING_REMOTE), "waiting") == "waiting to be sent"
+
+
+def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
+    """S7, S12."""
+    ended = replace(RUN, state=State.STOPPED, ended="max_turns", banner="The run has ended at its limit of 8 turns")
+    first, banner, last, meter = ending(ended)
+    assert (first, banner, meter) == (last, ended.banner, "turn 0 of 8 · 0 s of 10 min.")
+    assert set(first) == {"═"}
+    failed = replace(RUN, state=State.ERROR, failure="the agent ended")
+    todo = "→ /resume tries again, /take over lets you write, /stop ends it."
+    assert list(trouble(failed)) == ["It does not go on: the agent ended.", todo]
+    assert shown(failed)[1:3] == list(trouble(failed))
+
+
+def test_who_has_to_say_which_agent_is_meant_can_type_it() -> None:
+    unclear = replace(RUN, state=State.ERROR, failure="AGENT_NOT_FOUND: several agents are shared")
+    assert list(trouble(unclear))[1].startswith("→ /resume AGENT goes on with that one, ")
+    assert list(trouble(replace(unclear, agent="cook")))[1].startswith("→ /resume tries again, ")
+    assert understood("/resume cook", unclear) == Do(moves.Resume(agent="cook"))
+    assert understood("/resume", unclear) == Do(moves.Resume())
+
+
+# ── what is typed ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("typed", "means"),
+    [
+        ("a", Do(moves.Approve("r1.p1"))),
+        (" Y ", Do(moves.Approve("r1.p1"))),
+        ("/approve", Do(moves.Approve("r1.p1"))),
+        ("e", Edit()),
+        ("/edit", Edit()),
+        ("/edit other words", Do(moves.Approve("r1.p1", "other words"))),
+        ("r", Do(moves.Reject("r1.p1"))),
+        ("r too long", Do(moves.Reject("r1.p1", "too long"))),
+        ("/reject too long", Do(moves.Reject("r1.p1", "too long"))),
+        ("/pause", Do(moves.Pause())),
+        ("/stop", Do(moves.Stop())),
+        ("/take over", Do(moves.TakeOver())),
+        ("/takeover", Do(moves.TakeOver())),
+        ("/TAKE  over", Do(moves.TakeOver())),
+        ("/objective something else", Do(moves.SetObjective("something else"))),
+        ("/mode full-auto", Do(moves.SetMode("full_auto"))),
+        ("/mode semi_auto", Do(moves.SetMode("semi_auto"))),
+        ("/show", Show()),
+        ("/quit", Leave()),
+        ("/help", Tell(tuple(HELP))),
+        ("  ", None),
+    ],
+)
+def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> None:
+    """S8."""
+    assert understood(typed, ASKED) == means
+
+
+@pytest.mark.parametrize(
+    ("typed", "run", "says"),
+    [
+        ("a", replace(RUN, state=State.WAITING_LOCAL), "Your agent writes here."),
+        ("/approve", replace(RUN, state=State.WAITING_LOCAL), "No draft waits: your agent is writing."),
+        ("/edit", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
+        ("/reject x", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
+        ("a", replace(ASKED, state=State.PAUSED), "Not now: paused; a draft waits. You can: /resume, /stop."),
+        ("e", replace(ASKED, state=State.PAUSED), "Not now: paused"),
+        ("/resume", ASKED, "Not now: a draft waits for you. You can: /pause, /stop."),
+        ("/pause", replace(RUN, state=State.COMPLETED), "Not now: ended."),
+        ("/approve it", ASKED, "/approve sends the draft as it is"),
+        ("a lot of words", ASKED, "Your agent writes here."),
+        ("/stop it", ASKED, "/stop stands alone."),
+        ("/hand back", ASKED, "Your agent writes already"),
+        ("/take over", replace(RUN, decides="person", state=State.PLANNING), "You write already"),
+        ("/objective", ASKED, "Objective: review this API"),
+        ("/mode", ASKED, "Mode manual: "),
+        ("/mode loud", ASKED, "There is no mode loud; there are manual, semi_auto, full_auto."),
+        ("/aprove", ASKED, "There is no command /aprove; did you mean `/approve`?"),
+        ("/", ASKED, "There is no command /; see /help"),
+    ],
+)
+def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: Overlay, says: str) -> None:
+    meaning = understood(typed, run)
+    assert isinstance(meaning, Tell)
+    assert meaning.lines[0].startswith(says)
+
+
+def test_who_has_taken_over_sends_each_line_and_keeps_one_that_cannot_go_yet() -> None:
+    """S8."""
+    taken = replace(RUN, decides="person", state=State.PROCESSING_REMOTE)
+    assert understood("a", taken) == Do(moves.Say("a"))
+    assert understood("//etc", taken) == Do(moves.Say("/etc"))
+    waits = understood("too early", replace(taken, state=State.WAITING_REMOTE))
+    assert isinstance(waits, Tell)
+    assert waits.again == "too early"
+    assert waits.lines == ("Not sent: waiting for the other agent; send it when that is done.",)
+    paused = understood("x", replace(taken, state=State.PAUSED))
+    assert isinstance(paused, Tell)
+    assert "/resume first" in paused.lines[0]
+
+
+def test_every_command_is_understood_and_explained() -> None:
+    for name in COMMANDS:
+        meaning = understood(f"/{name}", ASKED)
+        unknown = isinstance(meaning, Tell) and meaning.lines[0].startswith("There is no command")
+        assert not unknown, name
+    assert all(cell_len(line) < 120 for line in HELP)

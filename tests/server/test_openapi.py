@@ -1,0 +1,128 @@
+"""The document that describes the server to programs: it is whole, and the server does what it says."""
+
+import asyncio
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+from remit import Brief, Capability, Hub
+from remit.server.app import Api
+from remit.server.openapi import document
+from serving import OPERATOR, got, serving
+from waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[2]
+
+# These speak protocols of others, which have descriptions of their own.
+OTHERS = ("/mcp", "/a2a/", "/.well-known/")
+
+# A request that leaves its agent no time (504) or too few tokens (422) is a good one. What is in the envelopes of
+# dialects, their own documents say.
+CONFIG = """
+seed = 7
+hooks = "steering"
+[generation]
+max-examples = 15
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "4xx", "504"]
+[checks.positive_data_acceptance]
+expected-statuses = ["2xx", "401", "403", "404", "409", "422", "504"]
+[[operations]]
+include-path-regex = "^/dialects/"
+checks.positive_data_acceptance.enabled = false
+"""
+# What the document allows is made such that it seldom fails for reasons that no schema can say: who is there, who may
+# speak for whom. To JSON Schema 1.0 is an integer, and to this server it is none.
+HOOKS = """
+import schemathesis
+
+USELESS = ("remit", "capability", "depth", "chain", "max_depth", "max_tokens", "deadline_ms", "handoff", "input")
+
+@schemathesis.hook
+def before_call(context, case, **_):
+    good = case.meta is not None and case.meta.generation.mode.is_positive
+    if good and case.operation.label == "POST /v1/delegations" and isinstance(case.body, dict):
+        target = "echo" if len(str(case.body)) % 4 else "nobody"
+        kept = {name: whole(value) for name, value in case.body.items() if name not in USELESS}
+        case.body = {**kept, "target": target, "user": "anna", "origin": "user", "input": str(case.body.get("input"))}
+
+def whole(value):
+    match value:
+        case dict():
+            return {name: whole(each) for name, each in value.items()}
+        case list():
+            return [whole(each) for each in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
+"""
+
+
+def serving_hub(hub: Hub) -> Hub:
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+
+    @hub.agent("echo", capabilities=[Capability(code="ADD", input_schema=schema)])
+    async def echo(brief: Brief) -> Any:
+        brief.progress("at it")
+        return brief.input
+
+    assert echo
+    return hub
+
+
+async def paths_of(hub: Hub) -> set[str]:
+    async with serving(serving_hub(hub)) as server:
+        api: Api = server.api
+        # A path in a path has a mark that only the router needs.
+        return {re.sub(r":\w+}", "}", getattr(route, "path", "")) for route in api.routes}
+
+
+async def test_every_address_stands_in_the_document_and_in_the_docs(hub: Hub) -> None:
+    paths = await paths_of(hub)
+    described = set(document()["paths"])
+    assert {path for path in paths if not path.startswith(OTHERS)} == described
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    # `/v1/runs`, `/v1/runs/{run}` may share a cell, and so may a base and what is behind it.
+    named = set(re.findall(r"`(?:[A-Z]+ )?(/[^`\s]+)`", page))
+    missing = {path for path in paths if path not in named and not any(path.startswith(f"{each}/") for each in named)}
+    assert missing == set()
+
+
+async def test_the_document_needs_no_proof_and_is_the_one_that_is_made_here(hub: Hub) -> None:
+    async with serving(serving_hub(hub)) as server, ClientSession(server.address) as session:
+        assert await got(session, "/openapi.json") == (200, json.loads(json.dumps(document())))
+
+
+def test_everything_that_the_document_refers_to_is_in_it() -> None:
+    made = document()
+    names = set(re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(made)))
+    assert names <= made["components"]["schemas"].keys()
+    operations = {each["operationId"] for path in made["paths"].values() for each in path.values()}
+    assert set(re.findall(r'"operationId": "([^"]+)"', json.dumps(made))) == operations
+
+
+async def test_the_server_does_what_the_document_says_whatever_it_is_sent(hub: Hub, tmp_path: Path) -> None:
+    """Every operation, with what the document allows and what it does not, also one after the other."""
+    async with serving(serving_hub(hub), OPERATOR) as server:
+        (tmp_path / "schemathesis.toml").write_text(CONFIG)
+        (tmp_path / "steering.py").write_text(HOOKS)
+        command = ["--config-file", "schemathesis.toml", "run", f"{server.address}/openapi.json"]
+        command += ["--header", "Authorization: Bearer ops", "--request-timeout", f"{PATIENCE_S}"]
+        command += ["--phases", "coverage,fuzzing,stateful", "--no-color", "--warnings", "off"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "schemathesis.cli",
+            *command,
+            cwd=tmp_path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        said, _ = await process.communicate()
+        asked = await hub.store.runs(limit=1_000)
+    assert process.returncode == 0, said.decode()
+    assert sum(run.response is not None and run.response.ok for run in asked) > 20, "it came as far as the agent"

@@ -1,0 +1,198 @@
+"""What each address needs: every route, with and without each permission."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Collection
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from aiohttp import ClientSession
+from starlette.routing import Route
+
+from remit import Answer, Brief, Code, Hub, RemitError
+from remit.policy.reception import Permission, Sender
+from remit.server.a2a.routes import Exposure
+from remit.server.access import TABLE, Access, access_to
+from remit.server.app import Api
+from remit.server.delegations import Guarded
+from remit.server.openapi import document
+from remit.server.server import Server
+from serving import client_of, gate_of, got, posted
+
+BOUND_S = 60
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+SETS = [frozenset[Permission](), *(frozenset({each}) for each in Permission), frozenset(Permission)]
+# Nothing here is its own: it may ask nobody.
+VISITOR = Sender(name="visitor", users=frozenset({"nobody"}), targets=frozenset())
+# A2A and MCP answer in their own ways; what they show is tested below.
+OWN_WAYS = ("/a2a/", "/mcp")
+
+
+class House(NamedTuple):
+    """A server with somebody else's run that has ended."""
+
+    server: Server
+    run: str
+
+
+def name_of(may: Collection[Permission]) -> str:
+    return "-".join(["visitor", *sorted(may)])
+
+
+@pytest.fixture
+async def house(hub: Hub) -> AsyncGenerator[House]:
+    @hub.agent("echo")
+    async def echo(brief: Brief) -> str:
+        return f"secret {brief.text}"
+
+    @hub.agent("slow")
+    async def slow(_: Brief) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert echo
+    assert slow
+    visitors = [Sender(name=name_of(may), users=VISITOR.users, targets=VISITOR.targets, may=may) for may in SETS]
+    async with asyncio.timeout(BOUND_S), hub:
+        api = Api(hub, gate_of(Sender(name="web"), *visitors), a2a=Exposure(default="echo"))
+        async with Server(api, port=0, drain_s=1) as server, client_of(server) as web:
+            _, answer = await posted(web, {"target": "echo", "user": "anna", "objective": "plan"})
+            yield House(server, answer["run"])
+
+
+def routes(hub: Hub) -> list[tuple[str, str, Guarded]]:
+    """Return every address of the server, with what serves it."""
+    api = Api(hub, gate_of(), a2a=Exposure(default="echo"))
+    found = [route for route in api.routes if isinstance(route, Route)]
+    assert len(found) == len(api.routes)
+    return [
+        (method, route.path, route.app)  # pyright: ignore[reportReturnType]
+        for route in found
+        for method in sorted((route.methods or {"*"}) - {"HEAD"})
+    ]
+
+
+async def test_every_route_goes_by_its_row_and_every_row_has_a_route(hub: Hub) -> None:
+    async with hub:
+        served = routes(hub)
+    assert {(method, path) for method, path, _ in served} == TABLE.keys()
+    for method, path, app in served:
+        assert app.access == access_to(method, path), path
+
+
+def plain() -> list[tuple[str, str]]:
+    return [(method, path) for method, path in TABLE if not path.startswith(OWN_WAYS)]
+
+
+async def asked(session: ClientSession, method: str, path: str, run: str) -> tuple[int, str]:
+    """Ask for something at an address that may be a pattern; return the status and what is told."""
+    address = path.format_map({"id": run, "run": run, "name": "echo"}) if "{rest" not in path else "/dialects/echo/x"
+    body: Any = {"target": "echo", "user": "nobody", "objective": "x"} if path == "/v1/delegations" else {}
+    async with session.request(method, address, json=body if method == "POST" else None) as reply:
+        return reply.status, await reply.text()
+
+
+def expected(access: Access, may: Collection[Permission]) -> tuple[int, ...]:
+    """Return what somebody is answered of whose own nothing is."""
+    if access.needs is not None:
+        return (200,) if access.needs in may else (403,)
+    if access.others is not None:
+        return (200, 202) if access.others in may else (404,)
+    return (200, 404)
+
+
+@pytest.mark.parametrize(("method", "path"), plain())
+async def test_an_address_gives_what_its_row_says_for_every_permission(house: House, method: str, path: str) -> None:
+    access = TABLE[method, path]
+    async with ClientSession(house.server.address) as stranger:
+        status, _ = await asked(stranger, method, path, house.run)
+    assert (status == 200) is access.anyone
+    assert access.anyone or status in (401, 404)
+    for may in SETS:
+        async with client_of(house.server, name_of(may)) as session:
+            status, text = await asked(session, method, path, house.run)
+        if path == "/v1/runs":  # a list is there, and may be empty
+            assert (status, house.run in text) == (200, Permission.READ in may)
+        else:
+            assert status in expected(access, may), (may, text)
+        reads = Permission.READ in may and (access.needs or access.others) is not None
+        assert "secret" not in text or reads, may
+
+
+async def test_to_cancel_anyones_run_is_not_to_read_it(house: House) -> None:
+    """Also one that is under way: what it had to say is not told."""
+    ask = {"target": "slow", "user": "anna", "objective": "plan", "id": "r-1"}
+    async with client_of(house.server) as web, client_of(house.server, "visitor-control") as ops:
+        _, begun = await posted(web, ask, Prefer="respond-async")
+        path = f"/v1/delegations/{begun['run']}"
+        for may in ((), ("metrics",), ("read",)):
+            name = "-".join(("visitor", *may))
+            async with client_of(house.server, name) as other, other.post(f"{path}/cancel", json={}) as reply:
+                assert reply.status == 404, name
+        assert (await got(web, path))[1]["state"] == "running"
+        async with ops.post(f"{path}/cancel", json={"reason": "too long"}) as reply:
+            assert (reply.status, (await reply.json())["status"]) == (200, "cancelled")
+        async with ops.post(f"/v1/delegations/{house.run}/cancel", json={}) as reply:
+            ended = await reply.json()
+        assert (ended["status"], ended.get("result")) == ("success", None)
+        assert (await got(ops, path))[0] == 404
+
+
+async def test_by_a2a_everybody_has_its_own_whatever_else_it_may(house: House) -> None:
+    for name in (name_of(may) for may in SETS):
+        async with client_of(house.server, name) as session:
+            headers = {"A2A-Version": "1.0"}
+            async with session.get(f"/a2a/echo/tasks/{house.run}", headers=headers) as reply:
+                assert (reply.status, "secret" in await reply.text()) == (404, False)
+            async with session.post(f"/a2a/echo/tasks/{house.run}:cancel", json={}, headers=headers) as reply:
+                assert reply.status == 404
+
+
+# ── what is said of it ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_document_says_what_each_operation_needs() -> None:
+    made = document()
+    for path, operations in made["paths"].items():
+        for method, operation in operations.items():
+            access = TABLE[method.upper(), path.replace("{rest}", "{rest:path}")]
+            needs = [{"bearer": [str(access.needs)]}] if access.needs else [] if access.anyone else None
+            assert operation.get("security") == needs, path
+            others = None if access.others is None else str(access.others)
+            assert operation.get("x-remit-others") == others, path
+            assert others is None or f"`{others}`" in operation["description"]
+
+
+def test_the_page_says_what_each_address_needs() -> None:
+    rows = re.findall(r"^\| `([A-Z*]+) (/[^`]*)` \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    told = {(method, path): (own.strip(), others.strip()) for method, path, own, others in rows}
+    for (method, path), access in TABLE.items():
+        own = "anyone" if access.anyone else f"`{access.needs}`" if access.needs else "known"
+        others = f"`{access.others}`" if access.others else ""
+        assert told[method, path.replace(":path", "")] == (own, others), path
+    assert len(told) == len(TABLE)
+
+
+# ── who gets them ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("may", "path"), list(product(SETS, ("/metrics", "/v1/audit"))))
+async def test_a_hub_served_from_python_gives_what_it_is_told(hub: Hub, may: frozenset[Permission], path: str) -> None:
+    headers = {"authorization": f"Bearer {'t' * 20}"}
+    async with (
+        hub,
+        hub.serve(clients={"web": "t" * 20}, may={"web": sorted(may)}) as address,
+        ClientSession(address, headers=headers) as session,
+        session.get(path) as reply,
+    ):
+        assert reply.status in expected(TABLE["GET", path], may)
+
+
+async def test_a_permission_that_there_is_not_is_named(hub: Hub) -> None:
+    async with hub:
+        with pytest.raises(RemitError, match="did you mean `metrics`") as raised:
+            async with hub.serve(clients={"web": "t" * 20}, may={"web": ["metric"]}):
+                pass
+    assert raised.value.fault.code is Code.TEAM_INVALID
