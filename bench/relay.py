@@ -20,11 +20,11 @@ from typing import Protocol
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
 from harness import Figure, at_least, main, rss_mb
+from remit.relay.client.connection import Link
+from remit.relay.client.handshake import greet
+from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import Limits, Rate
 from remit.relay.gateway.serving import serve_gateway
-from remit.relay.greeting import greet
-from remit.relay.identity import device_id
-from remit.relay.link import Link
 from remit.relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
 from remit.transports.credentials.keys import Pair
 

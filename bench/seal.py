@@ -17,15 +17,15 @@ from msgspec.structs import replace
 
 import relay
 from harness import Figure, at_least, at_most, cpu_seconds, main
-from remit.relay.device import Device
-from remit.relay.identity import choose_prekey
-from remit.relay.keeping import Runs
-from remit.relay.link import Link
-from remit.relay.post import Post
-from remit.relay.run import Entry, Overlay
-from remit.relay.seal import Sealer
-from remit.relay.state import State
-from remit.relay.streams import PIECE_BYTES
+from remit.relay.client.connection import Link
+from remit.relay.client.delivery import Post
+from remit.relay.device.identity import choose_prekey
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.streams import PIECE_BYTES
+from remit.relay.session.repository import Runs
+from remit.relay.session.run import Entry, Overlay
 from remit.runtime.keys import Keys
 
 COUNT = 200

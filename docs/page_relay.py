@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from msgspec import NODEFAULT, structs
 
-from remit.relay import moves
-from remit.relay.frames import Constraints
-from remit.relay.moves import State
-from remit.relay.profile import Limits, Profile
-from remit.relay.review import RULES, Rules
+from remit.relay.bridge.frames import Constraints
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Limits, Profile
+from remit.relay.session.review import RULES, Rules
 
 HEAD = """\
 # Profiles

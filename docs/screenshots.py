@@ -29,10 +29,10 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Progress, Record
 from remit.relay.bridge.ports import Draft
-from remit.relay.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
-from remit.relay.overlay import step
-from remit.relay.review import Facts, Rules, reviews
-from remit.relay.run import Overlay, Step
+from remit.relay.session.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
+from remit.relay.session.reducer import step
+from remit.relay.session.review import Facts, Rules, reviews
+from remit.relay.session.run import Overlay, Step
 
 ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"

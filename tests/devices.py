@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from remit.protocol.errors import Fault
-from remit.relay.device import Device
+from remit.relay.client.connection import Link, Pauses
+from remit.relay.client.delivery import Post
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Sealer
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving
-from remit.relay.link import Link, Pauses
-from remit.relay.post import Post
-from remit.relay.seal import Sealer
-from remit.relay.state import State
 from remit.runtime.keys import Keys
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
+from remit.relay.client.connection import Link, Pauses
+from remit.relay.client.handshake import greet
+from remit.relay.device.identity import device_id
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving, serve_gateway
-from remit.relay.greeting import greet
-from remit.relay.identity import device_id
-from remit.relay.link import Link, Pauses
 from remit.relay.wire import (
     PATH,
     Bye,

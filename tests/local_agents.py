@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from remit.agents.mcp.settings import Program
+from remit.relay.bridge.frames import Constraints, PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.supervised import SupervisedAgent
-from remit.relay.frames import Constraints, PromptRequest
 from waiting import PATIENCE_S, eventually
 
 TESTS = Path(__file__).resolve().parent

@@ -8,14 +8,14 @@ from typing import Any
 
 from devices import introduce, sealer
 from remit import AgentCard, Hub
-from remit.relay.elsewhere import DeviceAgent, Outpost, outposts_of
-from remit.relay.errands import Errand, Errands
-from remit.relay.letters import Asks
-from remit.relay.post import Post
-from remit.relay.profile import Profile
-from remit.relay.reading import read
-from remit.relay.seal import Opened, Sealer
-from remit.relay.sharing import Shared, Sharing, Told
+from remit.relay.call_shared import Errand, Errands
+from remit.relay.client.delivery import Post
+from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.messages.types import Asks
+from remit.relay.remote_agents import DeviceAgent, Outpost, outposts_of
+from remit.relay.router import read
+from remit.relay.serve_shared import Shared, Sharing, Told
+from remit.relay.session.profile import Profile
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from two_sides import there

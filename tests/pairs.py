@@ -10,15 +10,15 @@ from devices import gateway, introduce, linked, sealer
 from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
 from remit.protocol.records import SharedStep
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.frames import PromptRequest
-from remit.relay.host import Host
-from remit.relay.moves import State
-from remit.relay.profile import Profile
-from remit.relay.reading import read
-from remit.relay.run import Overlay
-from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing
+from remit.relay.e2e.channel import Sealer
+from remit.relay.router import read
+from remit.relay.serve_shared import Shared, Sharing
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Profile
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import Host
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S, eventually

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from remit.protocol.records import Record, SharedStep
-from remit.relay.notes import Recording
-from remit.relay.seal import Sealer
+from remit.relay.e2e.channel import Sealer
+from remit.relay.messages.audit import Recording
 from remit.stores.sqlite import SqliteStore
 
 

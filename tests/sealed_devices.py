@@ -6,11 +6,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from remit.relay.device import Device
-from remit.relay.identity import PreKey, choose_prekey
-from remit.relay.keyfile import open_keys
-from remit.relay.seal import Opened, Outbound, Refused, Sealer
-from remit.relay.state import State
+from remit.relay.device.identity import PreKey, choose_prekey
+from remit.relay.device.key_file import open_keys
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Opened, Outbound, Refused, Sealer
 
 NAMES = ("ada", "bob")
 

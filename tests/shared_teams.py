@@ -13,7 +13,7 @@ from commands import popen
 from remit.config.device import create_device, using_device
 from remit.config.load import load_team
 from remit.config.team import Team
-from remit.relay.peers import Peers
+from remit.relay.device.peers import Peers
 from waiting import PATIENCE_S
 
 BOB = """

@@ -18,17 +18,17 @@ from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.host import Host
-from remit.relay.letters import Letter, write
-from remit.relay.letters import read as read_letter
-from remit.relay.link import Link, Pauses
-from remit.relay.moves import State
-from remit.relay.post import Post
-from remit.relay.profile import Profile
-from remit.relay.reading import read
-from remit.relay.run import Overlay
-from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing
+from remit.relay.client.connection import Link, Pauses
+from remit.relay.client.delivery import Post
+from remit.relay.e2e.channel import Sealer
+from remit.relay.messages.types import Letter, write
+from remit.relay.messages.types import read as read_letter
+from remit.relay.router import read
+from remit.relay.serve_shared import Shared, Sharing
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Profile
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import Host
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S, eventually

@@ -19,13 +19,13 @@ from remit.config.device_service import relaying
 from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.errors import RemitError
-from remit.relay import moves
-from remit.relay.device import Device
-from remit.relay.frames import Mode
-from remit.relay.identity import comparable_code, read_link
-from remit.relay.moves import State
-from remit.relay.peers import Peers
-from remit.relay.run import Entry, Overlay, Pending
+from remit.relay.bridge.frames import Mode
+from remit.relay.device.identity import comparable_code, read_link
+from remit.relay.device.peers import Peers
+from remit.relay.e2e.account import Device
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.run import Entry, Overlay, Pending
 
 HERE = Path(__file__).parent
 FOLDER = Path(".remit") / "demo-relay"

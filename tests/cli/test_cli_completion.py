@@ -11,9 +11,9 @@ from command_line import environment, make_team, remit
 from remit import Brief, Hub
 from remit.config.device import using_device
 from remit.policy.rules import Rule, guard_of
-from remit.relay.moves import State
-from remit.relay.peers import Peers
-from remit.relay.run import Overlay, Pending
+from remit.relay.device.peers import Peers
+from remit.relay.session.moves import State
+from remit.relay.session.run import Overlay, Pending
 from shared_teams import device_of, introduce, make_annas, make_bobs, team_in
 from waiting import PATIENCE_S
 

@@ -7,9 +7,9 @@ import pytest
 
 from command_line import REMIT, document, remit
 from remit.config.device import using_device
-from remit.relay.letters import Offer, Offers
-from remit.relay.offers import hear
-from remit.relay.seal import Opened, Sealer
+from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.messages.catalog import hear
+from remit.relay.messages.types import Offer, Offers
 from shared_teams import device_of, introduce, introduce_by_typing, link_of, make_annas, make_bobs, team_in
 from terminals import Terminal
 

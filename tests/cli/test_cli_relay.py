@@ -24,8 +24,8 @@ from remit.config.load import load_team
 from remit.protocol.errors import Code
 from remit.protocol.records import SharedStep
 from remit.relay.gateway.limits import Limits
-from remit.relay.moves import ENDED, State
-from remit.relay.run import Overlay
+from remit.relay.session.moves import ENDED, State
+from remit.relay.session.run import Overlay
 from shared_teams import NOWHERE, device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
 from terminals import Terminal
 from waiting import PATIENCE_S, eventually

@@ -22,12 +22,12 @@ from remit.cli.shared.wording import (
     meters,
     trouble,
 )
-from remit.relay import moves
 from remit.relay.bridge.permissions import Choice, Permission
-from remit.relay.moves import State
-from remit.relay.profile import Limits
-from remit.relay.review import Review
-from remit.relay.run import Entry, Overlay, Pending
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Limits
+from remit.relay.session.review import Review
+from remit.relay.session.run import Entry, Overlay, Pending
 from remit.text.terminal import several_lines
 
 RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")

@@ -26,13 +26,13 @@ from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
-from remit.relay.elsewhere import DeviceAgent
-from remit.relay.errands import Errand
-from remit.relay.frames import Constraints
-from remit.relay.identity import Card, make_card
-from remit.relay.peers import Peer, Peers
-from remit.relay.profile import Limits, Profile
-from remit.relay.review import Rule, Rules
+from remit.relay.bridge.frames import Constraints
+from remit.relay.call_shared import Errand
+from remit.relay.device.identity import Card, make_card
+from remit.relay.device.peers import Peer, Peers
+from remit.relay.remote_agents import DeviceAgent
+from remit.relay.session.profile import Limits, Profile
+from remit.relay.session.review import Rule, Rules
 from remit.runtime.schemas import misfits
 from remit.transports.credentials.keys import Pair
 

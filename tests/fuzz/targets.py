@@ -25,14 +25,15 @@ from remit.dialects.a2a.tongue import TONGUE
 from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError
-from remit.relay import letters, wire
-from remit.relay.box import parcel
+from remit.relay import wire
 from remit.relay.bridge.acp_meta import is_broken, tokens_in
 from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire
 from remit.relay.bridge.ndjson import NdjsonLink, _Asked
-from remit.relay.identity import make_card, read_card, read_link
-from remit.relay.profile import Control
-from remit.relay.streams import START, Incoming, Part, Piece, decode_piece, encode_piece
+from remit.relay.device.identity import make_card, read_card, read_link
+from remit.relay.e2e.frame import parcel
+from remit.relay.e2e.streams import START, Incoming, Part, Piece, decode_piece, encode_piece
+from remit.relay.messages import types
+from remit.relay.session.profile import Control
 from remit.testing import TurnedClock
 from remit.transports.credentials.chain import mint, read
 from remit.transports.credentials.jwt import key_set
@@ -101,13 +102,13 @@ DEVICE_CARD = make_card(PAIR, bytes(32), name="Anna", gateway="wss://relay.examp
 CONTROL = Control(origin_agent_device_id="d", trace_id="t", hop_count=1, orchestrator_profile_id="p")
 LETTERS = tuple(
     map(
-        letters.write,
+        types.write,
         (
-            letters.Asks(id="1", session="s", text="hello", control=CONTROL, request=decode_submission(SUBMISSION)),
-            letters.Answers(to="1", session="s", text="", tokens=3, answer=Answer("done")),
-            letters.Declines(to="1", session="s", code="TIMEOUT", reason="slow", status="timeout"),
-            letters.Withdraws(to="1", session="s"),
-            letters.Offers(agents=(letters.Offer(name="helper", description="Helps."),)),
+            types.Asks(id="1", session="s", text="hello", control=CONTROL, request=decode_submission(SUBMISSION)),
+            types.Answers(to="1", session="s", text="", tokens=3, answer=Answer("done")),
+            types.Declines(to="1", session="s", code="TIMEOUT", reason="slow", status="timeout"),
+            types.Withdraws(to="1", session="s"),
+            types.Offers(agents=(types.Offer(name="helper", description="Helps."),)),
         ),
     )
 )
@@ -391,7 +392,7 @@ TARGETS: dict[str, Target] = {
     ),
     "sealed bytes": Target(sealed, bytes_like(b"\x00olm", b"\x02\x00\x03olmbox")),
     "piece": Target(decode_piece, msgpack_like(PIECE)),
-    "letter": Target(letters.read, json_like(*LETTERS), _OURS),
+    "letter": Target(types.read, json_like(*LETTERS), _OURS),
     "device card": Target(read_card, json_like(msgspec.json.encode(DEVICE_CARD)), _OURS),
     "pairing link": Target(pairing_link, bytes_like(DEVICE_CARD.link().encode()), _OURS),
     "credential": Target(packed(lambda token: read(token, [PAIR.public])), bytes_like(CREDENTIAL)),

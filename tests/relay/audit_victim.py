@@ -21,18 +21,18 @@ from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
 from remit.protocol.card import Rate
 from remit.protocol.records import SharedStep
-from remit.relay import moves
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft
-from remit.relay.frames import PromptRequest
-from remit.relay.host import Host
-from remit.relay.link import Link
-from remit.relay.moves import ENDED, State
-from remit.relay.notes import Person, Recording
-from remit.relay.post import Post
-from remit.relay.profile import Profile
-from remit.relay.reading import read
-from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing, Told
+from remit.relay.client.connection import Link
+from remit.relay.client.delivery import Post
+from remit.relay.e2e.channel import Sealer
+from remit.relay.messages.audit import Person, Recording
+from remit.relay.router import read
+from remit.relay.serve_shared import Shared, Sharing, Told
+from remit.relay.session import moves
+from remit.relay.session.moves import ENDED, State
+from remit.relay.session.profile import Profile
+from remit.relay.session_service import Host
 from remit.runtime.clock import LoopClock
 from remit.stores.connection import Connection
 from remit.stores.sqlite import SqliteStore

@@ -18,12 +18,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
-import remit.relay.olm
-from remit.relay.device import Device
-from remit.relay.identity import PreKey
-from remit.relay.keyfile import open_keys
-from remit.relay.seal import Refused, Sealer
-from remit.relay.state import State
+import remit.relay.e2e.olm
+from remit.relay.device.identity import PreKey
+from remit.relay.device.key_file import open_keys
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Refused, Sealer
 from remit.stores.connection import Connection
 
 # What may be forgotten to be written down, because doing it again changes nothing.
@@ -110,7 +110,7 @@ def work(order: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    remit.relay.olm.olm()  # once, for all children
+    remit.relay.e2e.olm.olm()  # once, for all children
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

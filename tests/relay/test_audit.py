@@ -20,16 +20,17 @@ from remit.detectors.pipeline import pipeline
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, SharedStep
-from remit.relay import letters, moves, notes, wishes
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.frames import PromptRequest
-from remit.relay.letters import Asks
-from remit.relay.moves import State
-from remit.relay.notes import Note, Person, Recording
-from remit.relay.profile import Control
-from remit.relay.sharing import NOTHING_SHARED, decline
-from remit.relay.state import State as File
-from remit.relay.wishes import Wish
+from remit.relay.device.state import State as File
+from remit.relay.messages import audit, types
+from remit.relay.messages.audit import Note, Person, Recording
+from remit.relay.messages.types import Asks
+from remit.relay.serve_shared import NOTHING_SHARED, decline
+from remit.relay.session import moves, remote_commands
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Control
+from remit.relay.session.remote_commands import Wish
 from remit.runtime.audit import Tampering
 from remit.runtime.ports import Numbered, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
@@ -137,9 +138,9 @@ async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_
         run = await pair.until(await pair.start(), State.READY_TO_SEND)
         assert run.pending is not None
         file = pair.anna.device.state
-        wishes.leave(file, Wish(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
+        remote_commands.leave(file, Wish(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
         await eventually(lambda: any(each.event == "Reject" for each in pair.notes))
-        wishes.leave(file, Wish(run=run.id, event=moves.Stop()))
+        remote_commands.leave(file, Wish(run=run.id, event=moves.Stop()))
         await pair.until(run, State.STOPPED)
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
     assert [(each.event, each.by, each.via) for each in found if each.via] == [
@@ -160,13 +161,13 @@ async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
     (failure,) = {each.failure for each in found if each.failure}
     assert failure.startswith("cannot write to [EMAIL] today xxx")
-    assert len(failure) <= notes.LONGEST_REASON
+    assert len(failure) <= audit.LONGEST_REASON
 
 
 def test_a_name_that_is_no_text_can_be_recorded_all_the_same() -> None:
     name = os.fsdecode(b"ann\xff")
-    assert encode(notes.plain(name)) == b'"ann?"'
-    assert notes.struck("", pipeline()) == ""
+    assert encode(audit.plain(name)) == b'"ann?"'
+    assert audit.struck("", pipeline()) == ""
 
 
 async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_once(tmp_path: Path) -> None:
@@ -192,7 +193,7 @@ async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tm
     )
     letter = Asks(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
     async with together(tmp_path) as pair:
-        await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, letters.write(letter), requester="anna")
+        await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, types.write(letter), requester="anna")
         found = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
     assert [(each.event, each.profile, each.requester, each.hops, each.code) for each in steps(found)] == [
         ("asked", "", "anna", 2, ""),
@@ -206,7 +207,7 @@ async def test_what_is_asked_of_a_device_that_shares_nothing_is_on_record(tmp_pa
     introduce(anna, bob)
     control = Control(origin_agent_device_id=anna.device.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
     asks = Asks(id="q", session="s", text=CANARY, control=control)
-    anna.seal(bob.device.id, letters.write(asks))
+    anna.seal(bob.device.id, types.write(asks))
     anna.begin(bob.device.id, prekey_of(bob))
     carry(anna, bob)
     (opened,) = bob.inbox()
@@ -248,7 +249,7 @@ async def test_a_step_that_somebody_changes_or_takes_out_is_found(
 
 
 def note(file: File, turn: int) -> None:
-    notes.keep(file, Note(at_ms=turn, run="run", session="session", step=a_step(turn=turn)))
+    audit.keep(file, Note(at_ms=turn, run="run", session="session", step=a_step(turn=turn)))
 
 
 def turns(records: Sequence[Record]) -> list[int]:
@@ -258,11 +259,11 @@ def turns(records: Sequence[Record]) -> list[int]:
 async def test_what_was_brought_to_the_record_is_taken_out_of_the_device(tmp_path: Path) -> None:
     anna = sealer(tmp_path, "anna")
     file = anna.device.state
-    for turn in range(1, notes.TOGETHER + 3):
+    for turn in range(1, audit.TOGETHER + 3):
         note(file, turn)
     found = await recorded(anna, tmp_path / "hub.db")
-    assert turns(found) == list(range(1, notes.TOGETHER + 3))
-    assert notes.left(file, 0) == []
+    assert turns(found) == list(range(1, audit.TOGETHER + 3))
+    assert audit.left(file, 0) == []
     note(file, 500)
     assert turns(await recorded(anna, tmp_path / "hub.db"))[-1] == 500
     file.close()
@@ -271,7 +272,7 @@ async def test_what_was_brought_to_the_record_is_taken_out_of_the_device(tmp_pat
 async def test_what_is_noted_while_it_is_open_is_brought_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notes, "LOOK_S", 0.01)
+    monkeypatch.setattr(audit, "LOOK_S", 0.01)
     anna, store = sealer(tmp_path, "anna"), MemoryStore()
     await store.open()
     async with Recording(anna.device.state, store, device=anna.device.id):
@@ -314,7 +315,7 @@ class Troubled(MemoryStore):
 async def test_a_record_that_cannot_be_written_holds_up_no_run_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notes, "AGAIN_S", 0.01)
+    monkeypatch.setattr(audit, "AGAIN_S", 0.01)
     anna, store = sealer(tmp_path, "anna"), Troubled()
     await store.open()
     store.troubles = 2
@@ -361,7 +362,7 @@ def victim(home: Path, side: str) -> Generator[Callable[[int], int]]:
 async def proven(home: Path, name: str) -> list[Record]:
     """Return what a team has on record of a device that was killed, after what holds of it whatever it did."""
     state = sealer(home, name).device.state
-    assert notes.left(state, 0) == []
+    assert audit.left(state, 0) == []
     noted = state.fact("notes", int)
     state.close()
     file = home / f"{name}s-hub.db"
@@ -392,7 +393,7 @@ async def test_killed_between_a_step_and_its_record_nothing_is_missing_and_nothi
     record = iter([[step.event, step.state] for step in steps(found)])
     assert all(each in record for each in map(json.loads, (tmp_path / "log").read_text().splitlines()))
     state = sealer(tmp_path, "anna").device.state
-    runs = {run.id: run.state for run in wishes.kept_runs(state)}
+    runs = {run.id: run.state for run in remote_commands.kept_runs(state)}
     state.close()
     last = {each.run: step.state for each, step in zip(found, steps(found), strict=True)}
     assert last == runs, "each run ends on record where it is"
@@ -409,7 +410,7 @@ async def test_killed_while_it_answers_a_device_has_each_question_on_record_as_a
         control = Control(
             origin_agent_device_id=anna.device.id, trace_id=name, hop_count=1, orchestrator_profile_id="mine"
         )
-        anna.seal(bob.device.id, letters.write(Asks(id=name, session="s", text=CANARY, control=control)))
+        anna.seal(bob.device.id, types.write(Asks(id=name, session="s", text=CANARY, control=control)))
     anna.begin(bob.device.id, prekey_of(bob))
     carry(anna, bob)
     assert len(bob.inbox()) == len(names)

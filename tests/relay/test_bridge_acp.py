@@ -16,10 +16,10 @@ from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge import acp as module
 from remit.relay.bridge import acp_turn, acp_wire
 from remit.relay.bridge.acp import AcpAgent
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import Choice, Permission, deny
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.wording import in_words
-from remit.relay.frames import PromptRequest
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S
 

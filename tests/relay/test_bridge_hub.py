@@ -10,10 +10,10 @@ import pytest
 from local_agents import drafted, failed, request
 from remit import Answer, Brief, Hub, Usage
 from remit.protocol.records import Kind
+from remit.relay.bridge.frames import Turn
 from remit.relay.bridge.hub import HubAgent
 from remit.relay.bridge.ports import Draft
 from remit.relay.bridge.wording import in_words, read
-from remit.relay.frames import Turn
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 

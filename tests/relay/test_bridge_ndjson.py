@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.bounds import shown, time_limit_s
+from remit.relay.bridge.frames import Constraints, Turn
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.bridge.ports import Draft
 from remit.relay.bridge.turns import MAX_WAITING
-from remit.relay.frames import Constraints, Turn
 from remit.testing import TurnedClock
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "relay" / "agent.py"

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from remit.relay.commits import MOST_AT_ONCE, Commits, Failed, Work
-from remit.relay.state import State
+from remit.relay.device.state import State
+from remit.relay.device.writer import MOST_AT_ONCE, Commits, Failed, Work
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S

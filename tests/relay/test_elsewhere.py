@@ -19,12 +19,12 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress
 from remit.protocol.submission import Submission
-from remit.relay import letters
-from remit.relay.elsewhere import DeviceAgent
-from remit.relay.errands import Errand
-from remit.relay.letters import Answers, Asks, Declines, Letter, Withdraws
-from remit.relay.post import Post
-from remit.relay.profile import Control
+from remit.relay.call_shared import Errand
+from remit.relay.client.delivery import Post
+from remit.relay.messages import types
+from remit.relay.messages.types import Answers, Asks, Declines, Letter, Withdraws
+from remit.relay.remote_agents import DeviceAgent
+from remit.relay.session.profile import Control
 from two_sides import there
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -145,7 +145,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
             hop_count=1,
             orchestrator_profile_id="mine",
         )
-        await post.send(bob.id, letters.write(Asks(id="1", session="s", text="you do it", control=own)))
+        await post.send(bob.id, types.write(Asks(id="1", session="s", text="you do it", control=own)))
         reading = asyncio.create_task(collect(post, said))
         await eventually(lambda: said)
         reading.cancel()
@@ -323,7 +323,7 @@ async def test_an_answer_that_comes_too_late_is_forgotten(tmp_path: Path, caplog
     introduce(anna.sealer, bob.sealer)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]):
         with caplog.at_level(logging.INFO, "remit.relay"):
-            late = letters.write(Answers(to="long-ago", session="s", text="at last"))
+            late = types.write(Answers(to="long-ago", session="s", text="at last"))
             await bob.post.send(anna.id, late)
             await eventually(lambda: "came too late" in caplog.text)
         await empty(anna)
@@ -373,7 +373,7 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(PATIENCE_S):
         async with there(bob.sealer, serving.url) as away, there(anna.sealer, serving.url) as post:
             for each in said:
-                await post.send(bob.id, letters.write(each))
+                await post.send(bob.id, types.write(each))
             await eventually(lambda: away.do(bob.sealer.inbox), when=lambda found: len(found) >= 3)
         async with bob.at_work(serving.url), there(anna.sealer, serving.url) as post:
             reading = asyncio.create_task(collect(post, answers))
@@ -419,11 +419,11 @@ class Plain:
 
     async def __call__(self, post: Post) -> None:
         async for opened in post:
-            letter = letters.read(opened.body)
+            letter = types.read(opened.body)
             self.asked.append(letter)
             await post.taken(opened)
             if isinstance(letter, Asks):
-                await post.send(opened.sender, letters.write(self._answer(letter)))
+                await post.send(opened.sender, types.write(self._answer(letter)))
 
 
 @asynccontextmanager
@@ -576,10 +576,10 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
         asyncio.timeout(PATIENCE_S),
     ):
         for asks, requester in zip(said, ("u" * 256, "anna", "an\x00na"), strict=True):
-            await post.send(bob.id, letters.write(asks), requester=requester)
+            await post.send(bob.id, types.write(asks), requester=requester)
             async for opened in post:
                 await post.taken(opened)
-                heard_back.append(letters.read(opened.body))
+                heard_back.append(types.read(opened.body))
                 break
         records = await bob.hub.store.records()
     first, second, third = heard_back
@@ -608,12 +608,12 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
     ):
         reading = asyncio.create_task(collect(post, answers))
         for _ in range(2):
-            await post.send(bob.id, letters.write(asks))
+            await post.send(bob.id, types.write(asks))
         await slow.began.wait()
         await no_longer(lambda: post.do(anna.sealer.unsettled, bob.id))
         slow.go_on.set()
         await empty(bob)
-        await post.send(bob.id, letters.write(asks))
+        await post.send(bob.id, types.write(asks))
         await eventually(lambda: len(answers) >= 2)
         assert len(await bob.hub.store.runs(limit=10)) == 1
         reading.cancel()
@@ -625,4 +625,4 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
 async def collect(post: Post, letters_: list[Letter]) -> None:
     async for opened in post:
         await post.taken(opened)
-        letters_.append(letters.read(opened.body))
+        letters_.append(types.read(opened.body))

@@ -15,12 +15,12 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError
+from remit.relay.client.handshake import greet
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.pace import Pace
 from remit.relay.gateway.queue import ROW_BYTES
 from remit.relay.gateway.server import FILE, Gateway
 from remit.relay.gateway.serving import Serving, serve_gateway
-from remit.relay.greeting import greet
 from remit.relay.wire import (
     MAX_FRAME,
     PATH,

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateways import NAME, Client, client_at, gateway_at, id_of, link_to, pair_of
+from remit.relay.client.handshake import greet, look
 from remit.relay.gateway import addresses as addresses_module
 from remit.relay.gateway.addresses import Addresses, client_of, counted, is_in, networks
 from remit.relay.gateway.limits import Limits, Rate
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving
-from remit.relay.greeting import greet, look
 from remit.relay.wire import PATH, Bye, Delivery, Done, Publish, Standing, Welcome, read_from_gateway
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S, no_longer

@@ -12,7 +12,7 @@ import pytest
 
 from gateways import NAME, QUICK, GatewayProcess, Proxy, id_of, pair_of
 from remit.protocol.errors import RemitError
-from remit.relay.link import Link
+from remit.relay.client.connection import Link
 from remit.relay.wire import Delivery, Receipt
 from waiting import PATIENCE_S
 

@@ -10,7 +10,7 @@ import pytest
 from devices import introduce, linked, sealer
 from gateways import NAME, Client, client_at, gateway_at, id_of, link_to
 from remit.protocol.errors import Code, Fault
-from remit.relay import post as post_module
+from remit.relay.client import delivery as post_module
 from remit.relay.gateway import upkeep
 from remit.relay.gateway.file import SCHEMA_VERSION
 from remit.relay.gateway.limits import DAY_S, Limits

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remit.relay.frames import Constraints, PromptRequest, Role, Turn
-from remit.relay.history import Bounded, bounded, request
-from remit.relay.moves import Prompt
+from remit.relay.bridge.frames import Constraints, PromptRequest, Role, Turn
+from remit.relay.session.history import Bounded, bounded, request
+from remit.relay.session.moves import Prompt
 
 ROLES: tuple[Role, ...] = ("local_agent", "remote_agent", "user")
 

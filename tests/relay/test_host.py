@@ -9,12 +9,13 @@ import pytest
 from pairs import together
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
-from remit.relay import letters, moves
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft
-from remit.relay.frames import PromptRequest
-from remit.relay.letters import Answers, Declines
-from remit.relay.moves import State
-from remit.relay.profile import Limits
+from remit.relay.messages import types
+from remit.relay.messages.types import Answers, Declines
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Limits
 from two_sides import two_sides
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -140,9 +141,9 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
             Answers(to="never-sent", session=run.session, text="unasked"),
             Declines(to=message, session=run.session, code="DELEGATION_FAILED"),
         ):
-            await asyncio.to_thread(pair.bob.seal, here, letters.write(letter))
+            await asyncio.to_thread(pair.bob.seal, here, types.write(letter))
         last = Answers(to="x", session="of no run", text="the last")
-        await asyncio.to_thread(pair.bob.seal, here, letters.write(last))
+        await asyncio.to_thread(pair.bob.seal, here, types.write(last))
         await no_longer(lambda: asyncio.to_thread(pair.bob.unsettled, here))
         await no_longer(lambda: asyncio.to_thread(pair.anna.inbox))
         assert next(each for each in pair.host.runs) == before

@@ -21,11 +21,11 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, SharedStep
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
-from remit.relay import letters, notes
-from remit.relay.letters import Answers, Asks, Declines, Letter
-from remit.relay.post import Post
-from remit.relay.profile import Control
-from remit.relay.sharing import NOTED_REFUSALS
+from remit.relay.client.delivery import Post
+from remit.relay.messages import audit, types
+from remit.relay.messages.types import Answers, Asks, Declines, Letter
+from remit.relay.serve_shared import NOTED_REFUSALS
+from remit.relay.session.profile import Control
 from two_sides import heard, there
 from waiting import PATIENCE_S
 
@@ -38,7 +38,7 @@ def question(asker: Neighbour, name: str = "q", **more: Any) -> Asks:
 async def answered(post: Post) -> AsyncGenerator[Letter]:
     async for opened in post:
         await post.taken(opened)
-        yield letters.read(opened.body)
+        yield types.read(opened.body)
 
 
 async def answer_to(post: Post) -> Letter:
@@ -67,7 +67,7 @@ def test_a_number_that_nobody_can_write_down_is_no_letter(number: int) -> None:
     answers = b'{"type":"answers","to":"q","session":"s","text":"","tokens":%d}' % number
     for body in (asks, answers):
         with pytest.raises(RemitError) as caught:
-            letters.read(body)
+            types.read(body)
         assert caught.value.fault.code is Code.MALFORMED_ENVELOPE
 
 
@@ -87,9 +87,9 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
     bob.shares("expert", anna, max_concurrent_shared_calls=1)
     bob.shares("other", eve)
     async with asked(tmp_path, bob, anna, eve) as (mine, theirs):
-        await theirs.send(bob.id, letters.write(question(eve, "met", agent="other")))
+        await theirs.send(bob.id, types.write(question(eve, "met", agent="other")))
         await answer_to(theirs)
-        await mine.send(bob.id, letters.write(question(anna, "met")))
+        await mine.send(bob.id, types.write(question(anna, "met")))
         await answer_to(mine)
         # What is turned away is under way until it is answered, which takes long here.
         say, gate = bob.sharing._say, asyncio.Event()  # pyright: ignore[reportPrivateUsage]
@@ -102,9 +102,9 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
 
         bob.sharing._say = slowly  # pyright: ignore[reportPrivateUsage]
         for number in range(5):
-            await theirs.send(bob.id, letters.write(question(eve, f"e{number}", agent="expert")))
+            await theirs.send(bob.id, types.write(question(eve, f"e{number}", agent="expert")))
         await told.wait()
-        await mine.send(bob.id, letters.write(question(anna, "mine")))
+        await mine.send(bob.id, types.write(question(anna, "mine")))
         answer = await answer_to(mine)
         gate.set()
     assert isinstance(answer, Answers), answer
@@ -125,10 +125,10 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
     asks = [question(anna, f"q{number}", agent="another") for number in range(many)]
     async with asked(tmp_path, bob, anna) as (post,):
         for each in (*asks, question(anna, "mine", agent="expert")):
-            await post.send(bob.id, letters.write(each))
+            await post.send(bob.id, types.write(each))
         came = answered(post)
         answers = [await anext(came) for _ in range(many + 1)]
-        found = await bob.post.do(notes.left, bob.sealer.device.state, 0, 1_000)
+        found = await bob.post.do(audit.left, bob.sealer.device.state, 0, 1_000)
         assert not await bob.post.do(bob.sealer.device.state.rows, "SELECT 1 FROM facts WHERE name LIKE 'asked/%'")
     assert sum(isinstance(each, Declines) for each in answers) == many, "each is told"
     events = Counter(each.body.event for each in found if isinstance(each.body, SharedStep))
@@ -145,7 +145,7 @@ async def test_what_is_longer_than_any_request_may_be_is_not_on_record(tmp_path:
     async with asked(tmp_path, bob, anna) as (post,):
         for number, each in enumerate(long):
             request = structs.replace(Submission(target="expert", objective="hello"), **each)
-            await post.send(bob.id, letters.write(question(anna, f"q{number}", request=request)))
+            await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
             said = await answer_to(post)
             assert isinstance(said, Declines)
             assert said.code == Code.TOO_LARGE
@@ -170,7 +170,7 @@ async def test_the_same_id_and_words_of_two_devices_are_two_questions(tmp_path: 
         said: list[Letter] = []
         for asker, post in ((anna, mine), (eve, theirs)):
             await post.send(
-                bob.id, letters.write(question(asker, "run.1", request=Submission(target="x"))), requester="u"
+                bob.id, types.write(question(asker, "run.1", request=Submission(target="x"))), requester="u"
             )
             said.append(await answer_to(post))
     assert [each.answer and each.answer.result for each in said if isinstance(each, Answers)] == [
@@ -203,7 +203,7 @@ async def test_a_request_reaches_nothing_but_what_is_shared_whatever_it_claims(t
     async with asked(tmp_path, bob, anna) as (post,):
         for number, (claim, code) in enumerate(claims):
             request = structs.replace(Submission(target="expert", objective="hello"), **claim)
-            await post.send(bob.id, letters.write(question(anna, f"q{number}", request=request)))
+            await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
             said = await answer_to(post)
             assert (said.code if isinstance(said, Declines) else None) == code, (claim, said)
         records = await bob.hub.store.records()

@@ -9,9 +9,8 @@ import pytest
 from msgspec import structs
 
 from remit.protocol.errors import Code, RemitError
-from remit.relay import keyfile
-from remit.relay.device import Device
-from remit.relay.identity import (
+from remit.relay.device import key_file
+from remit.relay.device.identity import (
     Bundle,
     PreKey,
     choose_prekey,
@@ -23,10 +22,11 @@ from remit.relay.identity import (
     read_card,
     read_link,
 )
-from remit.relay.keyfile import change_passphrase, open_keys
-from remit.relay.olm import olm
-from remit.relay.peers import KeyChanged
-from remit.relay.state import State
+from remit.relay.device.key_file import change_passphrase, open_keys
+from remit.relay.device.peers import KeyChanged
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.olm import olm
 from remit.transports.credentials.keys import Pair, is_signed, raw
 from sealed_devices import close, open_device, pair, prekey_of
 
@@ -255,7 +255,7 @@ def test_a_state_file_without_its_key_reads_nothing(tmp_path: Path):
 
 def test_a_passphrase_is_needed_where_one_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     # Six keys are derived here; tests/config/test_team_relay.py derives some at the real cost.
-    monkeypatch.setattr(keyfile, "_COST", 2**10)
+    monkeypatch.setattr(key_file, "_COST", 2**10)
     path = tmp_path / "device.key"
     keys = open_keys(path, "correct horse")
     locked = keys.lock(b"value", "place")

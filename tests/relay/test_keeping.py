@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from remit.relay.keeping import LONG, Runs
-from remit.relay.run import Entry, Overlay, Pending
-from remit.relay.state import State
+from remit.relay.device.state import State
+from remit.relay.session.repository import LONG, Runs
+from remit.relay.session.run import Entry, Overlay, Pending
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
 

@@ -15,12 +15,12 @@ from multidict import CIMultiDict
 
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.arrivals import Arrivals
+from remit.relay.client.connection import Link, Pauses, unreached
+from remit.relay.client.receive_queue import Arrivals
+from remit.relay.client.send_queue import Lanes, Outcome
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.server import Gateway
 from remit.relay.gateway.serving import Serving
-from remit.relay.lanes import Lanes, Outcome
-from remit.relay.link import Link, Pauses, unreached
 from remit.relay.wire import (
     MAX_BODY,
     PATH,

@@ -17,17 +17,17 @@ from remit.config.device_service import Relaying, relaying
 from remit.policy.rate import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay import letters
-from remit.relay.letters import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Offers
-from remit.relay.moves import Approve, Pause, Resume, State
-from remit.relay.offers import Teller, choose, hear, heard
-from remit.relay.peers import Peers
-from remit.relay.profile import Control, Profile
-from remit.relay.reading import read
-from remit.relay.run import Overlay
-from remit.relay.seal import Sealer
-from remit.relay.sharing import Shared, Sharing, offered
-from remit.relay.state import State as File
+from remit.relay.device.peers import Peers
+from remit.relay.device.state import State as File
+from remit.relay.e2e.channel import Sealer
+from remit.relay.messages import types
+from remit.relay.messages.catalog import Teller, choose, hear, heard
+from remit.relay.messages.types import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Offers
+from remit.relay.router import read
+from remit.relay.serve_shared import Shared, Sharing, offered
+from remit.relay.session.moves import Approve, Pause, Resume, State
+from remit.relay.session.profile import Control, Profile
+from remit.relay.session.run import Overlay
 from remit.runtime.ports import StoreError
 from remit.testing import MemoryStore
 from shared_teams import device_of, make_annas, make_bobs, team_in
@@ -61,13 +61,13 @@ async def until(what: Callable[[], Any]) -> None:
 )
 def test_an_offer_that_is_too_large_or_says_something_twice_is_not_read(agents: Any) -> None:
     with pytest.raises(RemitError) as raised:
-        letters.read(json.dumps({"type": "offers", "agents": agents}).encode())
+        types.read(json.dumps({"type": "offers", "agents": agents}).encode())
     assert raised.value.fault.code is Code.MALFORMED_ENVELOPE
 
 
 def test_an_offer_is_read_as_it_was_written() -> None:
     for offer in (Offers(agents=()), Offers(agents=(EXPERT, HELPER))):
-        assert letters.read(letters.write(offer)) == offer
+        assert types.read(types.write(offer)) == offer
 
 
 # ── which is meant ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -163,7 +163,7 @@ def test_what_could_not_be_sealed_is_told_later(pair: tuple[Sealer, Sealer], mon
     anna, bob = pair
     teller = Teller(bob)
     with monkeypatch.context() as patched:
-        patched.setattr("remit.relay.sending.MAX_HELD", 0)
+        patched.setattr("remit.relay.e2e.outbox.MAX_HELD", 0)
         teller.tell(bob.peers.list(), lambda _: (HELPER,))
     assert bob.unsettled(anna.device.id) == 0
     teller.tell(bob.peers.list(), lambda _: (HELPER,))
@@ -212,9 +212,9 @@ async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device
     async with gateway(Path(state.path).parent) as serving, there(anna, serving.url) as ours, linked(bob, serving.url):
         assert heard(state, device) is None
         for agents in ((HELPER,), (), (EXPERT, HELPER)):
-            await asyncio.to_thread(bob.seal, anna.device.id, letters.write(Offers(agents=agents)))
+            await asyncio.to_thread(bob.seal, anna.device.id, types.write(Offers(agents=agents)))
             opened = await anext(aiter(ours))
-            letter = letters.read(opened.body)
+            letter = types.read(opened.body)
             assert isinstance(letter, Offers)
             await ours.do(hear, anna, opened, letter)
             assert heard(state, device) == agents
@@ -235,7 +235,7 @@ async def test_an_offer_that_was_left_by_a_device_which_may_say_nothing_now_is_n
     device = bob.device.id
     async with gateway(Path(anna.device.state.path).parent) as serving, there(anna, serving.url) as ours:
         async with linked(bob, serving.url) as theirs:
-            await theirs.send(anna.device.id, letters.write(Offers(agents=(HELPER,))))
+            await theirs.send(anna.device.id, types.write(Offers(agents=(HELPER,))))
             opened = await anext(aiter(ours))
         anna.peers.allow(device, allowed=False)
         await ours.do(hear, anna, opened, Offers(agents=(HELPER,)))
@@ -436,7 +436,7 @@ async def test_an_answer_that_comes_while_no_run_is_held_waits_for_its_run(tmp_p
 async def _unasked(both: Teams, annas: Relaying) -> None:
     """Have Bob say what answers nothing, and return once it was looked at."""
     with using_device(team_in(both.bobs)) as bob:
-        Sealer(bob).seal(both.anna, letters.write(Answers(to="x", session="of no run", text="unasked")))
+        Sealer(bob).seal(both.anna, types.write(Answers(to="x", session="of no run", text="unasked")))
     await until(lambda: not _held(both))
     await until(lambda: len(annas.sealer.inbox()) < 2)
 
@@ -574,7 +574,7 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
     here = anna.device.id
     for number in range(5):
         control = Control(origin_agent_device_id=here, trace_id=str(number), hop_count=1, orchestrator_profile_id="x")
-        anna.seal(bob.device.id, letters.write(Asks(id=str(number), session="s", text="hello", control=control)))
+        anna.seal(bob.device.id, types.write(Asks(id=str(number), session="s", text="hello", control=control)))
     hub, gate, replies = Hub(store=MemoryStore()), asyncio.Event(), list[Answers | Declines]()
 
     @hub.agent("helper")
@@ -589,7 +589,7 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000))
             async for opened in ours:
-                letter = letters.read(opened.body)
+                letter = types.read(opened.body)
                 assert isinstance(letter, Answers | Declines)
                 replies.append(letter)
                 if len(replies) == 2:

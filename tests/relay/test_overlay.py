@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
+from remit.relay.bridge.frames import Mode, Turn
 from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.frames import Mode, Turn
-from remit.relay.moves import (
+from remit.relay.session.moves import (
     ENDED,
     EVENTS,
     TABLE,
@@ -47,10 +47,10 @@ from remit.relay.moves import (
     Tick,
     as_markdown,
 )
-from remit.relay.overlay import Entry, Overlay, Pending, Refused, Step, step
-from remit.relay.profile import Limits
-from remit.relay.review import Review
-from remit.relay.turns import MOST_UNANSWERED
+from remit.relay.session.profile import Limits
+from remit.relay.session.reducer import Entry, Overlay, Pending, Refused, Step, step
+from remit.relay.session.review import Review
+from remit.relay.session.turns import MOST_UNANSWERED
 
 MANUAL = Review(rule="manual", why="In manual mode you see every draft first.")
 WHILE_PAUSED = Review(rule="paused", why="It came while the run was paused.")

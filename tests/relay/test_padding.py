@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.relay.box import bucket
-from remit.relay.seal import Sealer
-from remit.relay.streams import (
+from remit.relay.e2e.channel import Sealer
+from remit.relay.e2e.frame import bucket
+from remit.relay.e2e.streams import (
     AROUND,
     FORMER,
     MAX_MESSAGE,

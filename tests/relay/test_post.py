@@ -9,13 +9,13 @@ from msgspec import structs
 
 from devices import gateway, introduce, linked, sealer
 from remit.protocol.errors import Code, Fault, fault
-from remit.relay import post as post_module
-from remit.relay import receiving as receiving_module
-from remit.relay import seal as seal_module
-from remit.relay.device import Device
-from remit.relay.post import Post
-from remit.relay.seal import Loss, Opened, Sealer
-from remit.relay.state import State
+from remit.relay.client import delivery as post_module
+from remit.relay.client.delivery import Post
+from remit.relay.device.state import State
+from remit.relay.e2e import channel as seal_module
+from remit.relay.e2e import inbox as receiving_module
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Loss, Opened, Sealer
 from remit.runtime.keys import Keys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S, eventually, no_longer

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from devices import gateway, introduce, linked, sealer
-from remit.relay import post as post_module
-from remit.relay import seal as seal_module
-from remit.relay.post import Post
-from remit.relay.seal import Sealer
+from remit.relay.client import delivery as post_module
+from remit.relay.client.delivery import Post
+from remit.relay.e2e import channel as seal_module
+from remit.relay.e2e.channel import Sealer
 from waiting import PATIENCE_S, eventually
 
 DEATHS = 60 if "REMIT_KILLS" in os.environ else 20

@@ -12,9 +12,18 @@ from msgspec.structs import replace
 from remit.policy.rate import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault
-from remit.relay.frames import Constraints
-from remit.relay.profile import Control, Limits, Profile, Standing, counted, judge_incoming, judge_outgoing, origin
-from remit.relay.review import Rules
+from remit.relay.bridge.frames import Constraints
+from remit.relay.session.profile import (
+    Control,
+    Limits,
+    Profile,
+    Standing,
+    counted,
+    judge_incoming,
+    judge_outgoing,
+    origin,
+)
+from remit.relay.session.review import Rules
 
 MINE, THEIRS, OTHER = "device-mine", "device-theirs", "device-other"
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.policy.verdict import Finding
 from remit.relay.bridge.ports import Draft
-from remit.relay.review import CREDENTIALS, RULES, Facts, Review, Rule, Rules, reviews
+from remit.relay.session.review import CREDENTIALS, RULES, Facts, Review, Rule, Rules, reviews
 
 DETECT = pipeline()
 OBJECTIVE = "review this API for security issues"

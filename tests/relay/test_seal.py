@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from properties import share
 from remit.protocol.errors import Code, RemitError
-from remit.relay import receiving, sending
-from remit.relay.identity import make_prekey
-from remit.relay.seal import Reason, Refused, Sealer
-from remit.relay.streams import MAX_MESSAGE, MAX_SEALED, PIECE_BYTES, WINDOW
+from remit.relay.device.identity import make_prekey
+from remit.relay.e2e import inbox, outbox
+from remit.relay.e2e.channel import Reason, Refused, Sealer
+from remit.relay.e2e.streams import MAX_MESSAGE, MAX_SEALED, PIECE_BYTES, WINDOW
 from sealed_devices import Ticks, World, carry, close, open_device, pair, prekey_of, settle, take, waiting
 from waiting import PATIENCE_S
 
@@ -209,7 +209,7 @@ def test_a_message_is_held_until_the_other_side_says_that_it_has_it(talking: tup
 
 def test_a_receiver_with_nothing_to_say_acknowledges_by_itself(talking: tuple[Sealer, Sealer]):
     ada, bob = talking
-    for number in range(receiving.ACK_EVERY):
+    for number in range(inbox.ACK_EVERY):
         ada.seal(bob.device.id, b"%d" % number)
     settle(ada, bob)
     assert ada.unsettled(bob.device.id) == 0
@@ -292,13 +292,13 @@ def test_who_does_not_take_messages_is_not_sent_more_than_a_bound(
     talking: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch
 ):
     ada, bob = talking
-    monkeypatch.setattr(sending, "MAX_HELD", 3)
+    monkeypatch.setattr(outbox, "MAX_HELD", 3)
     for number in range(3):
         ada.seal(bob.device.id, b"%d" % number)
     with pytest.raises(RemitError) as caught:
         ada.seal(bob.device.id, b"3")
     assert caught.value.fault.code == Code.OVERLOADED
-    monkeypatch.setattr(receiving, "MAX_INBOX", 2)
+    monkeypatch.setattr(inbox, "MAX_INBOX", 2)
     assert carry(ada, bob) == [Reason.FULL]
     assert take(bob) == [b"0", b"1"]
     assert carry(ada, bob) == []

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from remit.protocol.errors import RemitError
-from remit.relay.box import pack
-from remit.relay.identity import choose_prekey
-from remit.relay.seal import Loss, Reason, Refused, Sealer
-from remit.relay.sending import MOST_RESTARTS
-from remit.relay.streams import (
+from remit.relay.device.identity import choose_prekey
+from remit.relay.e2e.channel import Loss, Reason, Refused, Sealer
+from remit.relay.e2e.frame import pack
+from remit.relay.e2e.outbox import MOST_RESTARTS
+from remit.relay.e2e.streams import (
     MAX_SEALED,
     PIECE_BYTES,
     REASONS,

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from recorded import recorded, steps
 from remit import Brief
 from remit.protocol.errors import Code, RemitError
-from remit.relay.letters import Offer, Offers
-from remit.relay.moves import State
-from remit.relay.offers import hear
-from remit.relay.run import Overlay, Pending
-from remit.relay.seal import Opened
+from remit.relay.e2e.channel import Opened
+from remit.relay.messages.catalog import hear
+from remit.relay.messages.types import Offer, Offers
+from remit.relay.session.moves import State
+from remit.relay.session.run import Overlay, Pending
 from remit.server import shared
 from remit.server.acts import ACTS
 from remit.server.changes import Changes

@@ -15,13 +15,13 @@ from remit.agents.mcp.settings import Program
 from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError
-from remit.relay import moves
 from remit.relay.bridge.bounds import time_limit_s
-from remit.relay.frames import Constraints
-from remit.relay.letters import Answers, Asks, Declines
-from remit.relay.moves import State
-from remit.relay.profile import Control, Limits
-from remit.relay.run import Overlay
+from remit.relay.bridge.frames import Constraints
+from remit.relay.messages.types import Answers, Asks, Declines
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.profile import Control, Limits
+from remit.relay.session.run import Overlay
 from two_sides import EXAMPLE, REQUESTER, Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pairs import Pair, together
-from remit.relay import moves, wishes
-from remit.relay.moves import State
-from remit.relay.run import Overlay
-from remit.relay.state import State as File
-from remit.relay.wishes import Wish
+from remit.relay.device.state import State as File
+from remit.relay.session import moves, remote_commands
+from remit.relay.session.moves import State
+from remit.relay.session.remote_commands import Wish
+from remit.relay.session.run import Overlay
 from remit.runtime.keys import Keys
 from waiting import eventually, no_longer
 
@@ -21,7 +21,7 @@ def beside(path: Path) -> File:
 
 
 async def until_forgotten(file: File) -> None:
-    await no_longer(lambda: wishes.left(file))
+    await no_longer(lambda: remote_commands.left(file))
 
 
 async def shows(pair: Pair, what: Callable[[Overlay], bool]) -> Overlay:
@@ -39,18 +39,18 @@ async def pending(pair: Pair) -> str:
 async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: Path) -> None:
     async with together(tmp_path) as pair:
         draft, file = await pending(pair), beside(tmp_path)
-        (run,) = wishes.waiting(file)
+        (run,) = remote_commands.waiting(file)
         assert run.pending is not None
         assert (run.pending.id, run.pending.text) == (draft, "turn 1: review this API")
-        wishes.leave(file, Wish(run=run.id, event=moves.Reject(draft, "be brief")))
-        assert not wishes.waiting(file), "it is answered, and is not to be answered twice"
+        remote_commands.leave(file, Wish(run=run.id, event=moves.Reject(draft, "be brief")))
+        assert not remote_commands.waiting(file), "it is answered, and is not to be answered twice"
         run = await shows(pair, lambda run: run.pending is not None and run.pending.id != draft)
         assert run.pending is not None
         assert "be brief" in pair.local.asked[-1].history[-1].text
-        wishes.leave(file, Wish(run=run.id, event=moves.Approve(run.pending.id, "other words")))
+        remote_commands.leave(file, Wish(run=run.id, event=moves.Approve(run.pending.id, "other words")))
         run = await shows(pair, lambda run: bool(run.timeline))
         assert (run.timeline[0].text, run.timeline[0].label) == ("other words", "edited")
-        assert not wishes.left(file), "it was forgotten in the same commit"
+        assert not remote_commands.left(file), "it was forgotten in the same commit"
         file.close()
 
 
@@ -59,7 +59,7 @@ async def test_wishes_are_done_in_the_order_in_which_they_were_left(tmp_path: Pa
         await pending(pair)
         file, (run,) = beside(tmp_path), pair.host.runs
         for event in (moves.Pause(), moves.Resume(), moves.Pause(), moves.Stop()):
-            wishes.leave(file, Wish(run=run.id, event=event))
+            remote_commands.leave(file, Wish(run=run.id, event=event))
         await pair.until(run, State.STOPPED)
         assert [each.event for each in pair.notes][-4:] == ["Pause", "Resume", "Pause", "Stop"]
         file.close()
@@ -73,16 +73,16 @@ async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: 
         wish = Wish(run="none", event=moves.Stop())
         if where == "in another draft":
             wish = Wish(run=run.id, event=moves.Approve(f"{draft}0"))
-        name = wishes.leave(file, wish)
-        assert wishes.is_left(file, name)
-        assert wishes.refusal(file, name) is None
+        name = remote_commands.leave(file, wish)
+        assert remote_commands.is_left(file, name)
+        assert remote_commands.refusal(file, name) is None
         await until_forgotten(file)
         assert pair.host.runs == (run,)
-        assert not wishes.is_left(file, name)
-        why = wishes.refusal(file, name)
+        assert not remote_commands.is_left(file, name)
+        why = remote_commands.refusal(file, name)
         assert why == "that run is not on this device" if where == "in no run" else draft in (why or "")
     async with together(tmp_path):
-        assert wishes.refusal(file, name) is None, "whoever waited to hear it is gone"
+        assert remote_commands.refusal(file, name) is None, "whoever waited to hear it is gone"
     file.close()
 
 
@@ -92,11 +92,11 @@ async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_th
         draft = await pending(pair)
         (run,) = pair.host.runs
     file = beside(tmp_path)
-    wishes.leave(file, Wish(run=run.id, event=moves.Approve(draft)))
+    remote_commands.leave(file, Wish(run=run.id, event=moves.Approve(draft)))
     async with together(tmp_path) as pair:
         # What is left after it is done before it, so it was looked at and let be.
-        wishes.leave(file, Wish(run="none", event=moves.Stop()))
-        await no_longer(lambda: len(wishes.left(file)) > 1)
+        remote_commands.leave(file, Wish(run="none", event=moves.Stop()))
+        await no_longer(lambda: len(remote_commands.left(file)) > 1)
         assert [each.state for each in pair.host.runs] == [State.PAUSED]
         await pair.host.act(run.id, moves.Resume())
         run = await shows(pair, lambda run: bool(run.timeline))

@@ -27,7 +27,7 @@ from remit.protocol.errors import RemitError
 from remit.text.terminal import speaks_unicode
 
 if TYPE_CHECKING:  # most teams have no device, and all that belongs to one takes a while to load
-    from remit.relay.device import Device
+    from remit.relay.e2e.account import Device
 
 PYTHON = (3, 11)
 
@@ -193,7 +193,7 @@ def _device(team: Team | None) -> Iterator[Check]:
         return
     # Most teams have no device, and all that belongs to one takes a while to load.
     from remit.config.device import device_path, doubts, program_of, using_device
-    from remit.relay.peers import Peers
+    from remit.relay.device.peers import Peers
 
     try:
         with using_device(team) as device:

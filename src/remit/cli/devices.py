@@ -14,10 +14,10 @@ from remit.cli.suggest import known_devices
 if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
     from remit.config.team import Team
     from remit.documents.devices import DeviceShown, KnownDevice
-    from remit.relay.device import Device
-    from remit.relay.identity import Card
-    from remit.relay.peers import Peer
-    from remit.relay.state import State
+    from remit.relay.device.identity import Card
+    from remit.relay.device.peers import Peer
+    from remit.relay.device.state import State
+    from remit.relay.e2e.account import Device
 
 
 class UnmatchedError(click.ClickException):
@@ -129,8 +129,8 @@ def pair(
     from remit.cli.show.screen import print_json
     from remit.config.device import using_device
     from remit.documents.devices import DevicePaired
-    from remit.relay.identity import comparable_code, read_link
-    from remit.relay.peers import Peers
+    from remit.relay.device.identity import comparable_code, read_link
+    from remit.relay.device.peers import Peers
 
     team = _team(team_file, overrides)
     card = read_link(link)
@@ -185,7 +185,7 @@ def list_devices(team_file: Path | None, overrides: tuple[str, ...], as_json: bo
     from remit.cli.show.screen import print_json, print_table
     from remit.config.device import using_device
     from remit.documents.devices import Devices
-    from remit.relay.peers import Peers
+    from remit.relay.device.peers import Peers
 
     with using_device(_team(team_file, overrides)) as device:
         found, own = tuple(_known(peer, device.state) for peer in Peers(device.state).list()), device.id
@@ -229,7 +229,7 @@ def allow(
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
     from remit.documents.devices import DeviceChanged
-    from remit.relay.peers import Peers
+    from remit.relay.device.peers import Peers
 
     team = _team(team_file, overrides)
     with using_device(team) as own:
@@ -262,7 +262,7 @@ def revoke(device: str, team_file: Path | None, overrides: tuple[str, ...], as_j
     from remit.cli.show.screen import print_json
     from remit.config.device import find_device, using_device
     from remit.documents.devices import DeviceChanged
-    from remit.relay.peers import Peers
+    from remit.relay.device.peers import Peers
 
     with using_device(_team(team_file, overrides)) as own:
         peers = Peers(own.state)
@@ -290,7 +290,7 @@ def _own_name(team: Team) -> str:
     """Return a name that is hardly any other device's: two of one name could be mistaken for each other."""
     import socket
 
-    from remit.relay.identity import MAX_NAME
+    from remit.relay.device.identity import MAX_NAME
 
     host = "".join(char for char in socket.gethostname().partition(".")[0] if char.isprintable())
     return f"{team.name}@{host}"[:MAX_NAME].strip() if host else team.name[:MAX_NAME]
@@ -351,7 +351,7 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
 
 def _known(peer: Peer, state: State) -> KnownDevice:
     from remit.documents.devices import KnownDevice, OfferedAgent
-    from remit.relay.offers import heard, shares
+    from remit.relay.messages.catalog import heard, shares
     from remit.transports.credentials.keys import fingerprint
 
     offer = heard(state, peer.device)

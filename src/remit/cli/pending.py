@@ -149,7 +149,7 @@ def _everything(path: Path, team_file: Path | None, overrides: tuple[str, ...]) 
 
 
 def _device_file(store: Path) -> Path:
-    from remit.relay.keyfile import DEVICE_FILE
+    from remit.relay.device.key_file import DEVICE_FILE
 
     return store.with_name(DEVICE_FILE)
 
@@ -300,7 +300,7 @@ def _decided(
         _answer(path, name, decision, as_json=as_json)
         return
     from remit.cli.shared import drafts
-    from remit.relay.moves import Approve, Reject
+    from remit.relay.session.moves import Approve, Reject
 
     if wrong := [field for field in decision.edits if field != "text"]:
         raise click.BadParameter(f"of a draft only `text` can be changed, not `{wrong[0]}`", param_hint="--edit")

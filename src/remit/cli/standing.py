@@ -8,9 +8,9 @@ from remit.config.device_service import authority_of
 from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.device import Device
-from remit.relay.greeting import look
-from remit.relay.link import ENDED, unreached
+from remit.relay.client.connection import ENDED, unreached
+from remit.relay.client.handshake import look
+from remit.relay.e2e.account import Device
 from remit.relay.wire import MAX_FRAME, PATH, Bye, Malformed, Standing
 from remit.transports.http import CONNECT_S
 

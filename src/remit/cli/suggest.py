@@ -89,7 +89,7 @@ def known_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> li
     """Return the devices that are known and not revoked."""
 
     def query(state: Any) -> list[Any]:
-        from remit.relay.peers import Peers
+        from remit.relay.device.peers import Peers
 
         return Peers(state).list()
 
@@ -106,8 +106,8 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     named = {ctx.params.get("device"), *ctx.args} - {None}
 
     def query(state: Any) -> list[Any]:
-        from remit.relay.offers import heard
-        from remit.relay.peers import Peers
+        from remit.relay.device.peers import Peers
+        from remit.relay.messages.catalog import heard
 
         peers = [peer for peer in Peers(state).list() if not peer.revoked]
         meant = [peer for peer in peers if named & {peer.card.name, peer.device}] or peers
@@ -125,8 +125,8 @@ def shared_run_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     """Return the newest runs with shared agents that can go on."""
 
     def query(state: Any) -> list[Any]:
-        from remit.relay.moves import ENDED
-        from remit.relay.wishes import kept_runs
+        from remit.relay.session.moves import ENDED
+        from remit.relay.session.remote_commands import kept_runs
 
         return [run for run in reversed(kept_runs(state)) if run.state not in ENDED]
 
@@ -204,7 +204,7 @@ def question_ids(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     from remit.stores.inbox import pending
 
     def drafts(state: Any) -> list[Any]:
-        from remit.relay.wishes import waiting
+        from remit.relay.session.remote_commands import waiting
 
         return [run.pending for run in waiting(state)]
 
@@ -243,8 +243,8 @@ def _read(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
 def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[Any]:
     """Return what a query finds in the file of the team's device; nothing if a passphrase is needed for it."""
     with suppress(Exception):  # as above
-        from remit.relay.keyfile import DEVICE_FILE, KEY_FILE, open_keys
-        from remit.relay.state import State
+        from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
+        from remit.relay.device.state import State
 
         path = _store(ctx).with_name(DEVICE_FILE)
         # Both would be made if they were not there.

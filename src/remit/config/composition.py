@@ -36,7 +36,7 @@ from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs ask nobody on other devices
-    from remit.relay.elsewhere import Outpost
+    from remit.relay.remote_agents import Outpost
 
 log = logging.getLogger("remit")
 
@@ -179,7 +179,7 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
 
 def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "Outpost":
     """Return how a hub finds its own device: where this process has it at work, else by having it at work itself."""
-    from remit.relay.elsewhere import Outpost  # most hubs ask nobody on other devices
+    from remit.relay.remote_agents import Outpost  # most hubs ask nobody on other devices
 
     def at_work() -> AbstractAsyncContextManager[object]:
         from remit.config.device_service import relaying
@@ -190,8 +190,8 @@ def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "Outpost":
 
 
 def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "Outpost") -> None:
-    from remit.relay.elsewhere import DeviceAgent
-    from remit.relay.errands import Errand
+    from remit.relay.call_shared import Errand
+    from remit.relay.remote_agents import DeviceAgent
 
     said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
     if agent.concurrency is not None:

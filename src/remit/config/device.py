@@ -17,10 +17,10 @@ from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.device import Device
-from remit.relay.keyfile import DEVICE_FILE, KEY_FILE, open_keys
-from remit.relay.peers import Peer
-from remit.relay.state import State
+from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
+from remit.relay.device.peers import Peer
+from remit.relay.device.state import State
+from remit.relay.e2e.account import Device
 from remit.runtime.registry import team_invalid
 
 # A prefix that is shorter than this fits by accident.

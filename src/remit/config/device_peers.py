@@ -7,12 +7,12 @@ from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.config.values import duration_ms
 from remit.protocol.card import AgentCard
-from remit.relay import review
-from remit.relay.frames import Constraints
-from remit.relay.offers import Teller
-from remit.relay.peers import Peer, Peers
-from remit.relay.profile import Limits, Profile
-from remit.relay.sharing import Shared, offered
+from remit.relay.bridge.frames import Constraints
+from remit.relay.device.peers import Peer, Peers
+from remit.relay.messages.catalog import Teller
+from remit.relay.serve_shared import Shared, offered
+from remit.relay.session import review
+from remit.relay.session.profile import Limits, Profile
 
 
 class Known:

@@ -22,23 +22,23 @@ from remit.detectors.pipeline import pipeline
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import SharedStep
-from remit.relay import link
 from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.device import Device
-from remit.relay.elsewhere import outposts_of
-from remit.relay.errands import Errands
-from remit.relay.host import Host
-from remit.relay.keyfile import LOCK_FILE
-from remit.relay.link import Link
-from remit.relay.notes import Recording
-from remit.relay.offers import Teller
-from remit.relay.post import Post, Trouble
-from remit.relay.reading import read
-from remit.relay.run import Overlay
-from remit.relay.seal import Sealer
-from remit.relay.sharing import Sharing, Told
+from remit.relay.call_shared import Errands
+from remit.relay.client import connection
+from remit.relay.client.connection import Link
+from remit.relay.client.delivery import Post, Trouble
+from remit.relay.device.key_file import LOCK_FILE
+from remit.relay.e2e.account import Device
+from remit.relay.e2e.channel import Sealer
+from remit.relay.messages.audit import Recording
+from remit.relay.messages.catalog import Teller
+from remit.relay.remote_agents import outposts_of
+from remit.relay.router import read
+from remit.relay.serve_shared import Sharing, Told
+from remit.relay.session.remote_commands import Wish
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import Host
 from remit.relay.wire import MAX_ALLOWED
-from remit.relay.wishes import Wish
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
 from remit.runtime.ports import Recorder
@@ -83,7 +83,7 @@ async def relaying(
     told: Callable[[Told], None] = lambda _: None,
     unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
     trouble: Trouble | None = None,
-    linked: Callable[[link.State, str], None] = lambda _state, _why: None,
+    linked: Callable[[connection.State, str], None] = lambda _state, _why: None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncGenerator[Relaying]:
     """Have the team's device at work: as a *host* of runs, or to *share* what the team (or *shared*) says, or both.

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from remit.config.device import program_of
 from remit.config.team import Team
 from remit.protocol.errors import RemitError, in_sentences
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser
 from remit.relay.bridge.ports import Failed, LocalAgent
-from remit.relay.frames import PromptRequest
 from remit.runtime.hub import Hub
 
 

@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from remit.relay.identity import DeviceId
+from remit.relay.device.identity import DeviceId
 
 VERSION = 1
 PATH = "/v1/relay"

@@ -5,10 +5,10 @@ from typing import Annotated, Literal, assert_never
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay import moves
-from remit.relay.frames import Mode
-from remit.relay.notes import Person
-from remit.relay.run import Overlay
+from remit.relay.bridge.frames import Mode
+from remit.relay.messages.audit import Person
+from remit.relay.session import moves
+from remit.relay.session.run import Overlay
 
 # As long as an objective of the envelope may be (`protocol/envelope.py`), and more than any draft has.
 Text = Annotated[str, Meta(min_length=1, max_length=100_000)]

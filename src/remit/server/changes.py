@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from remit.relay.run import Overlay
+from remit.relay.session.run import Overlay
 
 _MARK = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
 

@@ -8,14 +8,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from remit.relay.frames import Mode, Role
-from remit.relay.letters import Offer
-from remit.relay.moves import Label, Reason, State
-from remit.relay.offers import shares
-from remit.relay.peers import Peer
-from remit.relay.profile import Profile
-from remit.relay.review import RULES, Review
-from remit.relay.run import Entry, Overlay, Pending
+from remit.relay.bridge.frames import Mode, Role
+from remit.relay.device.peers import Peer
+from remit.relay.messages.catalog import shares
+from remit.relay.messages.types import Offer
+from remit.relay.session.moves import Label, Reason, State
+from remit.relay.session.profile import Profile
+from remit.relay.session.review import RULES, Review
+from remit.relay.session.run import Entry, Overlay, Pending
 from remit.server.acts import ActName, possible
 
 # ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -18,9 +18,9 @@ from starlette.routing import Route
 
 from remit.protocol.codec import decode, encode
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.relay.host import Host
-from remit.relay.moves import ENDED
-from remit.relay.run import Overlay
+from remit.relay.session.moves import ENDED
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import Host
 from remit.runtime.clock import LoopClock
 from remit.server.acts import Begin, event_of, kind_of, person_of
 from remit.server.app import no_such_thing

@@ -19,8 +19,9 @@ from remit.config.team import Team
 from remit.documents.shared import SharedAgent, SharedQuestion, SharingUp
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.relay import link, sharing
-from remit.relay.peers import Peer, Peers
+from remit.relay import serve_shared
+from remit.relay.client import connection
+from remit.relay.device.peers import Peer, Peers
 from remit.text.terminal import one_line
 
 
@@ -132,7 +133,7 @@ def _tell(
         click.echo(f"Sharing {called} with {whom} (Ctrl-C ends it).", err=True)
 
 
-def said_of(what: sharing.Told, name: str) -> str:
+def said_of(what: serve_shared.Told, name: str) -> str:
     """Return in a sentence who asked whom, or what that came to; *name* is what the device is called here."""
     who = f"{name} ({what.requester})" if what.requester else name
     match what.event:
@@ -154,7 +155,7 @@ class _Watching:
         self._troubles: dict[str, str] = {}
         self.look_up: Callable[[str], Peer | None] = lambda _: None
 
-    def told(self, what: sharing.Told) -> None:
+    def told(self, what: serve_shared.Told) -> None:
         """Say who asked whom, or what that came to."""
         name = self.name(what.device)
         if self._to is not None and self._to.everything:
@@ -180,7 +181,7 @@ class _Watching:
         if said is not None:
             self._troubles[device] = said
 
-    def linked(self, state: link.State, why: str) -> None:
+    def linked(self, state: connection.State, why: str) -> None:
         """Say that the gateway is lost or found; of an attempt that fails like the one before, nothing."""
         if state == "connected":
             self._is_linked = True

@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from remit.cli.shared.wording import MODES, doing
 from remit.protocol.codec import did_you_mean
-from remit.relay import moves
-from remit.relay.frames import Mode
-from remit.relay.moves import TABLE, Event
-from remit.relay.run import Overlay
+from remit.relay.bridge.frames import Mode
+from remit.relay.session import moves
+from remit.relay.session.moves import TABLE, Event
+from remit.relay.session.run import Overlay
 from remit.text.terminal import one_line
 
 COMMANDS = {

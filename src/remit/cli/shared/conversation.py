@@ -15,13 +15,13 @@ from remit.cli.shared.view import View
 from remit.cli.show.failures import worded
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import TABLE, Code, RemitError, fault
-from remit.relay import moves
+from remit.relay.bridge.frames import Mode
 from remit.relay.bridge.permissions import Permission
-from remit.relay.frames import Mode
-from remit.relay.host import NEWS_S, Host
-from remit.relay.moves import ENDED, Event, Reason, State
-from remit.relay.notes import Person
-from remit.relay.run import Overlay
+from remit.relay.messages.audit import Person
+from remit.relay.session import moves
+from remit.relay.session.moves import ENDED, Event, Reason, State
+from remit.relay.session.run import Overlay
+from remit.relay.session_service import NEWS_S, Host
 from remit.text.terminal import one_line
 
 # How often the time that has passed is shown: a second is what it is counted in.

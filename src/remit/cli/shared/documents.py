@@ -2,8 +2,8 @@
 
 from remit.cli.shared.wording import Connection
 from remit.documents.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
-from remit.relay.moves import State
-from remit.relay.run import Entry, Overlay
+from remit.relay.session.moves import State
+from remit.relay.session.run import Entry, Overlay
 
 
 def turn(run: Overlay, entry: Entry) -> SharedTurn:

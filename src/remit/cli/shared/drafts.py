@@ -12,12 +12,12 @@ from remit.config.device import key_file, passphrase_of
 from remit.config.load import find_team, load_team
 from remit.documents.shared import SharedDraft
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay import wishes
-from remit.relay.keyfile import LOCK_FILE, open_keys
-from remit.relay.moves import Approve, Reject
-from remit.relay.peers import Peers
-from remit.relay.state import State
-from remit.relay.wishes import Wish
+from remit.relay.device.key_file import LOCK_FILE, open_keys
+from remit.relay.device.peers import Peers
+from remit.relay.device.state import State
+from remit.relay.session import remote_commands
+from remit.relay.session.moves import Approve, Reject
+from remit.relay.session.remote_commands import Wish
 from remit.runtime.keys import Keys
 
 # A host looks for answers four times a second; with one that is busy nobody waits longer than this.
@@ -29,7 +29,7 @@ def waiting(path: Path, team_file: Path | None, overrides: Sequence[str]) -> lis
     """Return the drafts in a device's file that nobody has answered yet, of the oldest run first."""
     with _opened(path, team_file, overrides) as file:
         peers = {peer.device: peer.card.name for peer in Peers(file).list()}
-        found = [documents.draft(run, peers.get(run.device, "")) for run in wishes.waiting(file)]
+        found = [documents.draft(run, peers.get(run.device, "")) for run in remote_commands.waiting(file)]
         return [draft for draft in found if draft is not None]
 
 
@@ -47,11 +47,13 @@ def answer(
     Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
     """
     with _opened(path, team_file, overrides) as file:
-        name = wishes.leave(file, Wish(run=draft.run, event=event, by=by))
+        name = remote_commands.leave(file, Wish(run=draft.run, event=event, by=by))
         until = time.monotonic() + HEARD_S
-        while not draft.paused and is_at_work(path) and time.monotonic() < until and wishes.is_left(file, name):
+        while (
+            not draft.paused and is_at_work(path) and time.monotonic() < until and remote_commands.is_left(file, name)
+        ):
             time.sleep(_LOOK_S)
-        if (why := wishes.refusal(file, name)) is not None:
+        if (why := remote_commands.refusal(file, name)) is not None:
             raise RemitError(
                 fault(
                     Code.STATE_CONFLICT,
@@ -59,7 +61,7 @@ def answer(
                     suggestion="See what waits now: remit pending list",
                 )
             )
-        return not wishes.is_left(file, name)
+        return not remote_commands.is_left(file, name)
 
 
 def is_at_work(path: Path) -> bool:

@@ -32,12 +32,12 @@ from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.relay.frames import Mode
-from remit.relay.moves import ENDED, State
-from remit.relay.offers import heard
-from remit.relay.peers import Peer, Peers
-from remit.relay.run import Overlay
-from remit.relay.sharing import Told
+from remit.relay.bridge.frames import Mode
+from remit.relay.device.peers import Peer, Peers
+from remit.relay.messages.catalog import heard
+from remit.relay.serve_shared import Told
+from remit.relay.session.moves import ENDED, State
+from remit.relay.session.run import Overlay
 from remit.server.changes import Changes
 from remit.server.shared import TOKEN_FILE, serve_shared
 from remit.text.terminal import one_line

@@ -11,9 +11,9 @@ from remit.cli.show.screen import now_ms
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import Fault
 from remit.relay.bridge.permissions import Permission
-from remit.relay.moves import ENDED, State
-from remit.relay.run import Entry, Overlay
-from remit.relay.wishes import Wish
+from remit.relay.session.moves import ENDED, State
+from remit.relay.session.remote_commands import Wish
+from remit.relay.session.run import Entry, Overlay
 from remit.text.terminal import one_line
 
 

@@ -8,10 +8,10 @@ from rich.cells import cell_len
 
 from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
+from remit.relay.bridge.frames import Mode
 from remit.relay.bridge.permissions import Permission
-from remit.relay.frames import Mode
-from remit.relay.moves import Label, State
-from remit.relay.run import Entry, Overlay
+from remit.relay.session.moves import Label, State
+from remit.relay.session.run import Entry, Overlay
 from remit.text.terminal import one_line, several_lines
 
 Connection = Literal["connecting", "connected", "waiting", "ended"]

@@ -9,7 +9,7 @@ from remit.config.values import AgentName, DeviceName, Duration, GatewayUrl, Pos
 from remit.policy.plan import Share
 from remit.protocol.card import Rate
 from remit.protocol.remit import Count
-from remit.relay.frames import Constraints, Mode
+from remit.relay.bridge.frames import Constraints, Mode
 
 _CONSTRAINTS = Constraints()
 
@@ -36,7 +36,7 @@ class RelaySection(Section, frozen=True, kw_only=True):
     ] = None
 
 
-# As `remit.relay.profile` and `remit.relay.review` have them; those take longer to load than most commands may.
+# As `remit.relay.session.profile` and `remit.relay.session.review` have them; those take longer to load than most commands may.
 ReviewRule = Literal[
     "low_confidence",
     "first_contact",

@@ -8,11 +8,11 @@ from importlib.util import find_spec
 from remit.agents.mcp.settings import Program
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.bridge.bounds import WITH_TOOLS_MS
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser, deny
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.process import MissingError
 from remit.relay.bridge.supervised import Link, SupervisedAgent
-from remit.relay.frames import PromptRequest
 from remit.runtime.ports import Clock
 
 # Real ones take up to twelve seconds on a slow machine; `npx` may fetch some hundred megabytes first.

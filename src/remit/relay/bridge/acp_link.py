@@ -19,12 +19,12 @@ from remit.relay.bridge.acp_turn import Turn
 from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire
 from remit.relay.bridge.bounds import held, shown
 from remit.relay.bridge.files import Files
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.process import Child, NotStartedError
 from remit.relay.bridge.supervised import Link
 from remit.relay.bridge.wording import in_words, read
-from remit.relay.frames import PromptRequest
 
 log = logging.getLogger("remit.relay")
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 
 from remit.relay.bridge.acp_tools import ToolCall
 from remit.relay.bridge.bounds import too_long, too_many_rounds, tool_rounds_allowed
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Failed
-from remit.relay.frames import PromptRequest
 
 # What says that all is done does not count towards the length of a message, so there is a little room for it.
 ROOM_FOR_DONE = 100

@@ -2,8 +2,8 @@
 
 import re
 
+from remit.relay.bridge.frames import Constraints
 from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.frames import Constraints
 
 # A turn without tools is one call of a model; with tools it is several.
 WITHOUT_TOOLS_MS = 60_000

@@ -6,10 +6,10 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, time_limit_s
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.turns import OneAtATime
 from remit.relay.bridge.wording import in_words, read
-from remit.relay.frames import PromptRequest
 from remit.runtime.asking import AskOptions
 from remit.runtime.hub import Hub
 

@@ -10,10 +10,10 @@ from msgspec import Struct
 from remit.agents.mcp.lines import Lines, Long
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, too_long
+from remit.relay.bridge.frames import RESPONSE, PromptRequest, PromptResponse
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.process import LAST_WORDS_S, Child
 from remit.relay.bridge.supervised import Link, SupervisedAgent
-from remit.relay.frames import RESPONSE, PromptRequest, PromptResponse
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from remit.relay.frames import PromptRequest
+from remit.relay.bridge.frames import PromptRequest
 
 
 class Draft(Struct, frozen=True, kw_only=True):

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, time_limit_s
+from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.process import MissingError, NotStartedError
 from remit.relay.bridge.turns import OneAtATime
-from remit.relay.frames import PromptRequest
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 

@@ -10,6 +10,7 @@ import apsw
 from aiohttp import WSMsgType, web
 
 from remit.protocol.errors import Code, fault
+from remit.relay.device.identity import device_id
 from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
 from remit.relay.gateway.connection import Connection
 from remit.relay.gateway.exchange import Exchange
@@ -17,7 +18,6 @@ from remit.relay.gateway.figures import TYPE, Figures
 from remit.relay.gateway.limits import Limits
 from remit.relay.gateway.pace import Pace
 from remit.relay.gateway.queue import Entered, Queue, open_queue
-from remit.relay.identity import device_id
 from remit.relay.wire import (
     MAX_FRAME,
     NONCE_BYTES,

@@ -1,0 +1,339 @@
+"""What agents of the hub ask of agents on other devices: each a sealed question, and one answer that is waited for.
+
+An errand is known by its delegation's place in its run. A hub that was killed and takes its run up again asks the same
+once more, and the other side answers what it has done already: nothing is carried out twice.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from remit.policy.rate import Window
+from remit.protocol.card import Rate
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import VERSION, Answer, Request, Response, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.submission import Submission
+from remit.protocol.trace import place_of
+from remit.relay.client.delivery import Post
+from remit.relay.device.peers import Peer
+from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.e2e.streams import MAX_REQUESTER
+from remit.relay.messages import types
+from remit.relay.messages.questions import fitting, request_id
+from remit.relay.messages.types import Answers, Asks, Declines, Withdraws
+from remit.relay.session.profile import MAX_ID, Control, Profile, Standing, counted, judge_outgoing, origin
+from remit.runtime.ports import Line, StoreError
+from remit.transports.ends import lost, outgoing, shielded
+
+# A gateway that is there has a letter by then; one that is not gets it when the device is next at work.
+BROUGHT_S = 1.0
+# A hub that closes after its device was taken away stops what waits by itself, and can go on with it later.
+LEFT_S = 5.0
+# Whoever waits is told what is in the way, if that is there after so long.
+LOOK_S = 2.0
+# Longer than most answers take; then it is worth saying what else the silence may mean.
+SILENCE_S = 10.0
+# What whoever looks on is shown of what is asked.
+SHOWN = 1_000
+
+_OWN: Profile = Profile(id="-")
+_ENDS = {each.value: each for each in (Status.FAILED, Status.TIMEOUT, Status.CANCELLED, Status.REFUSED)}
+
+_log = logging.getLogger("remit.relay")
+
+
+class Errand(Struct, frozen=True, kw_only=True):
+    """For whom an agent of the hub stands, and how much may be asked of it."""
+
+    agent: str
+    """Its name in this hub."""
+    device: str
+    """The device that shares it, by id or name."""
+    remote: str = ""
+    """What it is shared as; empty: the only one that is shared with this device."""
+    max_concurrent_shared_calls: int = _OWN.max_concurrent_shared_calls
+    max_hop_count: int = _OWN.max_hop_count
+    rate: Rate = _OWN.rate
+
+    def profile(self, device: str) -> Profile:
+        """Return within what it is asked, once it is known which device is meant."""
+        return Profile(
+            id=self.agent,
+            allow_shared_agent_calls=True,  # to name it in the team file is to switch it on
+            allowed_shared_device_ids=frozenset({device}),
+            max_concurrent_shared_calls=self.max_concurrent_shared_calls,
+            max_hop_count=self.max_hop_count,
+            rate=self.rate,
+        )
+
+
+class _Sent(NamedTuple):
+    agent: str
+    answer: "asyncio.Future[Answers | Declines]"
+
+
+class Errands:
+    """What is asked for a hub and not answered yet, while its device is at work.
+
+    *control_of* says under which control the hub works on a request that a device sent; what it does not know is looked
+    for among the letters that wait.
+    """
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        post: Post,
+        *,
+        now_ms: Callable[[], int],
+        control_of: Callable[[str, str], Control | None] | None = None,
+    ) -> None:
+        self._sealer = sealer
+        self._post = post
+        self._now_ms = now_ms
+        self._control_of = control_of
+        self._sent: dict[tuple[str, str], _Sent] = {}
+        """By the device and the id of the question."""
+        self._windows: dict[tuple[str, str], Window] = {}
+        self._end: RemitError | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be asked any more."""
+        return self._end is not None
+
+    async def run(self, errand: Errand, request: Request, line: Line, *, sent: bool = False) -> Response:
+        """Ask, and return what came of it; cancelled, say so to the other side before raising.
+
+        *sent* says that the same was asked before a restart: whatever keeps it from being asked again, it may have been
+        done.
+        """
+        root = line.root
+        # Known here, in the loop that changes it; the rest is looked up in the one thread that may.
+        above = self._control_of(root.via, root.id) if self._control_of is not None and root.via is not None else None
+        try:
+            peer, above = await self._post.do(self._look, errand, root, above)
+        except StoreError:
+            raise
+        except RemitError as error:
+            return lost(request, error.fault, sent=sent)
+        profile, here = errand.profile(peer.device), self._sealer.device.id
+        control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
+        key = (errand.agent, peer.device)
+        # What was let through before a restart is only asked about now.
+        standing = Standing(
+            in_flight=0 if sent else sum(each.agent == errand.agent for each in self._sent.values()),
+            window=Window() if sent else self._windows.get(key, Window()),
+        )
+        now_ms = self._now_ms()
+        why = judge_outgoing(profile, control, target=peer.device, device=here, standing=standing, now_ms=now_ms)
+        if why is not None:
+            return lost(request, why, sent=sent)
+        if not sent:
+            self._windows[key] = counted(standing.window, profile, now_ms)
+        asks = _letter(errand, request, line, control)
+        try:
+            said = await self._exchange(errand, peer, asks, fitting(request.remit.user, MAX_REQUESTER), line)
+        except StoreError:
+            raise
+        except RemitError as error:
+            return lost(request, error.fault, sent=sent or line.in_doubt)
+        if sent and isinstance(said, Declines) and not said.status:
+            # Refused now, it says nothing about what was asked before.
+            return lost(request, _fault(said, peer.card.name), sent=True)
+        return _response(request, said, peer.card.name)
+
+    async def _exchange(self, errand: Errand, peer: Peer, asks: Asks, requester: str, line: Line) -> Answers | Declines:
+        if self._end is not None:
+            raise self._end
+        device = peer.device
+        answer: asyncio.Future[Answers | Declines] = asyncio.get_running_loop().create_future()
+        self._sent[device, asks.id] = _Sent(errand.agent, answer)
+        doubt = f"{peer.card.name} has not said what became of it"
+        try:
+            await self._post.do(self._sealer.seal, device, types.write(asks), requester=requester)
+            line.doubt(doubt)  # from now on it is on its way, whatever becomes of this process
+            return await self._waited(peer, answer, line)
+        except asyncio.CancelledError:
+            line.doubt(doubt)
+            if self._end is None and not line.handed_back:
+                await shielded(self._withdraw(device, asks, answer), BROUGHT_S)
+                if answer.done() and not answer.cancelled() and answer.exception() is None:
+                    line.settle(_response(line.root, answer.result(), peer.card.name))
+            raise
+        finally:
+            del self._sent[device, asks.id]
+            if answer.done() and not answer.cancelled():
+                answer.exception()  # nobody else hears it, if this was stopped at the same moment
+
+    async def _waited(self, peer: Peer, answer: "asyncio.Future[Answers | Declines]", line: Line) -> Answers | Declines:
+        """Return the answer; whoever waits for it is told meanwhile why it may not come."""
+        loop, name, told = asyncio.get_running_loop(), peer.card.name, ""
+        since = loop.time()
+        while not (await asyncio.wait({answer}, timeout=LOOK_S))[0]:
+            says = ""
+            if why := self._post.obstacle(peer.device):
+                says = f"{name} is not reached: {why}; it is tried again"
+            elif loop.time() - since >= SILENCE_S:
+                says = f"no answer yet: {name} may be busy or away, or may not let this device in"
+            if says != told:
+                told = says
+                line.progress(says or f"what waited for {name} has been sent", None)
+        return answer.result()
+
+    async def _withdraw(self, device: str, asks: Asks, answer: "asyncio.Future[Answers | Declines]") -> None:
+        """Say that nobody waits any more, and hear that it was stopped: a command that was stopped ends soon after."""
+        letter = Withdraws(to=asks.id, session=asks.session)
+        await self._post.do(self._sealer.seal, device, types.write(letter))
+        await self._post.emptied()
+        await asyncio.wait({answer})
+
+    async def take(self, opened: Opened, letter: Answers | Declines) -> bool:
+        """Take what another device said, if that is waited for here."""
+        sent = self._sent.get((opened.sender, letter.to))
+        if sent is None or sent.answer.done():
+            return False
+        sent.answer.set_result(letter)
+        await self._post.taken(opened)
+        return True
+
+    def end(self, why: RemitError) -> None:
+        """Have whoever waits hear that nothing comes any more, and why."""
+        self._end = self._end or why
+        for sent in self._sent.values():
+            if not sent.answer.done():
+                sent.answer.set_exception(why)
+
+    def close(self) -> None:
+        """Ask nothing any more; who waits is left to the hub for a while, which may be about to close."""
+        self._end = self._end or RemitError(fault(Code.DELEGATION_UNAVAILABLE, "the device of this team has stopped"))
+        if self._sent:
+            asyncio.get_running_loop().call_later(LEFT_S, self.end, self._end)
+
+    # ── who is meant, and who asks ────────────────────────────────────────────────────────────────────────────────────
+
+    def _look(self, errand: Errand, root: Request, above: Control | None) -> tuple[Peer, Control | None]:
+        """Return the device, and under which control it is asked for another one, if it is."""
+        named = [each for each in self._sealer.peers.list() if errand.device in (each.device, each.card.name)]
+        peer = next((each for each in named if not each.revoked), None)
+        if peer is None:
+            what = "was revoked" if named else "is not known here"
+            why = f"{errand.agent} lives on the device {errand.device}, which {what}"
+            raise RemitError(
+                fault(Code.DELEGATION_UNAVAILABLE, why, suggestion="Ask its owner for a link: remit devices pair LINK")
+            )
+        if root.via is None or self._sealer.peers.get(root.via) is None:
+            return peer, None  # it began here, or came over another way than this one
+        above = above or self._waiting(root.via, root.id)
+        if above is None:
+            why = f"what the device {root.via} asked for is over, so that nothing more is asked for it"
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=""))
+        return peer, above
+
+    def _waiting(self, device: str, request: str) -> Control | None:
+        """Look among the letters for the one that a request came of: a hub may be quicker than who reads them."""
+        after = 0
+        while page := self._sealer.inbox(after):
+            after = page[-1].id
+            for opened in page:
+                asks = _question(opened) if opened.sender == device else None
+                if asks is not None and request_id(asks.id) == request:
+                    return asks.control
+        return None
+
+
+def _question(opened: Opened) -> Asks | None:
+    try:
+        letter = types.read(opened.body)
+    except RemitError:
+        return None
+    return letter if isinstance(letter, Asks) else None
+
+
+def _trace(line: Line) -> str:
+    place = place_of(line.traceparent)
+    return line.root.run if place is None else place.trace
+
+
+# ── letters ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _letter(errand: Errand, request: Request, line: Line, control: Control) -> Asks:
+    """Return what is asked, as a client of the other hub would: of this one's agents and tools it learns no name."""
+    sent = outgoing(request, line)
+    remit, name = sent.remit, fitting(request.path, MAX_ID)
+    said = Submission(
+        target=errand.remote or "-",
+        max_tokens=remit.tokens,
+        deadline_ms=remit.time_ms,
+        max_depth=remit.max_depth,
+        depth=remit.depth,
+        context_tokens=remit.context_tokens,
+        may_delegate=remit.may_delegate,
+        priority=remit.priority,
+        objective=sent.objective,
+        input=sent.input,
+        capability=sent.capability,
+        handoff=sent.handoff,
+        view=sent.view,
+        hints=sent.hints,
+        reason=sent.reason,
+        correlation=sent.correlation,
+    )
+    # One that is named after the delegation was not chosen, and nobody goes on with it.
+    chosen = sent.session is not None and sent.session != sent.id
+    return Asks(
+        id=name,
+        session=fitting(sent.session or name, MAX_ID) if chosen else name,
+        text=(sent.objective or text_of(sent.input) or sent.capability or errand.agent)[:SHOWN],
+        control=control,
+        agent=errand.remote,
+        request=said,
+    )
+
+
+def _response(request: Request, said: Answers | Declines, device: str) -> Response:
+    usage = Usage(prompt=said.tokens or 0)
+    if isinstance(said, Declines):
+        status = _ENDS.get(said.status, Status.FAILED) if said.status else Status.REFUSED
+        return Response(
+            version=VERSION,
+            id=request.id,
+            target=request.target,
+            status=status,
+            run=request.run,
+            usage=usage,
+            fault=_fault(said, device),
+        )
+    answer = said.answer or Answer(said.text)
+    return Response(
+        version=VERSION,
+        id=request.id,
+        target=request.target,
+        status=Status.PARTIAL if answer.unfinished else Status.SUCCESS,
+        run=request.run,
+        result=answer.result,
+        summary=answer.summary,
+        confidence=answer.confidence,
+        artifacts=answer.artifacts,
+        new_facts=answer.new_facts,
+        usage=usage,
+        requires_followup=answer.requires_followup,
+        warnings=answer.warnings,
+        finished=answer.finished,
+        unfinished=answer.unfinished,
+        metadata=answer.metadata,
+    )
+
+
+def _fault(said: Declines, device: str) -> Fault:
+    try:
+        code = Code(said.code)
+    except ValueError:
+        code = Code.DELEGATION_FAILED
+    # Whoever reads it would take "here" for this hub.
+    return fault(code, f"{device} says: {said.reason}" if said.reason else f"{device} gives no reason")

@@ -1,0 +1,1 @@
+"""The connection of a device to its gateway: queues, delivery and calls."""

@@ -1,0 +1,74 @@
+"""How a device shows its gateway who it is."""
+
+from typing import Protocol
+
+from aiohttp import ClientWebSocketResponse, WSMsgType
+
+from remit.relay.device.identity import device_id
+from remit.relay.wire import (
+    VERSION,
+    Bye,
+    Challenge,
+    FromGateway,
+    Hello,
+    Malformed,
+    Standing,
+    Welcome,
+    encode_text,
+    read_from_gateway,
+    signed_text,
+)
+from remit.transports.credentials.keys import raw
+
+CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
+
+
+class Key(Protocol):
+    """A device's key, as far as it takes to show that one has it: the secret half stays with its owner."""
+
+    @property
+    def public(self) -> str: ...
+
+    def sign(self, message: bytes, /) -> bytes: ...
+
+
+async def greet(socket: ClientWebSocketResponse, key: Key, *, gateway: str) -> Welcome | Bye:
+    """Answer the challenge of *gateway*, and of no server that calls itself otherwise; return what it says to that."""
+    answer = await _answered(socket, key, gateway, looks=False)
+    if isinstance(answer, Welcome | Bye):
+        return answer
+    raise Malformed("no welcome followed the hello")
+
+
+async def look(socket: ClientWebSocketResponse, key: Key, *, gateway: str) -> Standing | Bye:
+    """Ask *gateway* how the device stands there, by which nothing changes: another connection of it goes on."""
+    answer = await _answered(socket, key, gateway, looks=True)
+    if isinstance(answer, Standing | Bye):
+        return answer
+    raise Malformed("no standing followed the hello")
+
+
+async def _answered(socket: ClientWebSocketResponse, key: Key, gateway: str, *, looks: bool) -> FromGateway:
+    challenge = await _control(socket)
+    if isinstance(challenge, Bye):
+        return challenge
+    if not isinstance(challenge, Challenge):
+        raise Malformed("no challenge came first")
+    if challenge.gateway != gateway:
+        reason = f"the server calls itself {challenge.gateway[:100]!r}, not {gateway!r}"
+        return Bye(code="unauthenticated", reason=reason)
+    if challenge.version != VERSION:
+        return Bye(code="version", reason=f"the gateway speaks version {challenge.version}, this device {VERSION}")
+    text = signed_text(gateway=gateway, nonce=challenge.nonce, device=device_id(key.public), looks=looks)
+    hello = Hello(public=raw(key.public), signature=key.sign(text), looks=looks)
+    await socket.send_str(encode_text(hello).decode())
+    return await _control(socket)
+
+
+async def _control(socket: ClientWebSocketResponse) -> FromGateway:
+    message = await socket.receive()
+    if message.type is WSMsgType.TEXT:
+        return read_from_gateway(message.data)
+    if message.type in CLOSED:
+        raise ConnectionResetError("the gateway closed the connection")
+    raise Malformed("a control frame is text")

@@ -1,0 +1,1 @@
+"""This device: its identity, its keys, its state file and the devices that it knows."""

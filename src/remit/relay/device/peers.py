@@ -1,0 +1,164 @@
+"""The devices that this one knows, and what each of them may do. Trust is by key: a key that changed is refused."""
+
+from msgspec import Struct, structs
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.device.identity import Card
+from remit.relay.device.state import Recall, State
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """A known device. To know it allows nothing yet."""
+
+    card: Card
+    verified: bool = False
+    """Whether the two owners compared their codes."""
+    shared: bool = False
+    """Whether it shares an agent with this device: this device may ask it, and it may answer."""
+    allowed: bool = False
+    """Whether it may reach this device of its own accord, and be answered."""
+    revoked: bool = False
+    """Whether all of that is over. It stays known, so that it cannot come back as if it were new."""
+
+    @property
+    def device(self) -> str:
+        return self.card.device
+
+    @property
+    def may_talk(self) -> bool:
+        """Whether messages go to and come from it at all."""
+        return (self.shared or self.allowed) and not self.revoked
+
+
+class KeyChanged(RemitError):
+    """A known device, or someone in its name, comes with other keys."""
+
+    def __init__(self, known: Card, shown: Card) -> None:
+        super().__init__(
+            fault(
+                Code.CREDENTIAL_INVALID,
+                f"THE KEYS OF A KNOWN DEVICE CHANGED: {known.name!r} was {known.device} with Olm key {known.olm[:16]}… "
+                f"and now is {shown.device} with Olm key {shown.olm[:16]}…. Someone may be pretending to be it",
+                suggestion="Nothing was changed. Ask its owner, by another way. If the device did begin anew, revoke "
+                f"{known.device}, pair with the new card under another name, and compare codes.",
+            )
+        )
+        self.known = known
+        self.shown = shown
+
+
+# What was revoked stays so: whoever has its key could be anyone.
+_ANEW = (
+    "Pair with a new identity of it: its owner moves device.db and device.key away, types `remit devices init`, "
+    "and sends the new link."
+)
+
+
+class Peers:
+    """The known devices, kept in the device's state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known = Recall(state, Peer)
+
+    def pair(self, card: Card) -> Peer:
+        """Know the device of *card*, which was checked; return it with whatever it was allowed before.
+
+        A known device may come with another name or gateway. Raises `KeyChanged` if it comes with another Olm key, or
+        if another device comes with the name of a known one; and a `RemitError` if it was revoked.
+        """
+        card = card.checked()
+        with self._state.writing():
+            everyone = self._everyone()
+            for known in everyone.values():
+                same = known.device == card.device
+                if same and known.revoked:
+                    raise _refused(f"{known.card.name!r} ({card.device}) was revoked", _ANEW)
+                if (same and known.card.olm != card.olm) or (
+                    not same and not known.revoked and known.card.name == card.name
+                ):
+                    raise KeyChanged(known.card, card)
+            found = next((row for row, known in everyone.items() if known.device == card.device), None)
+            if found is not None:
+                return self._keep(found, structs.replace(everyone[found], card=card))
+            row = max(everyone, default=0) + 1
+            return self._keep(row, Peer(card=card))
+
+    def verify(self, device: str) -> Peer:
+        """Note that the owners compared their codes."""
+        return self._change(device, verified=True)
+
+    def share(self, device: str, *, shared: bool = True) -> Peer:
+        """Note that the device shares an agent with this one, or no longer."""
+        return self._change(device, shared=shared)
+
+    def allow(self, device: str, *, allowed: bool = True) -> Peer:
+        """Let the device reach this one of its own accord, or no longer."""
+        return self._change(device, allowed=allowed)
+
+    def revoke(self, device: str) -> Peer:
+        """End everything with the device, for good; what was waiting for it, and its sessions, are deleted."""
+        with self._state.writing():
+            peer = self._change(device, shared=False, allowed=False, revoked=True)
+            row, _ = self.row(device)
+            for table in ("sessions", "held", "outbox", "pieces", "lines"):
+                self._state.execute(f"DELETE FROM {table} WHERE peer = ?", row)
+            for fact in ("heard", "told", "rates"):
+                self._state.execute("DELETE FROM facts WHERE name = ?", f"{fact}/{row}")
+            return peer
+
+    def get(self, device: str) -> Peer | None:
+        """Return a known device."""
+        found = self.find(device)
+        return None if found is None else found[1]
+
+    def find(self, device: str) -> tuple[int, Peer] | None:
+        """Return the number under which a device's rows are kept, and the device, if it is known."""
+        found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
+        return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
+
+    def list(self) -> list[Peer]:
+        """Return the known devices, by name."""
+        return sorted(self._everyone().values(), key=lambda peer: (peer.card.name, peer.device))
+
+    def row(self, device: str) -> tuple[int, Peer]:
+        """Return what `find` does; raise a `RemitError` if the device is unknown."""
+        found = self.find(device)
+        if found is None:
+            raise RemitError(
+                fault(
+                    Code.NOT_FOUND,
+                    f"the device {device[:64]!r} is not known here",
+                    suggestion="Pair with it first; `remit devices list` shows those that are known.",
+                )
+            )
+        return found
+
+    def named(self, row: int) -> str:
+        """Return the id of the device whose rows are kept under this number."""
+        return self.at(row).device
+
+    def at(self, row: int) -> Peer:
+        """Return the device whose rows are kept under this number."""
+        (content,) = self._state.rows("SELECT content FROM peers WHERE id = ?", row)[0]
+        return self._known.unlock(content, f"peers/{row}")
+
+    def _everyone(self) -> dict[int, Peer]:
+        rows = self._state.rows("SELECT id, content FROM peers")
+        return {row: self._known.unlock(content, f"peers/{row}") for row, content in rows}
+
+    def _change(self, device: str, **changes: bool) -> Peer:
+        with self._state.writing():
+            row, peer = self.row(device)
+            if peer.revoked:
+                raise _refused(f"{peer.card.name!r} ({device}) was revoked, for good", _ANEW)
+            return self._keep(row, structs.replace(peer, **changes))
+
+    def _keep(self, row: int, peer: Peer) -> Peer:
+        content = self._known.lock(peer, f"peers/{row}")
+        self._state.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?)", row, self._state.tag(peer.device), content)
+        return peer
+
+
+def _refused(message: str, suggestion: str) -> RemitError:
+    return RemitError(fault(Code.PERMISSION_DENIED, message, suggestion=suggestion))

@@ -1,0 +1,1 @@
+"""End-to-end encryption between two devices: ratchet sessions, frames and ordered streams."""

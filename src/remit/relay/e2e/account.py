@@ -1,0 +1,117 @@
+"""A device as its owner has it: its identity in its state file, its card, and the keys it lets others have."""
+
+import secrets
+
+import msgspec
+from msgspec import Struct
+
+from remit.protocol.errors import Code, RemitError, fault
+from remit.relay.device.identity import Bundle, Card, Published, make_card, make_prekey
+from remit.relay.device.state import State
+from remit.relay.e2e.olm import Account, olm
+from remit.transports.credentials.keys import SEED_BYTES, Pair
+
+# The library's own key for what it writes; the state locks the result with the device's key.
+PICKLE_KEY = bytes(32)
+_ONE_TIME = 50
+
+
+class _Self(Struct, frozen=True, kw_only=True):
+    seed: bytes
+    name: str
+    gateway: str
+
+
+class Device:
+    """This device. Its secret keys stay in here."""
+
+    def __init__(self, state: State, pair: Pair, card: Card) -> None:
+        self.state = state
+        self.card = card
+        self._pair = pair
+
+    @classmethod
+    def create(cls, state: State, *, name: str, gateway: str = "") -> "Device":
+        """Return a new device, kept in *state*, or raise a `RemitError` if there is one already."""
+        pair = Pair(secrets.token_bytes(SEED_BYTES))
+        account = olm().Account()
+        card = make_card(pair, account.curve25519_key.to_bytes(), name=name, gateway=gateway)
+        with state.writing():
+            if state.fact("self", _Self) is not None:
+                raise RemitError(
+                    fault(
+                        Code.STATE_CONFLICT,
+                        f"{state.path} holds a device already",
+                        suggestion="Use it, or choose another file for another device.",
+                    )
+                )
+            state.keep("self", _Self(seed=pair.seed, name=name, gateway=gateway))
+            keep_account(state, account)
+        return cls(state, pair, card)
+
+    @classmethod
+    def load(cls, state: State) -> "Device | None":
+        """Return the device that is kept in *state*, if there is one."""
+        found = state.fact("self", _Self)
+        if found is None:
+            return None
+        pair = Pair(found.seed)
+        olm_key = load_account(state).curve25519_key.to_bytes()
+        return cls(state, pair, make_card(pair, olm_key, name=found.name, gateway=found.gateway))
+
+    @property
+    def id(self) -> str:
+        return self.card.device
+
+    @property
+    def public(self) -> str:
+        """The half of the device's key that others know."""
+        return self._pair.public
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the device's signature. A message begins with what it is for, so that it counts for nothing else."""
+        return self._pair.sign(message)
+
+    def rename(self, *, name: str | None = None, gateway: str | None = None) -> Card:
+        """Return the device's card with another name or gateway; its keys stay, and so do id and code."""
+        name, gateway = name or self.card.name, self.card.gateway if gateway is None else gateway
+        card = make_card(self._pair, bytes.fromhex(self.card.olm), name=name, gateway=gateway)
+        self.state.keep("self", _Self(seed=self._pair.seed, name=name, gateway=gateway))
+        self.card = card
+        return card
+
+    def publish(self, count: int = _ONE_TIME) -> Published:
+        """Return *count* new one-time keys and a new fallback key for the gateway, all signed.
+
+        The secret halves are durable before this returns. Of fallback keys the last two are kept, so one that the
+        gateway hands out while the next is on its way still opens a session.
+        """
+        olm_key = bytes.fromhex(self.card.olm)
+        with self.state.writing():
+            account = load_account(self.state)
+            account.generate_one_time_keys(count)
+            account.generate_fallback_key()
+            once = [key.to_bytes() for key in account.one_time_keys.values()]
+            (fallback,) = (key.to_bytes() for key in account.fallback_key.values())
+            account.mark_keys_as_published()
+            keep_account(self.state, account)
+        bundle = Bundle(card=self.card, fallback=make_prekey(self._pair, olm_key, use="fallback", key=fallback))
+        one_time = (make_prekey(self._pair, olm_key, use="once", key=key) for key in once)
+        return Published(
+            bundle=msgspec.msgpack.encode(bundle), one_time=tuple(msgspec.msgpack.encode(key) for key in one_time)
+        )
+
+    def __repr__(self) -> str:
+        return f"Device({self.id})"
+
+
+def load_account(state: State) -> Account:
+    """Return the device's Olm account, as it was last kept."""
+    pickled = state.fact("account", str)
+    assert pickled is not None, "a device is kept together with its account"
+    return olm().Account.from_pickle(pickled, PICKLE_KEY)
+
+
+def keep_account(state: State, account: Account) -> None:
+    """Keep the account, in the transaction with what follows from its change."""
+    state.keep("account", account.pickle(PICKLE_KEY))

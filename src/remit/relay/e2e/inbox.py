@@ -1,0 +1,280 @@
+"""What comes to a device: sealed pieces become whole messages in the inbox, each once and in order."""
+
+import secrets
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from remit.relay.device.peers import Peer
+from remit.relay.device.state import State
+from remit.relay.e2e.outbox import Held, Sender
+from remit.relay.e2e.ratchet_sessions import Live, Read, Sessions, digest_of
+from remit.relay.e2e.streams import (
+    Incoming,
+    Line,
+    Part,
+    Piece,
+    Reason,
+    Refused,
+    decode_piece,
+    draw,
+    enter,
+    fits,
+    forgotten,
+    is_numbered,
+    last_of,
+)
+
+# A receiver that says nothing of its own says how far it is after so many pieces (7 MB at most).
+ACK_EVERY = 32
+# What may wait to be taken from one sender; beyond that, its messages stay at the gateway.
+MAX_INBOX = 1_000
+MAX_INBOX_BYTES = 64 * 1024 * 1024
+KEPT_LOSSES = 100
+
+Side = Literal["here", "there"]
+
+
+class Opened(Struct, frozen=True, kw_only=True):
+    """A whole message, as it is kept until it is taken."""
+
+    id: int
+    sender: str
+    message: str
+    """The id its sender gave it."""
+    requester: str
+    """For whom the sender says that it speaks; only as good as the sender."""
+    body: bytes
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """Messages that were delivered once, and that one of the two devices then forgot: both are told."""
+
+    peer: str
+    forgot: Side
+    """Which device was put back to an earlier state."""
+    direction: Literal["in", "out"]
+    """Whether the messages came to this device or left it."""
+    count: int
+
+
+class _Loss(Struct, frozen=True):
+    forgot: Side
+    direction: Literal["in", "out"]
+    count: int
+
+
+class _Entry(Struct, frozen=True):
+    message: str
+    requester: str
+    body: bytes
+
+
+class _Laid(Struct, frozen=True):
+    part: Part | None
+
+
+class Receiver:
+    """Opens what is sealed. All within the caller's transaction: what raises has changed nothing."""
+
+    def __init__(self, state: State, sessions: Sessions, sender: Sender, me: str) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._sender = sender
+        self._me = me
+
+    def open(self, row: int, peer: Peer, sealed: bytes) -> list[Opened]:
+        """Return the messages that are whole now, or raise `Refused`."""
+        device = peer.device
+        if not peer.may_talk:
+            raise Refused(Reason.NOT_ALLOWED, device)
+        line = self._sender.line(row)
+        read = self._sessions.read(row, peer, sealed, line.session)
+        if not isinstance(read, Read):
+            raise Refused(read, device)
+        piece = decode_piece(read.plain)
+        if piece is None:
+            raise Refused(Reason.GARBAGE, device, "what was encrypted is no piece")
+        if (piece.sender, piece.receiver) != (device, self._me):
+            raise Refused(Reason.MISDIRECTED, device)
+        entered = enter(line.inc, piece)
+        if isinstance(entered, Reason):
+            raise Refused(entered, device)
+        if piece.part is not None and self._is_full(row):
+            raise Refused(Reason.FULL, device)
+
+        line = self._use(row, line, read, renewed=entered.fresh and piece.renew)
+        self._sessions.mark(row, "sealed", digest_of(sealed))
+        line = structs.replace(line, inc=entered.incoming, owed=line.owed + is_numbered(piece))
+        if entered.fresh:
+            self._state.execute("DELETE FROM pieces WHERE peer = ?", row)
+        opened, line = self._draw(row, peer, line, piece, lost=entered.lost)
+        gen = line.out.gen
+        line = self._sender.heard(row, peer, line, piece.ack)
+        if entered.fresh and piece.renew:
+            if line.out.gen == gen:
+                if not self._sender.may_restart(row, line):
+                    raise Refused(Reason.HURRIED, device)
+                line = self._sender.restart(row, peer, line)
+        elif piece.kind == "ask" and line.out.gen == gen:
+            line = self._sender.asked(row, peer, line, piece.ack)
+        else:
+            line = self._sender.catch_up(row, peer, line)
+        if line.owed >= ACK_EVERY:
+            line = self._sender.note(row, peer, line)
+        self._sender.keep(row, line)
+        return opened
+
+    def _use(self, row: int, line: Line, read: Read, *, renewed: bool) -> Line:
+        """Keep the session that read this, and choose the one to send in."""
+        if read.account is not None:
+            self._sessions.keep_account(read.account)
+        came_by = self._sessions.keep(row, read.live)
+        if came_by == line.session:
+            return line
+        current = self._sessions.load(line.session)
+        if renewed or current is None or (read.account is not None and not _stays(current, read.live)):
+            return structs.replace(line, session=came_by)
+        return line
+
+    def _lay(self, row: int, piece: Piece) -> None:
+        """Put a piece where others wait."""
+        content = self._state.lock(_Laid(piece.part), f"pieces/{row}/{piece.gen}/{piece.seq}")
+        self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
+
+    def _draw(self, row: int, peer: Peer, line: Line, came: Piece, *, lost: int) -> tuple[list[Opened], Line]:
+        """Go on as far as there are pieces in a row, and deliver the messages that are whole by that."""
+        inc, opened, drawn = line.inc, list[Opened](), None
+        losses = [_Loss(forgot="here", direction="in", count=lost)] if lost else []
+        inc, missing = forgotten(inc)
+        losses += [_Loss(forgot="there", direction="in", count=missing)] if missing else []
+        if lost:
+            self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
+        if is_numbered(came) and self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, came.seq):
+            raise Refused(Reason.ROLLED_BACK, peer.device)
+        while (laid := self._laid(row, came, inc.next)) is not None:
+            part, before = laid.part, drawn or self._part(row, came, inc.next - 1)
+            inc, drawn = structs.replace(inc, next=inc.next + 1), part
+            if part is None:
+                self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
+                continue
+            if not fits(part, before):
+                raise Refused(Reason.SPLICED, peer.device)
+            if inc.chain and part.before != inc.chain:
+                raise Refused(Reason.ROLLED_BACK, peer.device)
+            if part.index < part.count - 1:
+                continue
+            body = self._whole(row, came, inc, part)
+            self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
+            tag = self._state.tag(part.message.hex())
+            known = self._sessions.is_marked(row, "message", tag)
+            inc, missing = draw(inc, part, known=known)
+            losses += [_Loss(forgot="there", direction="in", count=missing)] if missing else []
+            if known:
+                continue
+            self._sessions.mark(row, "message", tag)
+            match part.content:
+                case "message":
+                    opened.append(self._deliver(row, peer, part, body))
+                case "loss":
+                    self._told(row, body)
+        if is_numbered(came) and last_of(came) >= inc.next:
+            self._lay(row, came)
+        line = structs.replace(line, inc=inc)
+        for loss in losses:
+            line = self._tell(row, peer, line, loss)
+        return opened, line
+
+    def _laid(self, row: int, came: Piece, seq: int) -> _Laid | None:
+        """Return a piece that is here: the one that just *came*, or one that was laid among those that wait."""
+        if is_numbered(came) and came.seq == seq:
+            return _Laid(came.part)
+        found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
+        return None if found is None else self._state.unlock(found[0], f"pieces/{row}/{came.gen}/{seq}", _Laid)
+
+    def _part(self, row: int, came: Piece, seq: int) -> Part | None:
+        laid = self._laid(row, came, seq)
+        return None if laid is None else laid.part
+
+    def _whole(self, row: int, came: Piece, inc: Incoming, last: Part) -> bytes:
+        if last.count == 1:
+            return last.body
+        body = bytearray()
+        for seq in range(inc.next - last.count, inc.next - 1):
+            part = self._part(row, came, seq)
+            assert part is not None, "each piece was seen to go on where the one before it stopped"
+            body += part.body
+        body += last.body
+        return bytes(body)
+
+    def _deliver(self, row: int, peer: Peer, part: Part, body: bytes) -> Opened:
+        entry = _Entry(message=part.message.hex(), requester=part.requester, body=body)
+        content = self._state.lock(entry, f"inbox/{row}")
+        ((number,),) = self._state.execute(
+            "INSERT INTO inbox (peer, size, content) VALUES (?, ?, ?) RETURNING id", row, len(body), content
+        ).fetchall()
+        return _opened(number, peer.device, entry)
+
+    def inbox(self, row: int, device: str, number: int) -> Opened:
+        """Return what waits in the inbox under this number."""
+        (content,) = self._state.rows("SELECT content FROM inbox WHERE id = ?", number)[0]
+        return _opened(number, device, self._state.unlock(content, f"inbox/{row}", _Entry))
+
+    def has_gap(self, row: int) -> bool:
+        """Say whether pieces wait for an earlier one."""
+        ((last,),) = self._state.rows("SELECT max(seq) FROM pieces WHERE peer = ?", row)
+        return last is not None and last >= self._sender.line(row).inc.next
+
+    def has_room(self, row: int) -> bool:
+        """Say whether so much was taken that it is worth while to have the rest sent again."""
+        return not self._is_full(row, 0.5)
+
+    def _is_full(self, row: int, share: float = 1) -> bool:
+        ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM inbox WHERE peer = ?", row)
+        return count >= share * MAX_INBOX or total >= share * MAX_INBOX_BYTES
+
+    # ── losses ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def losses(self, row: int, device: str) -> list[Loss]:
+        """Return what was lost between this device and another, as both of them know."""
+        found = self._state.rows("SELECT content FROM losses WHERE peer = ? ORDER BY id", row)
+        kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in found]
+        return [Loss(peer=device, forgot=each.forgot, direction=each.direction, count=each.count) for each in kept]
+
+    def _tell(self, row: int, peer: Peer, line: Line, loss: _Loss) -> Line:
+        """Note a loss, and say so to the other device."""
+        self._note(row, loss)
+        held = Held(message=secrets.token_bytes(16), content="loss", requester="", body=msgspec.msgpack.encode(loss))
+        return self._sender.add(row, peer, line, held)
+
+    def _told(self, row: int, body: bytes) -> None:
+        """Note a loss that the other device has found, as it looks from here."""
+        try:
+            loss = msgspec.msgpack.decode(body, type=_Loss)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        mirrored: dict[Side, Side] = {"here": "there", "there": "here"}
+        self._note(row, _Loss(forgot=mirrored[loss.forgot], direction="out", count=loss.count))
+
+    def _note(self, row: int, loss: _Loss) -> None:
+        self._state.execute(
+            "INSERT INTO losses (peer, content) VALUES (?, ?)", row, self._state.lock(loss, f"losses/{row}")
+        )
+        self._state.execute(
+            "DELETE FROM losses WHERE id IN (SELECT id FROM losses WHERE peer = ? ORDER BY id DESC LIMIT -1 OFFSET ?)",
+            row,
+            KEPT_LOSSES,
+        )
+
+
+def _stays(current: Live, opened: Live) -> bool:
+    """Say whether to go on sending in a session of one's own, although the other side has just opened one.
+
+    If both began at once, each has one that the other did not know of; both then keep the one whose name is smaller.
+    """
+    return current.mine and not current.answered and current.session.session_id < opened.session.session_id
+
+
+def _opened(number: int, device: str, entry: _Entry) -> Opened:
+    return Opened(id=number, sender=device, message=entry.message, requester=entry.requester, body=entry.body)

@@ -1,0 +1,197 @@
+"""The Olm sessions with each known device, as they are kept: which of them reads what, and which goes."""
+
+from hashlib import sha256
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from remit.relay.device.identity import Card
+from remit.relay.device.peers import Peer
+from remit.relay.device.state import State
+from remit.relay.e2e.account import PICKLE_KEY, keep_account, load_account
+from remit.relay.e2e.frame import parcel
+from remit.relay.e2e.olm import Account, Message, Session, olm
+from remit.relay.e2e.streams import MAX_SEALED, Reason
+
+# Both sides may begin at once and renew at once, while what was sealed before is still on its way.
+KEPT_SESSIONS = 5
+# Of sessions that were dropped the names stay: with a fallback key the same message could open the same one again.
+KEPT_NAMES = 500
+KEPT_MARKS = 4_096
+
+Mark = Literal["sealed", "message"]
+
+
+class _Kept(Struct, frozen=True):
+    name: str
+    pickle: str
+    mine: bool
+    """Whether this device began it."""
+    answered: bool
+
+
+class Live(Struct, frozen=True):
+    """A session in memory, as it will be kept if all goes well."""
+
+    row: int
+    session: Session
+    mine: bool
+    answered: bool
+
+
+class Read(Struct, frozen=True):
+    """What was decrypted, and what has changed by it but is not kept yet."""
+
+    plain: bytes
+    live: Live
+    account: Account | None = None
+    """Set if the message opened the session, which used up a key."""
+
+
+class Sessions:
+    """The sessions of a device, kept in its state. All within the caller's transaction."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._warm: dict[int, tuple[bytes, Live]] = {}
+        """Sessions as they were last kept, and what then stood in the file: if it still does, they need not be read."""
+
+    def load(self, row: int) -> Live | None:
+        """Return a session, if it is still there."""
+        found = self._state.one("SELECT peer, content FROM sessions WHERE id = ? AND content IS NOT NULL", row)
+        return None if found is None else self._live(row, found[0], found[1])
+
+    def keep(self, peer: int, live: Live) -> int:
+        """Keep a session as it now is, and return its row; the oldest goes if there are too many."""
+        name = live.session.session_id
+        kept = _Kept(name=name, pickle=live.session.pickle(PICKLE_KEY), mine=live.mine, answered=live.answered)
+        content = self._state.lock(kept, f"sessions/{peer}")
+        if live.row:
+            self._state.execute("UPDATE sessions SET content = ? WHERE id = ?", content, live.row)
+            self._warm[live.row] = content, live
+            return live.row
+        added = self._state.execute(
+            "INSERT INTO sessions (peer, tag, content) VALUES (?, ?, ?) RETURNING id",
+            peer,
+            self._state.tag(name),
+            content,
+        ).fetchall()
+        row: int = added[0][0]
+        # None is remembered longer than it is kept.
+        self._warm = {row: (content, structs.replace(live, row=row))}
+        self._state.execute(
+            "UPDATE sessions SET content = NULL WHERE content IS NOT NULL AND id IN "
+            "(SELECT id FROM sessions WHERE peer = ? ORDER BY id DESC LIMIT -1 OFFSET ?)",
+            peer,
+            KEPT_SESSIONS,
+        )
+        self._state.execute(
+            "DELETE FROM sessions WHERE id IN "
+            "(SELECT id FROM sessions WHERE peer = ? ORDER BY id DESC LIMIT -1 OFFSET ?)",
+            peer,
+            KEPT_NAMES,
+        )
+        return row
+
+    def begin(self, card: Card, key: bytes) -> Live:
+        """Return a new session with the device of *card*; *key* is one that it signed. Raises `ValueError` if bad."""
+        public = olm().Curve25519PublicKey.from_bytes
+        session = load_account(self._state).create_outbound_session(public(bytes.fromhex(card.olm)), public(key))
+        return Live(row=0, session=session, mine=True, answered=False)
+
+    def keep_account(self, account: Account) -> None:
+        keep_account(self._state, account)
+
+    def read(self, row: int, peer: Peer, sealed: bytes, current: int) -> Read | Reason:
+        """Return what *peer*, whose rows are under *row*, has sealed, or why nobody can read it. Changes nothing."""
+        if not 1 < len(sealed) <= MAX_SEALED or (came := parcel(sealed)) is None:
+            return Reason.GARBAGE
+        if self.is_marked(row, "sealed", digest_of(sealed)):
+            return Reason.REPLAY
+        found = self._read(row, peer, came.kind, came.ratchet, current)
+        if isinstance(found, Reason):
+            return found
+        plain = came.unpacked(found.plain)
+        return Reason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
+
+    def _read(self, row: int, peer: Peer, kind: int, ratchet: bytes, current: int) -> Read | Reason:
+        try:
+            message = olm().AnyOlmMessage.from_parts(kind, ratchet)
+            pre_key = message.to_pre_key()
+        except ValueError:
+            return Reason.GARBAGE
+        if pre_key is not None:
+            name = pre_key.session_id()
+            found = self._state.one(
+                "SELECT id, content FROM sessions WHERE peer = ? AND tag = ?", row, self._state.tag(name)
+            )
+            if found is None:
+                return self._opened(peer, message)
+            if found[1] is None:
+                return Reason.UNREADABLE
+            return self._decrypted(self._live(found[0], row, found[1]), message) or Reason.UNREADABLE
+        rows = self._state.rows(
+            "SELECT id, content FROM sessions WHERE peer = ? AND content IS NOT NULL ORDER BY id = ? DESC, id DESC",
+            row,
+            current,
+        )
+        for session, content in rows:
+            if read := self._decrypted(self._live(session, row, content), message):
+                return read
+        return Reason.UNREADABLE
+
+    def _opened(self, peer: Peer, message: Message) -> Read | Reason:
+        pre_key = message.to_pre_key()
+        assert pre_key is not None
+        account = load_account(self._state)
+        sender = olm().Curve25519PublicKey.from_bytes(bytes.fromhex(peer.card.olm))
+        try:
+            session, plain = account.create_inbound_session(sender, pre_key)
+        except ValueError as error:
+            # The library has one class for all of them; it is refused either way, and the name is for people.
+            return Reason.KEY_SWAP if "identity key doesn't match" in str(error) else Reason.UNREADABLE
+        return Read(plain=plain, live=Live(row=0, session=session, mine=False, answered=True), account=account)
+
+    @staticmethod
+    def _decrypted(live: Live, message: Message) -> Read | None:
+        try:
+            plain = live.session.decrypt(message)
+        except ValueError:
+            return None
+        return Read(plain=plain, live=structs.replace(live, answered=True))
+
+    def _live(self, row: int, peer: int, content: bytes) -> Live:
+        # Taken out: whoever has it changes it, and what then is not kept is not what the file says.
+        was, live = self._warm.pop(row, (b"", None))
+        if live is not None and was == content:
+            return live
+        kept = self._state.unlock(content, f"sessions/{peer}", _Kept)
+        session = olm().Session.from_pickle(kept.pickle, PICKLE_KEY)
+        return Live(row=row, session=session, mine=kept.mine, answered=kept.answered)
+
+    # ── what has been seen ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def is_marked(self, peer: int, kind: Mark, tag: bytes) -> bool:
+        """Say whether this was seen, among the last few thousand."""
+        query = "SELECT 1 FROM marks WHERE peer = ? AND kind = ? AND tag = ?"
+        return self._state.one(query, peer, kind, tag) is not None
+
+    def mark(self, peer: int, kind: Mark, tag: bytes) -> None:
+        """Remember that this was seen."""
+        added = self._state.execute(
+            "INSERT OR IGNORE INTO marks (peer, kind, tag) VALUES (?, ?, ?) RETURNING id", peer, kind, tag
+        ).fetchone()
+        # Not each time: it counts all of them.
+        if added is not None and added[0] % 64 == 0:
+            self._state.execute(
+                "DELETE FROM marks WHERE id IN "
+                "(SELECT id FROM marks WHERE peer = ? AND kind = ? ORDER BY id DESC LIMIT -1 OFFSET ?)",
+                peer,
+                kind,
+                KEPT_MARKS,
+            )
+
+
+def digest_of(sealed: bytes) -> bytes:
+    """Return what stands for sealed bytes among those that were opened."""
+    return sha256(sealed).digest()[:16]

@@ -1,0 +1,1 @@
+"""What two devices send each other inside the encryption."""

@@ -1,0 +1,139 @@
+"""A question of another device as a request to the hub, and what came of it as a letter and as a note."""
+
+import re
+from hashlib import blake2b
+
+from msgspec import structs
+
+from remit.policy.reception import Sender
+from remit.protocol.codec import text_of
+from remit.protocol.envelope import Answer, Response
+from remit.protocol.errors import Fault
+from remit.protocol.records import SharedStep
+from remit.protocol.submission import Submission
+from remit.protocol.trace import Place, span_id, trace_id
+from remit.relay.e2e.channel import Opened
+from remit.relay.messages import audit
+from remit.relay.messages.audit import Note
+from remit.relay.messages.types import Answers, Asks, Declines
+
+# What a name and an objective of the envelope may be (`protocol/remit.py`, `protocol/envelope.py`); of a text that is
+# longer, this much is shown as what it is about.
+MOST_NAME = 200
+MOST_OBJECTIVE = 100_000
+SHORTENED = 1_000
+
+_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+
+
+def request_id(name: str) -> str:
+    """Return the id under which the hub carries out what a device calls *name*: the same for the same."""
+    return blake2b(name.encode(), digest_size=16).hexdigest()
+
+
+def fitting(text: str, most: int) -> str:
+    """Return a name that is no longer than *most*, and another one for another text."""
+    return text if len(text) <= most else f"{text[: most - 33]}~{request_id(text)}"
+
+
+# ── to the hub ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def submission(opened: Opened, asks: Asks, agent: str) -> Submission:
+    """Return what a device asks as a client of the hub would."""
+    trace = trace_id(asks.control.trace_id)
+    said = asks.request or _in_words(asks.text)
+    return structs.replace(
+        said,
+        target=agent,
+        id=request_id(asks.id),
+        user=_user(opened),
+        # Whatever two devices call their conversations, they are their own.
+        session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
+        depth=max(said.depth, asks.control.hop_count - 1),
+        traceparent=str(Place(trace, span_id(asks.id), sampled=True)),
+    )
+
+
+def sender(opened: Opened, agent: str) -> Sender:
+    """Return who asks, and what of the hub they may reach by it."""
+    return Sender(name=opened.sender, users=frozenset({_user(opened)}), targets=frozenset({agent}))
+
+
+def _user(opened: Opened) -> str:
+    """Return in whose name a device asks: it is believed as far as it is known, so its own name stands first."""
+    return fitting(f"{opened.sender}/{opened.requester}", MOST_NAME) if opened.requester else opened.sender
+
+
+def _in_words(text: str) -> Submission:
+    """Return what a person's run asks: a text, of which one that is too long for an objective is the input."""
+    if len(text) <= MOST_OBJECTIVE:
+        return Submission(target="-", objective=text)
+    return Submission(target="-", objective=text[:SHORTENED], input=text)
+
+
+# ── to the device ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def answered(asks: Asks, response: Response) -> Answers:
+    """Return what an agent said: whole to a hub that asks, as a text to a person's run."""
+    tokens = response.usage.total
+    if asks.request is None:
+        text = text_of(response.result) or response.summary
+        return Answers(to=asks.id, session=asks.session, text=text, tokens=tokens)
+    answer = Answer(
+        response.result,
+        summary=response.summary,
+        confidence=response.confidence,
+        artifacts=response.artifacts,
+        new_facts=response.new_facts,
+        # Sources are those of users of this hub, whom the other does not know.
+        requires_followup=response.requires_followup,
+        warnings=response.warnings,
+        finished=response.finished,
+        unfinished=response.unfinished,
+        metadata=response.metadata,
+    )
+    return Answers(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
+
+
+def declined(asks: Asks, why: Fault) -> Declines:
+    """Return why there is no answer."""
+    return Declines(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
+
+
+# ── to the record ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def step_of(
+    opened: Opened,
+    asks: Asks,
+    event: str,
+    code: str,
+    now_ms: int,
+    *,
+    name: str = "",
+    took_ms: int = 0,
+    task: str = "",
+) -> Note:
+    """Return what happened to a question, as it is kept for the record."""
+    step = SharedStep(
+        side="shares",
+        profile=name,
+        device=opened.sender,
+        requester=audit.plain(opened.requester),
+        event=event,
+        active_ms=took_ms,
+        origin=_id(asks.control.origin_agent_device_id),
+        hops=asks.control.hop_count,
+        task=task,
+        code=code,
+    )
+    # No run of the hub is called so, whatever the other device calls its own.
+    run = f"{opened.sender}/{_id(asks.control.trace_id)}"
+    return Note(at_ms=now_ms, run=run, session=run, step=step)
+
+
+def _id(said: str) -> str:
+    """Return what another device says is an id, if it looks like one: the record is no place for its words."""
+    return said if _ID.fullmatch(said) else request_id(said)

@@ -1,0 +1,380 @@
+"""The side that shares: what other devices ask of an agent of the local hub, under the guards of all delegations."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from itertools import takewhile
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from remit.policy.rate import Window, count, wait_ms
+from remit.protocol.card import Rate
+from remit.protocol.codec import checked
+from remit.protocol.envelope import Response
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.relay.client.delivery import Post
+from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.messages import audit, types
+from remit.relay.messages.audit import Note
+from remit.relay.messages.catalog import listed
+from remit.relay.messages.questions import answered, declined, request_id, sender, step_of, submission
+from remit.relay.messages.types import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Withdraws
+from remit.relay.session.profile import Control, Profile, Standing, counted, judge_incoming
+from remit.runtime.hub import Hub
+from remit.runtime.ports import StoreError, Whose
+from remit.runtime.runs import Going
+
+NOTHING_SHARED = fault(
+    Code.AGENT_NOT_FOUND,
+    "the device that was asked shares no agent",
+    suggestion="Ask its owner to share one with yours.",
+)
+
+# Enough to see what is going on. Whoever is turned away more often must not fill the record with it, which is for good.
+NOTED_REFUSALS = Rate(calls=60, seconds=60)
+
+_log = logging.getLogger("remit.relay")
+
+
+class Shared(Struct, frozen=True, kw_only=True):
+    """An agent of the hub that others may ask, and under which profile."""
+
+    agent: str
+    profile: Profile
+    description: str = ""
+    """What those who may ask it are told of it."""
+
+    def is_for(self, device: str) -> bool:
+        """Say whether a device may ask it, as far as it is known and allowed here."""
+        return self.profile.allow_shared_agent_calls and device in self.profile.allowed_shared_device_ids
+
+
+def offered(shared: Mapping[str, Shared], device: str) -> tuple[Offer, ...]:
+    """Return what a device is told that it may ask."""
+    theirs = sorted(name for name, each in shared.items() if each.is_for(device))
+    return tuple(
+        Offer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
+    )
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """What happened to a question, without a word of what was said."""
+
+    device: str
+    requester: str
+    """In whose name that device asks, as it says."""
+    shared: str
+    """What the agent is shared as; empty if it is not clear which is meant."""
+    event: Literal["asked", "answered", "declined"]
+    code: str = ""
+    """Why it was declined, as in the table of errors."""
+
+
+class Sharing:
+    """Answers what comes for the agents that this device shares; *told* hears of each question, and of what it came to.
+
+    A question is forgotten in the same commit that seals its answer, and carried out under the id that its sender gave
+    it: killed at any moment, this device answers each question once.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        sealer: Sealer,
+        post: Post,
+        shared: Mapping[str, Shared],
+        *,
+        now_ms: Callable[[], int],
+        told: Callable[[Told], None] = lambda _: None,
+    ) -> None:
+        self._hub = hub
+        self._sealer = sealer
+        self._post = post
+        self._shared = shared
+        self._now_ms = now_ms
+        self._told = told
+        self._windows: dict[str, dict[str, Window]] = {}
+        """What each device has lately asked of each agent."""
+        self._answered: dict[str, dict[str, Window]] = {}
+        """What of that was answered: kept with each answer, for after a restart. What was not is then judged anew."""
+        self._turned_away: dict[str, Window] = {}
+        """How often each device was lately."""
+        self._under_way: dict[asyncio.Task[None], _Question] = {}
+
+    async def close(self) -> None:
+        """Let go of what is under way: it is not forgotten, and is answered when this device is back."""
+        tasks = list(self._under_way)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    def take(self, opened: Opened, asks: Asks) -> None:
+        """Begin to answer a question; it is worked on beside others."""
+        if (same := self._question(opened.sender, asks.id)) is not None:
+            same.letters.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
+            return
+        question = _Question(opened, asks, self._name(opened, asks))
+        task = asyncio.create_task(self._work_on(question))
+        self._under_way[task] = question
+        task.add_done_callback(self._ended)
+
+    async def withdraw(self, opened: Opened, letter: Withdraws) -> None:
+        """Stop what is done for a question that nobody waits for any more; it is answered as cancelled, once.
+
+        This letter is forgotten together with the question, so that after a restart neither is there without the other.
+        """
+        question = self._question(opened.sender, letter.to)
+        if question is None or question.asks.session != letter.session:
+            await self._post.taken(opened)  # it has been answered
+            return
+        question.letters.append(opened.id)
+        question.withdrawn = True
+        if question.going is not None:
+            try:
+                await self._call_off(question, question.going)
+            except StoreError as error:  # it goes on, and is answered
+                _log.warning("what was withdrawn could not be stopped everywhere: %s", error.fault.message)
+
+    def control(self, device: str, request: str) -> Control | None:
+        """Return under which control the hub carries out a request that came from a device, if it is under way here."""
+        found = (each for each in self._under_way.values() if each.opened.sender == device)
+        return next((each.asks.control for each in found if request_id(each.asks.id) == request), None)
+
+    def _question(self, device: str, name: str) -> "_Question | None":
+        found = (each for each in self._under_way.values() if (each.opened.sender, each.asks.id) == (device, name))
+        return next(found, None)
+
+    async def _call_off(self, question: "_Question", going: Going) -> None:
+        """Stop what is done for a question; and what was done for it before a restart, if that is taken up again."""
+        device, store = question.opened.sender, self._hub.store
+        self._hub.cancel(going.run, reason := f"the device {device} withdrew it")
+        for run in await store.named(request_id(question.asks.id), Whose(via=device)):
+            if run != going.run and not self._hub.cancel(run, reason):
+                await store.control(run, "cancel", device, "withdrawn")
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        del self._under_way[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a question could not be answered (%s); it stays in the inbox", type(error).__name__)
+
+    def _name(self, opened: Opened, asks: Asks) -> str:
+        """Return which of the shared agents is meant; the only one that its sender may ask need not be named."""
+        theirs = self._theirs(opened)
+        return asks.agent or (theirs[0] if len(theirs) == 1 else "")
+
+    def _theirs(self, opened: Opened) -> list[str]:
+        return sorted(name for name, each in self._shared.items() if each.is_for(opened.sender))
+
+    async def _work_on(self, question: "_Question") -> None:
+        opened, asks, asked = question.opened, question.asks, None
+        if opened.sender not in self._windows:
+            kept = await self._post.do(_kept_windows, self._sealer, opened.sender, self._now_ms())
+            self._answered.setdefault(opened.sender, kept)
+            self._windows.setdefault(opened.sender, dict(kept))
+        found = self._judged(question)
+        if isinstance(found, Fault):
+            question.turned_away = True
+            question.is_noted = self._is_noted(opened.sender)
+        await self._post.do(self._hear, question)
+        self._told(Told(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
+        if isinstance(found, Fault):
+            letter = declined(asks, found)
+        else:
+            asked = found
+            try:
+                letter = await self._answer(question, asked)
+            except RemitError as error:
+                letter = declined(asks, error.fault)
+        try:
+            await self._say(question, letter, asked)
+        except StoreError:
+            raise
+        except RemitError as error:
+            await self._cannot_say(question, asked, error.fault)
+        # What came about it while that was being said.
+        if question.letters:
+            await self._post.do(self._sealer.taken, *question.letters)
+
+    async def _answer(self, question: "_Question", shared: Shared) -> Answers | Declines:
+        asks = question.asks
+        # What a device writes there goes into the record, even if the hub refuses it, and has to be read from it again.
+        said = checked(submission(question.opened, asks, shared.agent))
+        going = await self._hub.begin(self._hub.receive(said, sender(question.opened, shared.agent)))
+        if isinstance(going, Response):
+            response = going
+        else:
+            question.going = going
+            if question.withdrawn:
+                await self._call_off(question, going)
+            response = await asyncio.shield(going.task)
+        question.task = response.run
+        if response.result is None and response.fault is not None:
+            why = declined(asks, response.fault)
+            return structs.replace(why, status=response.status.value, tokens=response.usage.total)
+        return answered(asks, response)
+
+    def _judged(self, question: "_Question") -> Shared | Fault:
+        opened, asks, name = question.opened, question.asks, question.name
+        theirs, windows = self._theirs(opened), self._windows[opened.sender]
+        if name not in theirs:
+            return _not_theirs(name, theirs)
+        shared = self._shared[name]
+        profile, now_ms = shared.profile, self._now_ms()
+        # Those that came before: of several that come at once the first are let in.
+        before = takewhile(lambda each: each is not question, self._under_way.values())
+        earlier = [each for each in before if not each.turned_away]
+        standing = Standing(
+            in_flight=sum(each.name == name for each in earlier),
+            window=windows.get(name, Window()),
+            traces=frozenset(
+                each.asks.control.trace_id for each in earlier if not _beside(asks.control, each.asks.control)
+            ),
+        )
+        why = judge_incoming(
+            profile,
+            asks.control,
+            sender=opened.sender,
+            device=self._sealer.device.id,
+            standing=standing,
+            now_ms=now_ms,
+        )
+        if why is not None:
+            return why
+        windows[name] = counted(standing.window, profile, now_ms)
+        return shared
+
+    async def _say(self, question: "_Question", letter: Answers | Declines, asked: Shared | None) -> None:
+        """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
+        opened, name, taken = question.opened, question.name, tuple(question.letters)
+        answered = self._answered[opened.sender]
+        if asked is not None:
+            answered[name] = counted(answered.get(name, Window()), asked.profile, self._now_ms())
+        kept = dict(answered)
+        event, code = ("answered", "") if isinstance(letter, Answers) else ("declined", letter.code)
+
+        def commit() -> None:
+            with self._sealer.device.state.writing():
+                self._sealer.seal(opened.sender, types.write(letter))
+                self._sealer.taken(*taken)
+                self._close(question, event, code)
+                if asked is not None:
+                    row, _ = self._sealer.peers.row(opened.sender)
+                    self._sealer.device.state.keep(f"rates/{row}", kept)
+
+        await self._post.do(commit)
+        del question.letters[: len(taken)]
+        self._told(Told(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
+
+    async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
+        """Say less where an answer is too large; to a device that was revoked meanwhile nothing is said."""
+        if why.code is Code.TOO_LARGE:
+            await self._say(question, declined(question.asks, why), asked)
+        elif why.code is Code.PERMISSION_DENIED:
+            _log.warning("an answer to the device %s is forgotten: %s", question.opened.sender, why.message)
+            taken = tuple(question.letters)
+
+            def commit() -> None:
+                with self._sealer.device.state.writing():
+                    self._sealer.taken(*taken)
+                    self._close(question, "forgotten", why.code.value)
+
+            await self._post.do(commit)
+            del question.letters[: len(taken)]
+        else:
+            raise RemitError(why)
+
+    # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _is_noted(self, device: str) -> bool:
+        """Say whether it is noted that a device is turned away once more, and count that."""
+        window, now = self._turned_away.get(device, Window()), self._now_ms() / 1_000
+        self._turned_away[device] = count(window, NOTED_REFUSALS, now)
+        if not wait_ms(window, NOTED_REFUSALS, now):
+            return True
+        if window.calls == NOTED_REFUSALS.calls:
+            _log.warning("the device %s is turned away so often that not all of it is put on record", device)
+        return False
+
+    def _hear(self, question: "_Question") -> None:
+        """Note that a question came, unless it was before a restart (S13)."""
+        state, place = self._sealer.device.state, _place(question.opened)
+        with state.writing():
+            before_ms = state.fact(place, int)
+            question.since_ms = self._now_ms() if before_ms is None else before_ms
+            if before_ms is None and question.is_noted:
+                state.keep(place, question.since_ms)
+                audit.keep(state, self._note(question, "asked"))
+
+    def _close(self, question: "_Question", event: str, code: str) -> None:
+        """Note what a question came to, in the transaction in which it is forgotten."""
+        state = self._sealer.device.state
+        state.execute("DELETE FROM facts WHERE name = ?", _place(question.opened))
+        if question.is_noted:
+            audit.keep(state, self._note(question, event, code))
+
+    def _note(self, question: "_Question", event: str, code: str = "") -> Note:
+        # A name that is not shared here is the other device's word.
+        name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
+        took_ms = max(0, now_ms - question.since_ms)
+        return step_of(
+            question.opened, question.asks, event, code, now_ms, name=name, took_ms=took_ms, task=question.task
+        )
+
+
+class _Question:
+    """What another device asks, and what came about it since."""
+
+    def __init__(self, opened: Opened, asks: Asks, name: str) -> None:
+        self.opened = opened
+        self.asks = asks
+        self.name = name
+        self.letters = [opened.id]
+        """All that is forgotten with its answer."""
+        self.going: Going | None = None
+        self.task = ""
+        """The run of the hub that it became."""
+        self.since_ms = 0
+        self.withdrawn = False
+        self.turned_away = False
+        """Whether it was judged that nobody is asked: then it keeps nobody else from being."""
+        self.is_noted = True
+
+
+def _beside(control: Control, other: Control) -> bool:
+    """Say whether what comes under *control* did not come out of *other*: it is as near to where both began."""
+    is_near = control.hop_count <= other.hop_count
+    return is_near and control.origin_agent_device_id == other.origin_agent_device_id
+
+
+def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault, now_ms: int) -> None:
+    """Say to a device why what it asks is not answered, and forget that it asked."""
+    with sealer.device.state.writing():
+        sealer.seal(opened.sender, types.write(declined(asks, why)))
+        sealer.taken(opened.id)
+        audit.keep(sealer.device.state, step_of(opened, asks, "declined", why.code.value, now_ms))
+
+
+def _place(opened: Opened) -> str:
+    """Return where it is kept since when a question of the inbox is worked on."""
+    return f"asked/{opened.id}"
+
+
+def _kept_windows(sealer: Sealer, device: str, now_ms: int) -> dict[str, Window]:
+    row, _ = sealer.peers.row(device)
+    kept = sealer.device.state.fact(f"rates/{row}", dict[str, Window]) or {}
+    # After a clock was set back, a window of the future would let nothing through.
+    return {name: window for name, window in kept.items() if window.start <= now_ms / 1_000}
+
+
+def _not_theirs(name: str, theirs: list[str]) -> Fault:
+    """Say why a device gets no answer; of what is shared with others it learns nothing, not even that it is there."""
+    if not theirs:
+        return fault(
+            Code.PERMISSION_DENIED,
+            "no agent is shared with the device that asks",
+            suggestion="Ask the owner of the device that was asked to share one with yours.",
+        )
+    which = f"no agent `{name[:100]}` is" if name else "several agents are"
+    return fault(Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {listed(theirs)}")

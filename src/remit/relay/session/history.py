@@ -1,0 +1,105 @@
+"""What a local agent is shown of a run so far: the newest turns whole, the older ones in a few lines (S5)."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from remit.relay.bridge.frames import Constraints, PromptRequest, Turn
+from remit.relay.session.moves import Prompt
+from remit.text.sentences import cut, squeezed
+
+# Of a turn that is no longer shown: less than this says nothing, and more is no summary.
+_SHORTEST_LINE, _LONGEST_LINE = 80, 600
+
+
+class Bounded(Struct, frozen=True, kw_only=True):
+    """The turns of a run as far as they fit, named as in a `PromptRequest`.
+
+    `history` has at most `max_history_turns` turns, and its texts together with `history_summary` at most
+    `max_history_chars` characters (code points). `remote_message` is what is to be answered: it is never cut, stands
+    nowhere else, and does not count.
+    """
+
+    remote_message: str = ""
+    history: tuple[Turn, ...] = ()
+    history_summary: str = ""
+
+
+def bounded(turns: Sequence[Turn], constraints: Constraints) -> Bounded:
+    """Return what of *turns* (oldest first) goes into the next prompt; the same for the same turns, always.
+
+    Turns are shown whole or not at all. Where some are not, a quarter of the characters is kept for the summary.
+    """
+    latest = next((place for place in reversed(range(len(turns))) if turns[place].role == "remote_agent"), None)
+    remote_message = "" if latest is None else turns[latest].text
+    others = tuple(turn for place, turn in enumerate(turns) if place != latest)
+    most, chars = max(0, constraints.max_history_turns), max(0, constraints.max_history_chars)
+    if _fitting(others, most, chars) == len(others):
+        return Bounded(remote_message=remote_message, history=others)
+    room = chars // 4
+    start = len(others) - _fitting(others, most, chars - room)
+    return Bounded(
+        remote_message=remote_message,
+        history=others[start:],
+        history_summary=_summary(others[:start], room),
+    )
+
+
+def request(prompt: Prompt, *, profile: str, session: str, constraints: Constraints) -> PromptRequest:
+    """Return what the local agent of *profile* is asked, its history bounded."""
+    shown = bounded(prompt.turns, constraints)
+    return PromptRequest(
+        request_id=prompt.id,
+        profile_id=profile,
+        session_id=session,
+        turn_index=prompt.turn_index,
+        mode=prompt.mode,
+        objective=prompt.objective,
+        remote_message=shown.remote_message,
+        history=shown.history,
+        history_summary=shown.history_summary,
+        constraints=constraints,
+    )
+
+
+def _fitting(turns: Sequence[Turn], most: int, chars: int) -> int:
+    """Return how many of the newest turns keep within both bounds."""
+    for count, turn in enumerate(reversed(turns)):
+        chars -= len(turn.text)
+        if count == most or chars < 0:
+            return count
+    return len(turns)
+
+
+def _summary(turns: Sequence[Turn], room: int) -> str:
+    """Return a line for each of the newest of *turns*, in at most *room* characters."""
+    if not room:
+        return ""
+    count = len(turns)
+    length = min(max(room // count, _SHORTEST_LINE), _LONGEST_LINE)
+    left = room - len(_title(count, count))
+    lines: list[str] = []
+    for turn in reversed(turns):
+        line = _line(turn, length)
+        left -= 1 + len(line)
+        if left < 0:
+            break
+        lines.append(line)
+    if not lines:
+        return cut(f"Left out: {_earlier(count)}.", room)
+    return "\n".join((_title(count, len(lines)), *reversed(lines)))
+
+
+def _title(count: int, shown: int) -> str:
+    return f"{_earlier(count)}, the last {shown} in short:"
+
+
+def _earlier(count: int) -> str:
+    return f"{count} earlier turn{'s' if count > 1 else ''}"
+
+
+def _line(turn: Turn, length: int) -> str:
+    """Return the beginning of what was said, as one line; of a long text no more is read than may be shown."""
+    head = turn.text[: 4 * length]
+    said = squeezed(head) + ("…" if len(head) < len(turn.text) else "")
+    return f"{turn.role}: {cut(said, length - len(turn.role) - 2)}"

@@ -1,0 +1,243 @@
+"""A run in which a local agent works with a shared one on an objective: pure, one step at a time (S2, S7, S8, S9).
+
+What a host does:
+
+- It gives each event to `step`, one after the other, and commits the overlay that comes back before it carries out the
+  effects, in their order.
+- The message of a `Send` goes into the outbox, under its id, in the same transaction as the overlay. After that commit
+  it says `Sent`. So a message is in the outbox if and only if the overlay says that it is: it is never sent twice, and
+  never again because of a restart.
+- After `Pause` no `Send` comes until someone resumes the run; a message that was given to be sent before is still sent.
+- After a start it says `Restarted` to each run that has not ended, and then `Sent` to those that still have `sending`:
+  their message is in the outbox. All of them are then paused (or in error), and go on when a person says `Resume`.
+- It says `Tick` from time to time; the time limit is as exact as that.
+
+The clock of `max_duration_ms` runs while agents are at work: not while the run is paused or in error, while a person is
+asked about a draft, or while one has taken over.
+"""
+
+from msgspec.structs import replace
+
+from remit.protocol.lifecycle import IllegalMoveError
+from remit.relay.session import turns
+from remit.relay.session.moves import (
+    TABLE,
+    Approve,
+    Arrived,
+    Drafted,
+    Event,
+    HandBack,
+    LocalFailed,
+    Pause,
+    Prompted,
+    Reject,
+    RemoteFailed,
+    Restarted,
+    Resume,
+    Say,
+    Sent,
+    SetMode,
+    SetObjective,
+    Start,
+    State,
+    Stop,
+    TakeOver,
+    Tick,
+    refusal,
+)
+from remit.relay.session.run import Entry, Overlay, Pending, Refused, Step
+from remit.text.sentences import cut
+
+__all__ = ["Entry", "Overlay", "Pending", "Refused", "Step", "step"]
+
+# What an agent is reminded of that a person did not let go.
+_LONGEST_REMINDER = 500
+
+
+def step(overlay: Overlay, event: Event, now_ms: int) -> Step | Refused:
+    """Return the run after *event*, and what is to be done about it; or why it cannot happen.
+
+    *now_ms* is the host's clock; if that is set back, no time has passed.
+    """
+    allowed = TABLE.get((overlay.state, type(event)))
+    if allowed is None:
+        return Refused(refusal(overlay.state, type(event)))
+    # Nobody knows for how long a host that died was still at work.
+    active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
+    taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms)
+    if isinstance(taken, Refused):
+        return taken
+    run = taken.overlay
+    if run.state not in allowed:
+        raise IllegalMoveError(f"{type(event).__name__} cannot move a run from {overlay.state} to {run.state}")
+    return Step(replace(run, since_ms=now_ms) if _is_at_work(run) else run, taken.effects)
+
+
+def _is_at_work(run: Overlay) -> bool:
+    match run.state:
+        case State.WAITING_LOCAL | State.WAITING_REMOTE:
+            return True
+        case State.PLANNING | State.PROCESSING_REMOTE:
+            return run.decides == "agent"
+        case State.READY_TO_SEND:
+            return run.pending is None
+        case _:
+            return False
+
+
+def _take(run: Overlay, event: Event, now_ms: int) -> Step | Refused:
+    match event:
+        case Start():
+            return _start(run)
+        case Prompted(id=prompt):
+            return turns.not_awaited(run, prompt) or Step(replace(run, state=State.WAITING_LOCAL))
+        case Drafted(id=prompt, draft=draft, reviews=reviews):
+            answered = replace(run, prompt=None)
+            return turns.not_awaited(run, prompt) or turns.drafted(answered, prompt, draft, reviews, now_ms)
+        case LocalFailed(id=prompt, failed=failed):
+            return turns.not_awaited(run, prompt) or turns.local_failed(replace(run, prompt=None), failed)
+        case Approve(draft=draft, text=text):
+            return _approve(run, draft, text, now_ms)
+        case Reject(draft=draft, reason=reason):
+            return _reject(run, draft, reason)
+        case Sent(id=message):
+            return turns.sent(run, message, now_ms)
+        case Arrived(text=text):
+            return turns.arrived(run, text, now_ms)
+        case RemoteFailed(reason=reason, lost=lost):
+            return turns.remote_failed(run, reason, lost=lost)
+        case Pause():
+            return _pause(run)
+        case Resume(agent=agent):
+            return _resume(run if run.agent else replace(run, agent=agent))
+        case Stop():
+            return turns.end(run, State.STOPPED, "user")
+        case TakeOver():
+            return _take_over(run)
+        case HandBack():
+            return _hand_back(run)
+        case Say(text=text):
+            return _say(run, text, now_ms)
+        case Tick():
+            return turns.end_at(run, "max_duration_ms") if run.back is None and turns.is_out_of_time(run) else Step(run)
+        case Restarted():
+            return Step(_restarted(run))
+        case SetObjective(objective=objective):
+            return _redirect(run, objective)
+        case SetMode(mode=mode):
+            return Step(replace(run, mode=mode))
+
+
+# ── what a person does ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _start(run: Overlay) -> Step | Refused:
+    return turns.go_on(run) if run.objective.strip() else Refused("a run cannot start without an objective")
+
+
+def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Step | Refused:
+    pending = run.pending
+    if pending is None or pending.id != draft:
+        return _not_pending(run, draft)
+    if text is not None and not text.strip():
+        return Refused("an empty message cannot be sent; reject the draft instead")
+    if text is None or text == pending.text:
+        return turns.send(run, pending.text, "approved", now_ms)
+    return turns.send(run, text, "edited", now_ms)
+
+
+def _reject(run: Overlay, draft: str, reason: str) -> Step | Refused:
+    pending = run.pending
+    if pending is None or pending.id != draft:
+        return _not_pending(run, draft)
+    guidance = f"Your draft was not sent: {cut(pending.text, _LONGEST_REMINDER)}"
+    if reason.strip():
+        guidance = f"{guidance}\nThe reason: {reason}"
+    return turns.go_on(replace(run, pending=None, guidance=guidance))
+
+
+def _not_pending(run: Overlay, draft: str) -> Refused:
+    now = run.pending.id if run.pending else "none"
+    return Refused(f"the draft {draft} is not the one that waits for an answer ({now})")
+
+
+def _say(run: Overlay, text: str, now_ms: int) -> Step | Refused:
+    if run.decides != "person":
+        return Refused("the agent says what is said next; take over first")
+    if not text.strip():
+        return Refused("an empty message cannot be sent")
+    return turns.send(run, text, "yours", now_ms)
+
+
+def _pause(run: Overlay) -> Step:
+    paused = replace(run, state=State.PAUSED, back=run.state)
+    if run.state in {State.PLANNING, State.PROCESSING_REMOTE}:
+        # What was not begun is not begun now; a draft that is being made is kept when it comes.
+        return Step(replace(paused, prompt=None), turns.cancel(run))
+    return Step(paused)
+
+
+def _resume(run: Overlay) -> Step:
+    back = run.back
+    run = replace(run, back=None, failure="")
+    if run.sending:
+        return Step(replace(run, state=State.READY_TO_SEND))
+    if back is State.WAITING_REMOTE:
+        return turns.await_reply(run)
+    run = turns.with_kept(run)
+    if run.pending is not None:
+        return turns.complete(run, run.pending.text) if run.pending.done else turns.ask(run, run.pending)
+    if back is State.WAITING_LOCAL:
+        return Step(replace(run, state=back))
+    return turns.go_on(run)
+
+
+def _undraft(run: Overlay) -> Overlay:
+    """Return the run without the draft that is being made or asked about."""
+    drafting = run.prompt or run.pending
+    run = replace(run, prompt=None, pending=None, guidance="")
+    if not drafting:
+        return run
+    left = turns.open_state(run)
+    return replace(run, state=left) if run.back is None else replace(run, back=left)
+
+
+def _take_over(run: Overlay) -> Step | Refused:
+    if run.decides == "person":
+        return Refused("a person says what is said next already")
+    taken = replace(_undraft(run), decides="person")
+    if run.back is None:
+        return Step(taken, turns.cancel(run))
+    resumed = _resume(taken)
+    return Step(resumed.overlay, (*turns.cancel(run), *resumed.effects))
+
+
+def _hand_back(run: Overlay) -> Step | Refused:
+    if run.decides == "agent":
+        return Refused("the agent says what is said next already")
+    run = replace(run, decides="agent")
+    return turns.go_on(run) if run.state in {State.PLANNING, State.PROCESSING_REMOTE} else Step(run)
+
+
+def _redirect(run: Overlay, objective: str) -> Step | Refused:
+    if not objective.strip():
+        return Refused("the objective must not be empty")
+    run = replace(run, objective=objective)
+    undrafted = _undraft(run)
+    if run.back is not None or undrafted.state not in {State.PLANNING, State.PROCESSING_REMOTE}:
+        return Step(undrafted, turns.cancel(run))
+    if run.decides == "person":
+        return Step(run)
+    following = turns.go_on(undrafted)
+    return Step(following.overlay, (*turns.cancel(run), *following.effects))
+
+
+# ── what a host does ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _restarted(run: Overlay) -> Overlay:
+    if run.state in {State.IDLE, State.ERROR}:
+        return run
+    paused = run if run.state is State.PAUSED else replace(run, state=State.PAUSED, back=run.state)
+    # The agent that was drafting is gone.
+    return replace(paused, prompt=None, back=turns.open_state(run)) if run.prompt else paused

@@ -1,0 +1,96 @@
+"""What somebody wants of a run from another process: left in the device's file, done by the host that has the run.
+
+A wish is forgotten in the commit of the step that it leads to, so it is done once, whatever dies in between. Why one
+can no longer be done is kept, for whoever left it. It is left with `leave`, through the same file and key that the host
+uses; there is no other way in.
+"""
+
+import secrets
+
+from msgspec import Struct
+
+from remit.relay.device.state import State as File
+from remit.relay.session import moves
+from remit.relay.session.moves import State
+from remit.relay.session.repository import Runs
+from remit.relay.session.run import Overlay
+
+Wanted = moves.Approve | moves.Reject | moves.Pause | moves.Resume | moves.Stop
+"""What can be wanted from afar: what leaves no question of who types next."""
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What is wanted of a run."""
+
+    run: str
+    event: Wanted
+    by: str = ""
+    """Who wants it."""
+
+
+def leave(file: File, wish: Wish) -> str:
+    """Leave a wish for the host; return its name."""
+    # Names grow, so that they are done in the order in which they were left.
+    with file.writing():
+        (last,) = file.one("SELECT max(name) FROM facts WHERE name >= 'do/' AND name < 'do0'") or (None,)
+        number = int(last.split("/")[1].partition("-")[0], 16) + 1 if last else 0
+        name = f"do/{number:08x}-{secrets.token_hex(4)}"
+        file.keep(name, wish)
+    return name
+
+
+def left(file: File) -> list[tuple[str, Wish]]:
+    """Return the wishes that were left and not done, oldest first."""
+    # Read together with their values: a host may do and forget one at any moment.
+    rows = file.rows("SELECT name, value FROM facts WHERE name >= 'do/' AND name < 'do0' ORDER BY name")
+    return [(name, file.unlock(value, f"facts/{name}", Wish)) for name, value in rows]
+
+
+def forget(file: File, name: str) -> None:
+    """Forget a wish: it is done, or cannot be."""
+    with file.writing():
+        file.execute("DELETE FROM facts WHERE name = ?", name)
+
+
+def refuse(file: File, name: str, why: str) -> None:
+    """Forget a wish that cannot be done any more, and keep why."""
+    with file.writing():
+        forget(file, name)
+        file.keep(f"undone/{name}", why)
+
+
+def is_left(file: File, name: str) -> bool:
+    """Say whether a wish is neither done nor refused yet."""
+    return file.one("SELECT 1 FROM facts WHERE name = ?", name) is not None
+
+
+def refusal(file: File, name: str) -> str | None:
+    """Return why a wish could not be done; None if it was, or may still be."""
+    return file.fact(f"undone/{name}", str)
+
+
+def forget_refusals(file: File) -> None:
+    """Forget why wishes could not be done: whoever waited for it has heard it, or is gone."""
+    with file.writing():
+        file.execute("DELETE FROM facts WHERE name >= 'undone/' AND name < 'undone0'")
+
+
+def is_early(wish: Wish, run: Overlay) -> bool:
+    """Say whether a wish waits until the run is resumed: an answer to its draft does, for it ends no pause."""
+    if not isinstance(wish.event, moves.Approve | moves.Reject) or run.pending is None:
+        return False
+    return run.state in {State.PAUSED, State.ERROR} and run.pending.id == wish.event.draft
+
+
+# ── what waits ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kept_runs(file: File) -> list[Overlay]:
+    """Return the runs of a device as they were last kept, oldest first."""
+    return Runs(file).all()
+
+
+def waiting(file: File) -> list[Overlay]:
+    """Return the runs that have a draft which waits for a person, and nobody has answered yet."""
+    answered = {wish.event.draft for _, wish in left(file) if isinstance(wish.event, moves.Approve | moves.Reject)}
+    return [run for run in kept_runs(file) if run.waits and run.draft and run.draft.id not in answered]

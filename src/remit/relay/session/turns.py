@@ -1,0 +1,241 @@
+"""How a run goes on by itself: whose turn it is, what each side's word leads to, and where a limit ends it."""
+
+from msgspec.structs import replace
+
+from remit.relay.bridge.frames import Turn
+from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.session.moves import Ask, Cancel, Ended, Label, Prompt, Reason, Send, State
+from remit.relay.session.review import Review
+from remit.relay.session.run import Entry, Overlay, Pending, Refused, Step
+
+# More without a word from here is a flood; it would be shown, kept and committed again with every step.
+MOST_UNANSWERED = 100
+
+# ── limits and ends ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def is_out_of_time(run: Overlay) -> bool:
+    return run.active_ms >= run.limits.max_duration_ms
+
+
+def _is_out_of_tokens(run: Overlay, over: int = 0) -> bool:
+    """Say whether the budget is spent, or overspent by at least *over*."""
+    budget = run.limits.max_tokens_budget
+    return budget is not None and run.tokens >= budget + over
+
+
+def _limit(run: Overlay) -> Reason | None:
+    """Return the limit that keeps another message from being sent or drafted."""
+    if run.turn >= run.limits.max_turns:
+        return "max_turns"
+    return "max_duration_ms" if is_out_of_time(run) else None
+
+
+def end_at(run: Overlay, limit: Reason) -> Step:
+    """End a run at a limit, with the banner that says so (S7)."""
+    limits = run.limits
+    reached = {
+        "max_turns": _many(limits.max_turns, "turn"),
+        "max_duration_ms": f"{_many(limits.max_duration_ms / 60_000, 'minute')} of work",
+        "max_failures": f"{_many(limits.max_failures, 'failure')} in a row, the last: {run.failure}",
+        "max_tokens_budget": _many(limits.max_tokens_budget or 0, "token"),
+    }
+    return end(run, State.STOPPED, limit, f"The run has ended at its limit of {reached[limit]}")
+
+
+def _many(count: float, what: str) -> str:
+    return f"{count:.10g} {what}{'' if count == 1 else 's'}"
+
+
+def end(run: Overlay, state: State, why: Reason, banner: str = "") -> Step:
+    """End a run for good; nothing that came is lost, and a draft that was not sent can still be seen."""
+    ended = replace(
+        with_kept(run), state=state, back=None, ended=why, banner=banner, prompt=None, sending=None, guidance=""
+    )
+    return Step(ended, (*cancel(run), Ended(state=state, why=why, banner=banner)))
+
+
+def cancel(run: Overlay) -> tuple[Cancel, ...]:
+    return (Cancel(id=run.prompt),) if run.prompt else ()
+
+
+# ── whose turn it is ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_state(run: Overlay) -> State:
+    """Return where a run is while what is said next is open."""
+    replied = bool(run.timeline) and run.timeline[-1].role == "remote_agent"
+    return State.PROCESSING_REMOTE if replied else State.PLANNING
+
+
+def go_on(run: Overlay) -> Step:
+    """Let whoever decides say what is said next, unless a limit is reached."""
+    if limit := _limit(run):
+        return end_at(run, limit)
+    if run.decides == "person":
+        return Step(replace(run, state=open_state(run)))
+    if _is_out_of_tokens(run):
+        return end_at(run, "max_tokens_budget")
+    made = run.prompts + 1
+    prompt = Prompt(
+        id=f"{run.id}.p{made}", turn_index=run.turn + 1, mode=run.mode, objective=run.objective, turns=_turns(run)
+    )
+    return Step(replace(run, state=open_state(run), prompts=made, prompt=prompt.id), (prompt,))
+
+
+def _turns(run: Overlay) -> tuple[Turn, ...]:
+    """Return what was said; not what never reached the other side, but what the agent is to know of its last draft."""
+    said = tuple(Turn(role=entry.role, text=entry.text) for entry in run.timeline if not entry.failed)
+    return (*said, Turn(role="user", text=run.guidance)) if run.guidance else said
+
+
+def not_awaited(run: Overlay, prompt: str) -> Refused | None:
+    if run.prompt == prompt:
+        return None
+    return Refused(f"the prompt {prompt} is not the one that is awaited ({run.prompt or 'none'})")
+
+
+# ── from the local agent ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...], now_ms: int) -> Step:
+    # An agent that does not say what it spent has spent at least its draft: a token has about four characters.
+    tokens = -(-len(draft.text) // 4) if draft.tokens is None else draft.tokens
+    run = replace(run, tokens=run.tokens + tokens)
+    if not draft.done and not draft.text.strip():
+        return local_failed(run, Failed(reason="the draft is empty", hard=False))
+    asked = _why_asked(run, reviews)
+    pending = Pending(id=prompt, text=draft.text, reviews=asked, took_ms=draft.duration_ms, done=draft.done)
+    run = replace(run, failures=0, failure="", pending=pending)
+    if not draft.done and _is_out_of_tokens(run, 1):
+        return end_at(run, "max_tokens_budget")
+    if run.state is State.PAUSED:
+        return Step(replace(run, back=State.READY_TO_SEND))
+    if draft.done:
+        return complete(run, draft.text)
+    return ask(run, pending) if asked else send(run, pending.text, "auto_sent", now_ms)
+
+
+def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
+    """Return why a person sees a draft first; nothing, if nobody has to."""
+    why = () if run.mode == "full_auto" else reviews
+    if run.mode == "manual":
+        why = (Review(rule="manual", why="In manual mode you see every draft first."), *why)
+    if run.state is State.PAUSED:
+        why = (Review(rule="paused", why="It came while the run was paused."), *why)
+    return why
+
+
+def ask(run: Overlay, pending: Pending) -> Step:
+    asked = Ask(draft=pending.id, text=pending.text, reviews=pending.reviews)
+    return Step(replace(run, state=State.READY_TO_SEND), (asked,))
+
+
+def complete(run: Overlay, result: str) -> Step:
+    return end(replace(run, pending=None, result=result), State.COMPLETED, "done")
+
+
+def local_failed(run: Overlay, failed: Failed) -> Step:
+    run = replace(run, failures=run.failures + 1, failure=failed.reason)
+    if run.failures >= run.limits.max_failures:
+        return end_at(run, "max_failures")
+    if failed.hard:
+        return Step(replace(run, state=State.ERROR, back=open_state(run)))
+    if run.state is State.PAUSED:
+        return Step(replace(run, back=open_state(run)))
+    return go_on(run)
+
+
+# ── to the remote agent ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def send(run: Overlay, text: str, label: Label, now_ms: int) -> Step:
+    """Send *text*: the draft that is pending, or what a person typed."""
+    if limit := _limit(run):
+        return end_at(run, limit)
+    turn, draft = run.turn + 1, run.pending
+    entry = Entry(
+        role="user" if label == "yours" else "local_agent",
+        text=text,
+        turn=turn,
+        at_ms=now_ms,
+        took_ms=0 if draft is None else draft.took_ms,
+        id=f"{run.id}.m{turn}",
+        label=label,
+        reviews=() if draft is None else draft.reviews,
+    )
+    run = replace(
+        run,
+        state=State.READY_TO_SEND,
+        turn=turn,
+        pending=None,
+        guidance="",
+        sending=entry.id,
+        timeline=(*run.timeline, entry),
+    )
+    return Step(run, (Send(id=entry.id, turn=turn, text=text, label=label),))
+
+
+def sent(run: Overlay, message: str, now_ms: int) -> Step | Refused:
+    if run.sending != message:
+        return Refused(f"the message {message} is not the one that is being sent ({run.sending or 'none'})")
+    timeline = tuple(replace(entry, sent_ms=now_ms) if entry.id == message else entry for entry in run.timeline)
+    run = replace(run, sending=None, timeline=timeline)
+    if run.state is State.PAUSED:
+        return Step(replace(run, back=State.WAITING_REMOTE))
+    return await_reply(run)
+
+
+# ── from the remote agent ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def await_reply(run: Overlay) -> Step:
+    """Wait for the reply, or go on with what has come already."""
+    if run.kept:
+        return go_on(replace(with_kept(run), failures=0, failure=""))
+    return Step(replace(run, state=State.WAITING_REMOTE))
+
+
+def with_kept(run: Overlay) -> Overlay:
+    return replace(run, timeline=(*run.timeline, *run.kept), kept=())
+
+
+def arrived(run: Overlay, text: str, now_ms: int) -> Step | Refused:
+    said = list(run.timeline)
+    while said and said[-1].role == "remote_agent":
+        said.pop()
+    waited = max(0, now_ms - said[-1].at_ms) if said else 0
+    reply = Entry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited)
+    unanswered = len(run.timeline) - len(said)
+    if unanswered + len(run.kept) >= MOST_UNANSWERED:
+        return Refused(f"the remote agent has said {MOST_UNANSWERED} things without an answer; this one is not taken")
+    if run.state is State.WAITING_REMOTE:
+        return await_reply(replace(run, kept=(*run.kept, reply)))
+    if run.state in {State.PAUSED, State.ERROR} or run.sending:
+        return Step(replace(run, kept=(*run.kept, reply)))
+    # Said out of turn: the next prompt has it, and the person who is asked about a draft sees it.
+    return Step(replace(run, timeline=(*run.timeline, reply)))
+
+
+def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Step | Refused:
+    if not run.sending and State.WAITING_REMOTE not in {run.state, run.back}:
+        return Refused("no message is under way that could have failed")
+    run = replace(run, sending=None, failures=run.failures + 1, failure=reason)
+    back = State.WAITING_REMOTE
+    if lost:
+        run, back = _lose(run, reason)
+    if run.failures >= run.limits.max_failures:
+        return end_at(run, "max_failures")
+    return Step(replace(run, state=State.ERROR, back=back))
+
+
+def _lose(run: Overlay, reason: str) -> tuple[Overlay, State]:
+    """Return the run without its last message, which a person may let go again if the agent wrote it."""
+    place = max(place for place, entry in enumerate(run.timeline) if entry.id)
+    entry = run.timeline[place]
+    failed = replace(entry, failed=reason)
+    run = replace(run, timeline=(*run.timeline[:place], failed, *run.timeline[place + 1 :]))
+    if run.decides == "person":
+        return run, open_state(run)
+    why = Review(rule="lost", why="It was sent before and got no reply; it would be sent once more.")
+    return replace(run, pending=Pending(id=entry.id, text=entry.text, reviews=(why,))), State.READY_TO_SEND

@@ -1,0 +1,434 @@
+"""The side that asks: runs in which a local agent works with a shared one, each step kept before it has effects (S2).
+
+The run itself is decided by `overlay.step`; this carries out what follows from each step, and tells it what happened.
+"""
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from remit.policy.rate import Window
+from remit.policy.verdict import Detector
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.records import SharedStep
+from remit.relay.bridge.frames import Mode, PromptRequest
+from remit.relay.bridge.ports import Draft, Failed, LocalAgent
+from remit.relay.client.delivery import Post
+from remit.relay.device.peers import Peer
+from remit.relay.e2e.channel import Opened, Sealer
+from remit.relay.messages import audit, types
+from remit.relay.messages.audit import Note, Person
+from remit.relay.messages.catalog import choose, heard
+from remit.relay.messages.types import Answers, Asks, Declines, Offer, Withdraws
+from remit.relay.session import moves, remote_commands
+from remit.relay.session.history import request
+from remit.relay.session.moves import ENDED, Event, State
+from remit.relay.session.profile import Control, Profile, Standing, counted, judge_outgoing, origin
+from remit.relay.session.reducer import step
+from remit.relay.session.remote_commands import Wish
+from remit.relay.session.repository import Runs
+from remit.relay.session.review import Facts, Review, reviews
+from remit.relay.session.run import Overlay, Refused, Step
+from remit.runtime.ports import StoreError
+
+# The time limit of a run is kept as exactly as this, and so soon is heard what another process wants of one.
+TICK_S = 0.25
+# By so long after a start, what others have told meanwhile has come.
+NEWS_S = 2.0
+
+_log = logging.getLogger("remit.relay")
+
+
+class Host:
+    """The runs of one device. Open while the block lasts; those that were going come back paused."""
+
+    def __init__(
+        self,
+        sealer: Sealer,
+        post: Post,
+        *,
+        profiles: Mapping[str, Profile],
+        agent_of: Callable[[str], LocalAgent],
+        detect: Detector,
+        now_ms: Callable[[], int],
+        requester: str = "",
+        changed: Callable[[Overlay], None] = lambda _: None,
+        noted: Callable[[SharedStep], None] = lambda _: None,
+        unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
+    ) -> None:
+        self._sealer = sealer
+        self._state = sealer.device.state
+        self._post = post
+        self._profiles = profiles
+        self._agent_of = agent_of
+        self._detect = detect
+        self._now_ms = now_ms
+        self._requester = requester
+        self._changed = changed
+        self._noted = noted
+        self._unable = unable
+        self._kept = Runs(self._state)
+        self._runs: dict[str, Overlay] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._agents: dict[str, LocalAgent] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+        """One prompt at a time for each profile."""
+        self._prompts: dict[str, asyncio.Task[None]] = {}
+        self._windows: dict[tuple[str, str], Window] = {}
+
+    async def __aenter__(self) -> "Host":
+        await self._post.do(remote_commands.forget_refusals, self._state)
+        for run in await self._post.do(self._kept.all):
+            self._runs[run.id] = run
+        for run in [each for each in self._runs.values() if each.state not in ENDED]:
+            await self._do(run.id, moves.Restarted())
+            if run.sending is not None:
+                await self._do(run.id, moves.Sent(run.sending))
+        self._ticking = asyncio.create_task(self._tick())
+        self._settled_at = asyncio.get_running_loop().time() + NEWS_S
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        tasks = [self._ticking, *self._prompts.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        for agent in self._agents.values():
+            await agent.close()
+
+    # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def runs(self) -> tuple[Overlay, ...]:
+        """All runs, oldest first."""
+        return tuple(self._runs.values())
+
+    @property
+    def profiles(self) -> Mapping[str, Profile]:
+        """The local agents that runs can be started with, and what each may do."""
+        return self._profiles
+
+    async def devices(self) -> list[Peer]:
+        """Return the devices that are known here, by name."""
+        return await self._post.do(self._sealer.peers.list)
+
+    async def offers(self, device: str) -> tuple[Offer, ...] | None:
+        """Return what a known device says that it shares with this one; None if it has said nothing yet."""
+        return await self._post.do(heard, self._state, device)
+
+    async def start(
+        self,
+        profile: str,
+        device: str,
+        objective: str,
+        *,
+        mode: Mode | None = None,
+        agent: str = "",
+        by: Person | None = None,
+    ) -> Overlay:
+        """Begin a run with the *agent* that a device shares, which need not be named if it is the only one.
+
+        Raises a `RemitError` if the profile may not call that device, there is none such, or it is not clear whom.
+        """
+        own = self._profile(profile)
+        run = Overlay(
+            id=f"{self._now_ms():012x}{secrets.token_hex(10)}",
+            profile=profile,
+            device=device,
+            session=secrets.token_hex(16),
+            objective=objective,
+            agent=agent,
+            mode=mode or own.mode,
+            limits=own.limits,
+        )
+        if (why := self._refusal(run)) is not None:
+            await self._refuse(run, why, by)
+        _, peer = await self._post.do(self._sealer.peers.row, device)
+        if not peer.may_talk:
+            why = fault(
+                Code.PERMISSION_DENIED,
+                f"the device {device} is known, but not allowed",
+                suggestion=f"Allow it, if it may answer: remit devices allow {device}",
+            )
+            await self._refuse(run, why, by)
+        run = replace(run, agent=await self._chosen(peer, agent))
+        self._runs[run.id] = run
+        try:
+            return await self.act(run.id, moves.Start(), by=by)
+        except RemitError:
+            del self._runs[run.id]
+            raise
+
+    async def _chosen(self, peer: Peer, agent: str) -> str:
+        """Return which agent of a device is meant; soon after the start what it has told may still be on its way."""
+        while True:
+            try:
+                return choose(await self.offers(peer.device), agent, peer.card.name)
+            except RemitError as error:
+                if error.fault.code is not Code.AGENT_NOT_FOUND or asyncio.get_running_loop().time() > self._settled_at:
+                    raise
+            await asyncio.sleep(TICK_S)
+
+    async def act(self, run: str, event: Event, *, by: Person | None = None) -> Overlay:
+        """Do what a person wants with a run; raise a `RemitError` that says why it cannot be now."""
+        if run not in self._runs:
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` on this device"))
+        if isinstance(event, moves.Resume):
+            event = await self._resuming(self._runs[run], event)
+        refused = await self._do(run, event, by=by)
+        if refused is not None:
+            raise RemitError(fault(Code.STATE_CONFLICT, refused.why))
+        return self._runs[run]
+
+    async def _resuming(self, run: Overlay, event: moves.Resume) -> moves.Resume:
+        """Return the event with the agent, for a run that was started before it was known what the device shares."""
+        if run.agent and event.agent not in ("", run.agent):
+            why = f"the run is with `{run.agent}`, and stays with it"
+            raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion="Start another run for another agent."))
+        _, peer = await self._post.do(self._sealer.peers.row, run.device)
+        if run.agent or not await self.offers(run.device):
+            return event
+        return moves.Resume(agent=await self._chosen(peer, event.agent))
+
+    # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def take(self, opened: Opened, letter: Answers | Declines) -> None:
+        """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
+        run = next((each for each in self._runs.values() if awaits(each, opened, letter)), None)
+        if run is None:
+            # Such as that of an agent which stopped because nobody waited any more; so it is no warning.
+            _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
+        else:
+            event = (
+                moves.RemoteFailed(f"{letter.code}: {letter.reason}"[:500], lost=True)
+                if isinstance(letter, Declines)
+                else moves.Arrived(letter.text)
+            )
+            refused = await self._do(run.id, event, opened)
+            if refused is None:
+                return
+            _log.info("what came for run %s changes nothing: %s", run.id, refused.why)
+        await self._post.taken(opened)
+
+    # ── steps ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _do(
+        self,
+        run_id: str,
+        event: Event,
+        opened: Opened | None = None,
+        wish: str | None = None,
+        by: Person | None = None,
+    ) -> Refused | None:
+        """Take a step, keep it, then do what follows; return why there was none.
+
+        The message or the wish that it comes of is forgotten in the same commit, in which it is also noted (S13).
+        """
+        async with self._locks.setdefault(run_id, asyncio.Lock()):
+            taken = step(self._runs[run_id], event, self._now_ms())
+            if isinstance(taken, Refused):
+                return taken
+            while True:
+                send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
+                note = self._note(taken, type(event).__name__, by)
+                why = await self._keep(taken, note, send, opened, wish)
+                run = self._runs[run_id] = taken.overlay
+                opened = wish = by = None
+                self._noted(note.step)
+                self._changed(run)
+                self._follow(run, taken)
+                if send is None:
+                    return None
+                # What is kept with the run is on its way; what may not go never will.
+                event = moves.Sent(send.id) if why is None else moves.RemoteFailed(why.message, lost=True)
+                following = step(run, event, self._now_ms())
+                assert isinstance(following, Step), following
+                taken = following
+
+    async def _keep(
+        self, taken: Step, note: Note, send: moves.Send | None, opened: Opened | None, wish: str | None
+    ) -> Fault | None:
+        """Keep a run together with what is sent by it, or without that: then say why it may not go."""
+        run, why = taken.overlay, None
+        if send is not None and (why := self._refusal(run)) is not None:
+            why = await self._post.do(self._revoked, run) or why
+        if send is not None and why is None:
+            key = (run.profile, run.device)
+            letter = Asks(id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent)
+            try:
+                await self._post.do(self._commit, run, note, letter, opened, wish)
+            except StoreError:
+                raise
+            except RemitError as error:
+                why = error.fault  # the device was revoked meanwhile, or has too much waiting already
+            else:
+                self._windows[key] = counted(
+                    self._windows.get(key, Window()), self._profile(run.profile), self._now_ms()
+                )
+                return None
+        asked = run.asked if run.state in ENDED else None
+        if asked is not None:
+            with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
+                await self._post.do(self._commit, run, note, Withdraws(to=asked, session=run.session), opened, wish)
+                return why
+        await self._post.do(self._commit, run, note, None, opened, wish)
+        return why
+
+    def _commit(
+        self, run: Overlay, note: Note, letter: Asks | Withdraws | None, opened: Opened | None, wish: str | None
+    ) -> None:
+        with self._state.writing():
+            audit.keep(self._state, note)
+            if letter is not None:
+                self._sealer.seal(run.device, types.write(letter), requester=self._requester)
+            self._kept.keep(run)
+            if opened is not None:
+                self._sealer.taken(opened.id)
+            if wish is not None:
+                remote_commands.forget(self._state, wish)
+
+    def _refusal(self, run: Overlay) -> Fault | None:
+        profile = self._profile(run.profile)
+        waiting = [
+            each
+            for each in self._runs.values()
+            if each.profile == run.profile and each.id != run.id and State.WAITING_REMOTE in (each.state, each.back)
+        ]
+        standing = Standing(in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window()))
+        return judge_outgoing(
+            profile,
+            self._control(run),
+            target=run.device,
+            device=self._sealer.device.id,
+            standing=standing,
+            now_ms=self._now_ms(),
+        )
+
+    def _revoked(self, run: Overlay) -> Fault | None:
+        """Return what to say of a device that was revoked: it is no longer allowed, but that is not the reason."""
+        _, peer = self._sealer.peers.row(run.device)
+        return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked here") if peer.revoked else None
+
+    def _control(self, run: Overlay) -> Control:
+        return origin(self._profile(run.profile), device=self._sealer.device.id, trace_id=run.id)
+
+    def _profile(self, name: str) -> Profile:
+        if name not in self._profiles:
+            raise RemitError(fault(Code.NOT_FOUND, f"there is no profile `{name[:100]}` here"))
+        return self._profiles[name]
+
+    # ── the local agent ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _follow(self, run: Overlay, taken: Step) -> None:
+        for effect in taken.effects:
+            match effect:
+                case moves.Prompt():
+                    task = asyncio.create_task(self._prompt(run.id, effect))
+                    self._prompts[effect.id] = task
+                    task.add_done_callback(lambda _, prompt=effect.id: self._prompts.pop(prompt, None))
+                case moves.Cancel(id=prompt):
+                    if prompt in self._prompts:
+                        self._prompts[prompt].cancel()
+                case _:
+                    pass  # a draft that a person is asked about, and an end, stand in the run
+
+    async def _prompt(self, run_id: str, prompt: moves.Prompt) -> None:
+        try:
+            await self._ask_agent(run_id, prompt)
+        except StoreError as error:
+            # The run stands where it was kept; a person who resumes it tries again.
+            _log.error("run %s does not go on: %s", run_id, error.fault.message)
+
+    async def _ask_agent(self, run_id: str, prompt: moves.Prompt) -> None:
+        run = self._runs[run_id]
+        profile = self._profile(run.profile)
+        async with self._turns.setdefault(run.profile, asyncio.Lock()):
+            if await self._do(run_id, moves.Prompted(prompt.id)) is not None:
+                return
+            if run.profile not in self._agents:
+                self._agents[run.profile] = self._agent_of(run.profile)
+            asked = request(prompt, profile=run.profile, session=run.session, constraints=profile.constraints)
+            said = await _said(self._agents[run.profile], asked)
+        if isinstance(said, Draft):
+            await self._do(run_id, moves.Drafted(prompt.id, said, self._reviews(run, said, asked.remote_message)))
+        else:
+            await self._do(run_id, moves.LocalFailed(prompt.id, said))
+
+    def _reviews(self, run: Overlay, draft: Draft, remote_message: str) -> tuple[Review, ...]:
+        met = any(
+            entry.sent_ms is not None
+            for each in self._runs.values()
+            if each.profile == run.profile and each.device == run.device
+            for entry in each.timeline
+        )
+        facts = Facts(
+            objective=self._runs[run.id].objective,
+            remote_message=remote_message,
+            first_contact=not met,
+            detect=self._detect,
+        )
+        return reviews(draft, facts, self._profile(run.profile).rules)
+
+    # ── time ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            for run in [each for each in self._runs.values() if each.since_ms is not None]:
+                if run.spent_ms(self._now_ms()) >= run.limits.max_duration_ms:
+                    with suppress(RemitError):
+                        await self._do(run.id, moves.Tick())
+            # A file that cannot be read now can be later: a wish stays until it is done.
+            with suppress(RemitError, msgspec.DecodeError):
+                await self._grant()
+
+    # ── from other processes ──────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _grant(self) -> None:
+        """Do what was wanted of the runs in other processes; what cannot be done any more is forgotten."""
+        # Not by `Post.do`: that would have the outbox looked through each time.
+        for name, wish in await asyncio.to_thread(remote_commands.left, self._state):
+            run = self._runs.get(wish.run)
+            if run is not None and remote_commands.is_early(wish, run):
+                continue
+            by = Person(wish.by, "pending")
+            refused = None if run is None else await self._do(wish.run, wish.event, wish=name, by=by)
+            if run is None or refused is not None:
+                why = "that run is not on this device" if refused is None else refused.why
+                _log.info("what was wanted of run %s cannot be: %s", wish.run, why)
+                await self._post.do(remote_commands.refuse, self._state, name, why)
+                self._unable(wish, why)
+
+    # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _note(self, taken: Step, event: str, by: Person | None, why: Fault | None = None) -> Note:
+        return audit.of_step(
+            taken, event, by, why, requester=self._requester, detect=self._detect, now_ms=self._now_ms()
+        )
+
+    async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
+        """Note that a run may not be, and say why."""
+        note = self._note(Step(run), "Start", by, why)
+        await self._post.do(audit.keep, self._state, note)
+        self._noted(note.step)
+        raise RemitError(why)
+
+
+def awaits(run: Overlay, opened: Opened, letter: Answers | Declines) -> bool:
+    """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
+    return run.session == letter.session and run.device == opened.sender and letter.to == run.asked
+
+
+async def _said(agent: LocalAgent, asked: PromptRequest) -> Draft | Failed:
+    """Return what an agent drafts; a driver that breaks is a failure of its agent, which a person hears of."""
+    try:
+        return await agent.prompt(asked)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait for it
+        _log.exception("what drives the agent of %s failed", asked.profile_id)
+        return Failed(reason=f"what drives the agent failed ({type(error).__name__}); the log says more", hard=True)
