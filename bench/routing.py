@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from harness import Figure, at_least, at_most, best_of, main
 from remit.policy.routing import Candidate, Track, begun, ended, rank
 from remit.protocol.records import Kind
-from remit.runtime.routes import RECALL_S
-from remit.runtime.standing import NEWEST, tracks
+from remit.runtime.delegation.routing import RECALL_S
+from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.connection import connect_reader
 from remit.stores.reader import recent
 from remit.stores.sqlite import SqliteStore

@@ -21,7 +21,7 @@ from aiohttp import ClientSession
 
 from commands import Program, start_program
 from remit import BreakerSettings, Brief, Hub
-from remit.runtime import runs
+from remit.runtime import root_runs
 
 LEASE_MS = 300
 # Longer than any kill and restart takes, also on a busy machine.
@@ -131,7 +131,7 @@ def tell(**words: object) -> None:
 
 
 def main(folder: Path, side: str, port: int, other: int) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     while sys.stdin.readline():
         pid = os.fork()
         if pid == 0:

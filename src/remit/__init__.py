@@ -37,7 +37,7 @@ _HOMES = {
         "SharedStep", "ToolUse",
     ),
     "remit.protocol.remit": ("Priority", "Remit"),
-    "remit.runtime.approvals": ("AllowList", "InboxApprover", "deny", "first_of"),
+    "remit.runtime.approvers": ("AllowList", "InboxApprover", "deny", "first_of"),
     "remit.runtime.brief": ("Brief",),
     "remit.runtime.events": ("Events",),
     "remit.runtime.audit": ("AuditVerdict",),

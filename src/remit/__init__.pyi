@@ -62,10 +62,10 @@ from remit.protocol.records import SharedStep as SharedStep
 from remit.protocol.records import ToolUse as ToolUse
 from remit.protocol.remit import Priority as Priority
 from remit.protocol.remit import Remit as Remit
-from remit.runtime.approvals import AllowList as AllowList
-from remit.runtime.approvals import InboxApprover as InboxApprover
-from remit.runtime.approvals import deny as deny
-from remit.runtime.approvals import first_of as first_of
+from remit.runtime.approvers import AllowList as AllowList
+from remit.runtime.approvers import InboxApprover as InboxApprover
+from remit.runtime.approvers import deny as deny
+from remit.runtime.approvers import first_of as first_of
 from remit.runtime.audit import AuditVerdict as AuditVerdict
 from remit.runtime.brief import Brief as Brief
 from remit.runtime.events import Events as Events

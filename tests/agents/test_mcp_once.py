@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from remit import Brief, Code, Hub, RemitError
-from remit.runtime import runs
+from remit.runtime import root_runs
 
 BANK = str(Path(__file__).resolve().parents[1] / "bank_server.py")
 BOUND_S = 60
@@ -52,7 +52,7 @@ async def test_what_a_server_had_done_is_known_and_what_it_was_doing_is_not_done
     # Not among the tests, where the hub has this file started as its server, is it found.
     from commands import start_program
 
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
     async with asyncio.timeout(BOUND_S):
         victim = await start_program([sys.executable, __file__, "hub", str(tmp_path)])
         assert victim.stdout is not None
@@ -73,5 +73,5 @@ def charges(folder: Path) -> list[str]:
 # ── the program ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 if __name__ == "__main__":
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     asyncio.run(order(a_hub(Path(sys.argv[2]), survivor=False)))

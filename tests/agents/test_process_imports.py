@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 NOT_NEEDED = (
-    "remit.runtime.desk",
-    "remit.runtime.dispatch",
+    "remit.runtime.brief_backend",
+    "remit.runtime.delegation.dispatch",
     "remit.runtime.ledger",
     "remit.agents.sandbox",
     "remit.agents.own_network",

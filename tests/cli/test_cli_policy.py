@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from command_line import document, make_team, remit
-from remit.runtime.admission import GUARDS, LAST
+from remit.runtime.delegation.guards import GUARDS, LAST
 
 RULE = """
 [[rules]]

@@ -12,8 +12,8 @@ from remit.config.schema import team_schema
 from remit.detectors.pipeline import KINDS
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.records import Kind
-from remit.runtime.admission import GUARDS, LAST
 from remit.runtime.brief import Brief
+from remit.runtime.delegation.guards import GUARDS, LAST
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -34,7 +34,7 @@ from remit import (
 from remit.policy.rules import Rule, guard_of
 from remit.policy.verdict import Finding
 from remit.protocol.records import Approval
-from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
+from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Decision, Question
 from remit.testing.clock import TurnedClock
 from waiting import PATIENCE_S
@@ -45,7 +45,7 @@ CARD = "4111 1111 1111 1111"
 
 _DECIDE = """
 import asyncio, json, sys
-from remit.runtime.approvals import decide
+from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision
 from remit.stores.sqlite import SqliteStore
 

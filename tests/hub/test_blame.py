@@ -12,7 +12,7 @@ from remit.policy.breaker import Phase
 from remit.policy.plan import Step, Workflow
 from remit.protocol.card import AgentCard
 from remit.runtime.ports import Line, Remote
-from remit.runtime.standing import tracks
+from remit.runtime.track_record import tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import a_response

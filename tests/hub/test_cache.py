@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from remit import Brief, Capability, Code, Hub, RemitError, Response, Status
 from remit.protocol.envelope import VERSION
-from remit.runtime.cache import Cache
+from remit.runtime.answer_cache import Cache
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S

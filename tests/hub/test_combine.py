@@ -33,7 +33,7 @@ from remit import (
     Strategy,
     Verdict,
 )
-from remit.runtime import combine as combining
+from remit.runtime.delegation import combine as combining
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from remit.text.conflicts import find

@@ -18,8 +18,8 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Response, Usage
-from remit.runtime import combine as combining
-from remit.runtime import runs
+from remit.runtime import root_runs
+from remit.runtime.delegation import combine as combining
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S
 
@@ -239,5 +239,5 @@ async def live(folder: Path, agent: str, stop_at: str, number: str) -> None:
 
 
 if __name__ == "__main__":
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     asyncio.run(live(Path(sys.argv[1]), *sys.argv[2:]))

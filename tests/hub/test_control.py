@@ -12,7 +12,7 @@ import pytest
 
 from commands import run_program
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.runtime.ports import Accepted, Control, Decision, Known, Once, Question, Repeated
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S, eventually
@@ -43,7 +43,7 @@ async def elsewhere(folder: Path, run: str, action: str = "cancel", by: str = "a
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
 
 
 def ask_for_b(request: Request, facts: Facts) -> Verdict:

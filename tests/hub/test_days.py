@@ -14,8 +14,8 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, InboxApprover, Limits, Response, Rule, Status, Step, Workflow, guard_of
-from remit.runtime import runs
-from remit.runtime.approvals import decide
+from remit.runtime import root_runs
+from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
@@ -106,7 +106,7 @@ def marks(folder: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
 
 
 async def test_no_time_passes_for_a_workflow_while_a_person_thinks(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ async def test_a_run_that_was_cancelled_while_no_hub_was_there_does_not_go_on(tm
 
 
 async def live(folder: Path, days: float) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     async with team(folder, Dated(days)) as hub, asyncio.TaskGroup() as group:
         group.create_task(ask(hub))
         await eventually(lambda: any(frame.pauses for frame in hub._frames()))  # pyright: ignore[reportPrivateUsage]

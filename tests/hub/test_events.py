@@ -26,7 +26,7 @@ from remit import (
 from remit.policy.reception import Sender
 from remit.protocol.submission import Submission
 from remit.runtime.events import BACKLOG
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
 

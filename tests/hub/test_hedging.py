@@ -31,7 +31,7 @@ from remit import (
 )
 from remit.policy.routing import mean
 from remit.policy.verdict import ALLOW
-from remit.runtime.standing import NEWEST, tracks
+from remit.runtime.track_record import NEWEST, tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S

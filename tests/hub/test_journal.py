@@ -21,7 +21,7 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Answer, Brief, Call, Hub, Kind, Notice, RemitError, Response, Status, ToolUse, Usage
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.stores.sqlite import SqliteStore
 from sweeps import SweptStore
 from waiting import PATIENCE_S
@@ -211,7 +211,7 @@ async def silenced(folder: Path, point: str, agent: str) -> AsyncGenerator[tuple
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
 
 
 async def taken_up(folder: Path, point: str, agent: str = "root", **options: Any) -> tuple[Response, Counter[str]]:
@@ -531,5 +531,5 @@ async def live(folder: Path, agent: str, stop_at: str, diverges: bool) -> None:
 
 
 if __name__ == "__main__":
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     asyncio.run(live(Path(sys.argv[1]), sys.argv[2], sys.argv[3], bool(sys.argv[4])))

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from remit import Brief, Hub, Response
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.stores.audit import verify_file
 
 KILLS = 60
@@ -209,7 +209,7 @@ async def live(hub: Hub, life: Life) -> None:
 
 
 def main(folder: Path, durability: Literal["power", "process"]) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:

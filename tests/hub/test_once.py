@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from remit import Answer, Brief, Code, Handoff, Hub, Rate, RemitError, Response, Status, fault
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.runtime.ports import StoreError
 from remit.testing.clock import TurnedClock
 from waiting import PATIENCE_S
@@ -328,7 +328,7 @@ async def test_an_answer_that_cannot_be_written_down_is_a_failure_of_the_callee_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decision 5: what cannot be recorded does not leave, and does not hold up what comes after it."""
-    monkeypatch.setattr(runs, "LEASE_MS", 150)
+    monkeypatch.setattr(root_runs, "LEASE_MS", 150)
     office = Office(tmp_path)
 
     @office.hub.agent("broken")

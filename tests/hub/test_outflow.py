@@ -12,7 +12,7 @@ from remit import Brief, Delta, Hub, Kind, Response
 from remit.detectors.pipeline import pipeline
 from remit.policy.redaction import settled, strike
 from remit.policy.verdict import Finding, Sealing
-from remit.runtime.outflow import BEFORE
+from remit.runtime.live_text import BEFORE
 
 MakeHub = Callable[..., Hub]
 

@@ -13,9 +13,9 @@ from remit import Ask, Brief, Call, Capability, Code, Facts, Hub, Ranked, RemitE
 from remit.policy.routing import Track, mean
 from remit.policy.verdict import ALLOW
 from remit.protocol.records import Record
-from remit.runtime import routes
+from remit.runtime.delegation import routing
 from remit.runtime.ports import StoreError
-from remit.runtime.standing import NEWEST, tracks
+from remit.runtime.track_record import NEWEST, tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
@@ -192,7 +192,7 @@ async def test_what_was_heard_since_counts_more_than_what_is_read() -> None:
 
 @pytest.mark.parametrize("trouble", ["fails", "stuck"])
 async def test_a_past_that_cannot_be_read_does_not_count(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "RECALL_S", 0.001)
+    monkeypatch.setattr(routing, "RECALL_S", 0.001)
     store, clock = WatchedStore(), TurnedClock()
     setattr(store, trouble, True)
     scene = Scene(store, clock)

@@ -40,7 +40,7 @@ from remit.detectors.pipeline import pipeline
 from remit.policy.redaction import TOKEN
 from remit.policy.verdict import Finding
 from remit.protocol.codec import encode
-from remit.runtime import runs, upkeep
+from remit.runtime import leases, root_runs
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S, eventually
@@ -514,7 +514,7 @@ async def test_the_vault_is_emptied_when_the_outcome_is_forgotten(
     seen.echo("a")
     async with seen.hub as hub:
         await ask(hub, "a", input=MAIL, request_id="1")
-        await hub.store.sweep(max_attempts=3, keep_ms=upkeep.KEEP_MS)
+        await hub.store.sweep(max_attempts=3, keep_ms=leases.KEEP_MS)
         assert len(rows(tmp_path, "SELECT * FROM sealed")) == 1
         await hub.store.sweep(max_attempts=3, keep_ms=-1_000)
         assert rows(tmp_path, "SELECT * FROM sealed") == []
@@ -577,7 +577,7 @@ def take_lease(folder: Path) -> None:
 
 async def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journey, Response, str]:
     """Let a hub fall silent after the first steps, and another one take its run up."""
-    monkeypatch.setattr(runs, "LEASE_MS", 300)
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
     told: list[Any] = []
     first, second = Journey(folder, told), Journey(folder, told)
     async with asyncio.timeout(PATIENCE_S), first.hub:

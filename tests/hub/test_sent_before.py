@@ -16,7 +16,7 @@ from aiohttp import web
 
 from remit import AgentCard, Brief, Code, Hub, Response, Status
 from remit.protocol.envelope import Request
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.runtime.ports import Departure, Line, Remote
 from remit.testing import MemoryStore
 from remit.transports import ends
@@ -27,7 +27,7 @@ BOUND_S = 30
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEASE_MS", 300)
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
 
 
 def ended(response: Response) -> tuple[Status, Code | None]:

@@ -23,7 +23,7 @@ from remit import (
 )
 from remit.agents.prompting import background
 from remit.policy.verdict import ALLOW, Facts, Finding, Verdict
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.runtime.events import BACKLOG, Events
 from waiting import PATIENCE_S
 
@@ -170,7 +170,7 @@ async def resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None] = lambda _: None
 ) -> tuple[list[str], Response]:
     """Let a run be taken up by a second hub, after *change* in the workspace; return what its agent was shown."""
-    monkeypatch.setattr(runs, "LEASE_MS", 300)
+    monkeypatch.setattr(root_runs, "LEASE_MS", 300)
     folder, shown = tmp_path / "w", list[str]()
     folder.mkdir()
     (folder / "a.txt").write_text(f"card {CARD}\n")

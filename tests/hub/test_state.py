@@ -18,7 +18,7 @@ import pytest
 from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, Limits, RemitError, Response
-from remit.runtime import runs
+from remit.runtime import root_runs
 from waiting import PATIENCE_S
 
 MakeHub = Callable[..., Hub]
@@ -346,7 +346,7 @@ async def test_processes_that_share_a_store_lose_nothing_of_each_other(tmp_path:
 
 async def test_what_was_acknowledged_survives_a_kill_in_the_middle(tmp_path: Path, monkeypatch: Any) -> None:
     """K13: kill -9; the other process goes on, and what was counted before is there."""
-    monkeypatch.setattr(runs, "LEASE_MS", 200)
+    monkeypatch.setattr(root_runs, "LEASE_MS", 200)
     victim = start(tmp_path, "victim", 100_000)
     assert victim.stdout is not None
     acknowledged = 0

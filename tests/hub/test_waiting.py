@@ -21,8 +21,8 @@ from commands import popen
 from programs import with_tests_on_path
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Limits, Request, Response, Status, Verdict
 from remit.protocol.records import Approval
-from remit.runtime import runs
-from remit.runtime.approvals import decide
+from remit.runtime import root_runs
+from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision, Question
 from remit.stores.sqlite import SqliteStore, verify_file
 from sweeps import SweptStore
@@ -181,7 +181,7 @@ def fall_silent(hub: Hub) -> None:
 
 @pytest.fixture(autouse=True)
 def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
 
 
 async def left_waiting(folder: Path, agent: str, **options: Any) -> Question:
@@ -693,5 +693,5 @@ async def live(folder: Path, agent: str) -> None:
 
 
 if __name__ == "__main__":
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     asyncio.run(live(Path(sys.argv[1]), sys.argv[2]))

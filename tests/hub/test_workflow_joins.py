@@ -12,7 +12,7 @@ from commands import popen
 from programs import with_tests_on_path
 from remit import Brief, Capability, Code, Hub, RemitError, Status, Step, Workflow, fault
 from remit.protocol.envelope import Json
-from remit.runtime import runs
+from remit.runtime import root_runs
 
 
 def team(hub: Hub, *steps: Step, result: str | None = None) -> None:
@@ -119,14 +119,14 @@ def looking(folder: Path) -> Hub:
 
 
 async def live(folder: Path) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     async with looking(folder) as hub:
         await hub.ask("case", "go", user="u", request_id="r")
 
 
 async def test_what_a_read_only_step_found_is_kept_over_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """K8: it may be done twice, but what a model found costs money to find again."""
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
     (tmp_path / "die").touch()
     process = popen([sys.executable, __file__, str(tmp_path)], env=with_tests_on_path())
     assert await asyncio.to_thread(process.wait) == -signal.SIGKILL

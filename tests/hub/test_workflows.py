@@ -29,7 +29,7 @@ from remit import (
     fault,
 )
 from remit.policy.plan import Step, Workflow
-from remit.runtime import runs
+from remit.runtime import root_runs
 from remit.testing import MemoryStore
 from waiting import eventually, no_longer, wait_until
 
@@ -405,7 +405,7 @@ def make_life(folder: Path) -> Hub:
 
 
 async def live(folder: Path) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     async with make_life(folder) as hub:
         await hub.ask("trip", "go", user="u", request_id="r")
 
@@ -423,7 +423,7 @@ def kill_at(folder: Path, step: str) -> None:
 
 async def test_after_a_kill_no_finished_step_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """K8: a step that was under way is done again, because its capability is declared safe to repeat."""
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
     await asyncio.to_thread(kill_at, tmp_path, "c")
     async with make_life(tmp_path) as hub:
         response = await hub.ask("trip", "go", user="u", request_id="r")
@@ -439,7 +439,7 @@ async def test_a_step_that_may_have_been_done_is_done_again_only_if_a_person_say
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: bool
 ) -> None:
     """K8: else it counts as not done, and what builds on it is not begun."""
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
     await asyncio.to_thread(kill_at, tmp_path, "d")
     async with make_life(tmp_path) as hub:
         asking = asyncio.create_task(hub.ask("trip", "go", user="u", request_id="r"))
@@ -454,7 +454,7 @@ async def test_a_step_that_may_have_been_done_is_done_again_only_if_a_person_say
 
 async def test_a_yes_is_to_one_restart_and_not_to_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """K8: done a third time only if a person says so again."""
-    monkeypatch.setattr(runs, "LEASE_MS", LEASE_MS)
+    monkeypatch.setattr(root_runs, "LEASE_MS", LEASE_MS)
     await asyncio.to_thread(kill_at, tmp_path, "d")
     (tmp_path / "hang").write_text("d")
     async with make_life(tmp_path) as hub:

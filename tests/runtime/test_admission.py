@@ -7,7 +7,7 @@ import pytest
 
 from remit.policy.verdict import ALLOW, Facts, Guard, Refuse, Rewrite, judge
 from remit.protocol.errors import Code
-from remit.runtime.admission import GUARDS, LAST, explain
+from remit.runtime.delegation.guards import GUARDS, LAST, explain
 from samples import a_card, a_remit, a_request
 
 FACTS = Facts(target=a_card(), address="tag@hub", caller=a_card(name="prime", may_call=frozenset({"tag"})))

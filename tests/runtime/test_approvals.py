@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit import Code, RemitError
-from remit.runtime.approvals import AllowList, InboxApprover, check_edits, decide, deny, find, first_of
+from remit.runtime.approvers import AllowList, InboxApprover, check_edits, decide, deny, find, first_of
 from remit.runtime.ports import Decision, Question
 from remit.testing.memory import MemoryStore
 from remit.testing.samples import a_request

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.runtime.wheel import TICK_S, Wheel
+from remit.runtime.delegation.timer_wheel import TICK_S, Wheel
 from remit.testing.clock import TurnedClock
 
 # Less than a tick, and far more than what floats lose.

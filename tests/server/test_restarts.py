@@ -21,8 +21,8 @@ from aiohttp import ClientError, ClientSession
 from commands import popen
 from remit import Ask, Brief, Facts, Hub, Request, Verdict
 from remit.policy.verdict import ALLOW
-from remit.runtime import runs
-from remit.runtime.approvals import decide
+from remit.runtime import root_runs
+from remit.runtime.approvers import decide
 from remit.runtime.ports import Decision
 from remit.server import app
 from remit.server.app import Api
@@ -83,7 +83,7 @@ def killable(folder: Path) -> Hub:
 
 
 async def serve(folder: Path, port: int) -> None:
-    runs.LEASE_MS = LEASE_MS
+    root_runs.LEASE_MS = LEASE_MS
     async with killable(folder) as hub, hub.serve(clients={"web": "web"}, hubs={"near": "near"}, port=port) as address:
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()

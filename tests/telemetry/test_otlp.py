@@ -14,8 +14,8 @@ from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.figures import BUCKETS, OTHERS, Figures
 from remit.runtime.hub import Standing
+from remit.runtime.metrics import BUCKETS, OTHERS, Figures
 from remit.telemetry import names
 from remit.telemetry.foreign import readable
 from remit.telemetry.otlp import encode_figures, encode_spans, resource_of

@@ -156,7 +156,7 @@ def _device_file(store: Path) -> Path:
 
 def _find(found: Sequence[Asked], name: str) -> Asked:
     """Return what *name* means: its id, the beginning or end of that; `last` is the only one that waits."""
-    from remit.runtime.approvals import find
+    from remit.runtime.approvers import find
 
     drafts, questions = _drafts_in(found), _questions_in(found)
     if name == "last" and len(found) == 1:
@@ -355,7 +355,7 @@ def _answer(path: Path, name: str, decision: Decision, *, as_json: bool) -> None
 
 async def _decide(path: Path, name: str, decision: Decision) -> Question:
     from remit.cli.places import writing
-    from remit.runtime.approvals import decide
+    from remit.runtime.approvers import decide
 
     async with writing(path) as store:
         return await decide(store, name, decision)

@@ -12,7 +12,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call, Request
 from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
-from remit.runtime.standing import NEWEST, tracks
+from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.reader import recent
 from remit.text.intent import THRESHOLDS, WHY, Case, Route, Scored, place
 

@@ -12,7 +12,7 @@ from remit.policy.routing import Candidate, Track, explain
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.standing import NEWEST, Tracks, tracks
+from remit.runtime.track_record import NEWEST, Tracks, tracks
 from remit.stores.connection import Connection
 from remit.stores.reader import recent, running
 

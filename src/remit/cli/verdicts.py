@@ -20,15 +20,15 @@ from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
 from remit.protocol.envelope import USER, Answer, Call, Json, Request
 from remit.protocol.errors import TABLE, Code, Fault, fault
-from remit.runtime.admission import GUARDS, LAST, explain
-from remit.runtime.approvals import AllowList
-from remit.runtime.asking import AskOptions, root_request
+from remit.runtime.approvers import AllowList
 from remit.runtime.brief import Brief
-from remit.runtime.draft import draft
+from remit.runtime.delegation.draft import draft
+from remit.runtime.delegation.guards import GUARDS, LAST, explain
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Question
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Entry
+from remit.runtime.root_request import AskOptions, root_request
 from remit.runtime.schemas import unfit_input
 
 # The run that the request would belong to.

@@ -31,7 +31,7 @@ from remit.hub.hub import Hub
 from remit.policy.rules import guard_of
 from remit.policy.verdict import Guard
 from remit.protocol.card import CONCURRENCY, AgentCard
-from remit.runtime.approvals import AllowList, InboxApprover, deny, first_of
+from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
 from remit.runtime.ports import Approver, Control, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 

@@ -6,8 +6,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from remit.protocol.envelope import Response
-from remit.runtime.asking import AskOptions
 from remit.runtime.hub import Hub
+from remit.runtime.root_request import AskOptions
 
 
 class Background:

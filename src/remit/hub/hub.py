@@ -29,8 +29,7 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime import hub
-from remit.runtime.approvals import InboxApprover
-from remit.runtime.asking import AskOptions
+from remit.runtime.approvers import InboxApprover
 from remit.runtime.brief import Brief
 from remit.runtime.ports import (
     Agent,
@@ -45,6 +44,7 @@ from remit.runtime.ports import (
     Workspace,
 )
 from remit.runtime.registry import team_invalid
+from remit.runtime.root_request import AskOptions
 from remit.runtime.schemas import check_schema
 from remit.stores import STORE_PATH
 from remit.stores.checkpoints import key_path

@@ -23,7 +23,7 @@ from remit.relay.messages.types import MAX_DESCRIPTION, MAX_OFFERED, Answers, As
 from remit.relay.session.profile import Control, Profile, Standing, counted, judge_incoming
 from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError, Whose
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 
 NOTHING_SHARED = fault(
     Code.AGENT_NOT_FOUND,

@@ -7,7 +7,7 @@ from typing import Self
 
 from remit.policy.weight import is_light
 from remit.protocol.records import Kind, Record
-from remit.runtime.outflow import Outflow
+from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Recorder
 
 # A listener that falls this far behind loses the oldest events rather than holding up the hub; a gap in `seq` shows it.

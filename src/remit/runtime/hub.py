@@ -25,18 +25,18 @@ from remit.protocol.records import Delegation, Kind, Record, Refusal, delegation
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
 from remit.protocol.trace import passed_on
-from remit.runtime.admission import GUARDS
-from remit.runtime.approvals import decide
-from remit.runtime.asking import AskOptions, root_request
-from remit.runtime.cache import Cache
+from remit.runtime.answer_cache import Cache
+from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
-from remit.runtime.dispatch import Dispatch
+from remit.runtime.context import Parts
+from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.events import BACKLOG, Events, Followers
-from remit.runtime.execute import Executor
-from remit.runtime.figures import Figures
+from remit.runtime.execution import Executor
+from remit.runtime.leases import Upkeep
 from remit.runtime.ledger import Frame, Ledger
-from remit.runtime.outflow import Outflow
-from remit.runtime.parts import Parts
+from remit.runtime.live_text import Outflow
+from remit.runtime.metrics import Figures
 from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import (
     Agent,
@@ -56,9 +56,9 @@ from remit.runtime.ports import (
 )
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
-from remit.runtime.runs import Going
+from remit.runtime.root_request import AskOptions, root_request
+from remit.runtime.root_runs import Going
 from remit.runtime.sessions import Sessions, resumed
-from remit.runtime.upkeep import Upkeep
 from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")

@@ -28,7 +28,7 @@ from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response,
 from remit.protocol.errors import Fault
 from remit.protocol.lifecycle import State, Status
 from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER, Remit
-from remit.runtime.cache import Lookup
+from remit.runtime.answer_cache import Lookup
 from remit.runtime.ports import Departure, Slot
 from remit.runtime.registry import Entry
 

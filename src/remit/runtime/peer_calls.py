@@ -22,7 +22,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.lifecycle import Status
-from remit.runtime.parts import Parts
+from remit.runtime.context import Parts
 
 log = logging.getLogger("remit")
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from remit.policy.session_names import here, peer_of
 from remit.protocol.envelope import ContextFilter, Message
 from remit.protocol.errors import Code, RemitError, fault
+from remit.runtime.context import Parts
 from remit.runtime.ledger import Frame
-from remit.runtime.parts import Parts
 from remit.runtime.sessions import resumed
 
 

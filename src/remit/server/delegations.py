@@ -22,7 +22,7 @@ from remit.protocol.submission import Submission
 from remit.runtime.events import SHORT_BACKLOG, Events
 from remit.runtime.hub import Hub
 from remit.runtime.ports import ANYONES, Once, RunSummary, Whose
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.server.access import ACCESS, Access
 from remit.server.bodies import (
     Gone,

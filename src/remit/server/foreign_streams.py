@@ -8,7 +8,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Delta, Progress, Record, Refusal
 from remit.runtime.events import SHORT_BACKLOG
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.server.bodies import Receive, Send
 from remit.server.delegations import GONE, STREAM_HEADERS, Delegations
 from remit.server.streams import KEEP_ALIVE, Following, ends, heard

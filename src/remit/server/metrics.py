@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from remit.runtime.figures import BUCKETS, PHASES
 from remit.runtime.hub import Hub
+from remit.runtime.metrics import BUCKETS, PHASES
 
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 

@@ -10,7 +10,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.records import Approval, Record
 from remit.runtime.hub import Hub
 from remit.runtime.ports import StoreError
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.server.bodies import Receive
 
 # Most requests are answered before it is worth a task to look whether somebody still wants to know.

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 
 from remit import __version__
-from remit.runtime.figures import Figures
 from remit.runtime.hub import Standing
+from remit.runtime.metrics import Figures
 from remit.runtime.registry import team_invalid
 from remit.telemetry.span import Span
 

@@ -13,8 +13,8 @@ from opentelemetry.trace import SpanKind as OtelKind
 from opentelemetry.trace.status import Status, StatusCode
 
 from remit import __version__
-from remit.runtime.figures import Figures
 from remit.runtime.hub import Standing
+from remit.runtime.metrics import Figures
 from remit.telemetry.span import Span, SpanKind
 
 SCOPE = InstrumentationScope("remit", __version__)

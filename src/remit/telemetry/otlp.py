@@ -22,8 +22,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Sp
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from remit import __version__
-from remit.runtime.figures import BUCKETS, PHASES, Figures
 from remit.runtime.hub import Standing
+from remit.runtime.metrics import BUCKETS, PHASES, Figures
 from remit.telemetry import names
 from remit.telemetry.span import Event, Link, Span, Value
 from remit.telemetry.spans import MS

@@ -21,7 +21,7 @@ CANCEL_S = 4.0
 ASK_FOR_LESS = "Ask for less, or for a reference to the result."
 
 
-# A hub keeps outcomes for 24 hours (`runtime/upkeep.py`), and may carry out the same id anew after that. An hour less
+# A hub keeps outcomes for 24 hours (`runtime/leases.py`), and may carry out the same id anew after that. An hour less
 # is for clocks that differ.
 WINDOW_MS = 23 * 3_600_000
 

@@ -15,7 +15,7 @@ from remit.cli.show.tree_lines import spell_ms
 from remit.protocol.codec import encode
 from remit.protocol.envelope import USER, Json, Request
 from remit.protocol.errors import RemitError
-from remit.runtime.approvals import check_edits
+from remit.runtime.approvers import check_edits
 from remit.runtime.ports import Decision, Question
 from remit.text.terminal import json_for_terminal, one_line, several_lines
 

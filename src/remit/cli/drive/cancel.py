@@ -18,7 +18,7 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.ports import RunSummary
 from remit.runtime.redactor import Redactor
-from remit.runtime.runs import LEASE_MS
+from remit.runtime.root_runs import LEASE_MS
 from remit.stores.sqlite import SqliteStore
 
 # A hub hears of it within a fifth of a second and gives its agents three seconds to clean up; one that is dead has lost

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.runtime.asking import AskOptions
+from remit.runtime.root_request import AskOptions
 
 
 class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,7 +29,7 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
-from remit.runtime.runs import LEASE_MS
+from remit.runtime.root_runs import LEASE_MS
 from remit.stores import reader
 from remit.stores.connection import Connection
 from remit.text.terminal import one_line

@@ -32,7 +32,7 @@ from remit.hub.hub import Hub
 from remit.protocol.envelope import Message, Response
 from remit.protocol.errors import TABLE, RemitError
 from remit.protocol.records import Record
-from remit.runtime.approvals import InboxApprover
+from remit.runtime.approvers import InboxApprover
 from remit.runtime.ports import Decision, Question
 from remit.text.terminal import one_line
 

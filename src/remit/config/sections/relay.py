@@ -36,7 +36,7 @@ class RelaySection(Section, frozen=True, kw_only=True):
     ] = None
 
 
-# As `remit.relay.session.profile` and `remit.relay.session.review` have them; those take longer to load than most commands may.
+# As `relay.session.profile` and `relay.session.review` have them; those take longer to load than most commands may.
 ReviewRule = Literal[
     "low_confidence",
     "first_contact",

@@ -10,8 +10,8 @@ from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, Failed
 from remit.relay.bridge.turns import OneAtATime
 from remit.relay.bridge.wording import in_words, read
-from remit.runtime.asking import AskOptions
 from remit.runtime.hub import Hub
+from remit.runtime.root_request import AskOptions
 
 
 class HubAgent:

@@ -35,7 +35,7 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.events import Events
 from remit.runtime.ports import Owner
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.runtime.sessions import resumed
 from remit.server.a2a.push import Push
 from remit.server.a2a.standing import Asked, Found, Standing, cut, going_on_with, invalid, no_task

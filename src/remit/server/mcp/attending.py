@@ -14,7 +14,7 @@ from remit.protocol.records import Approval, Kind, Progress, Record
 from remit.protocol.submission import Submission
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
-from remit.runtime.runs import Going
+from remit.runtime.root_runs import Going
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations, visible
 from remit.server.looking import PublicCard, public

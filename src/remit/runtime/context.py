@@ -4,9 +4,9 @@ from msgspec import Struct
 
 from remit.policy.limits import Limits
 from remit.policy.verdict import Guard
-from remit.runtime.cache import Cache
+from remit.runtime.answer_cache import Cache
 from remit.runtime.ledger import Ledger
-from remit.runtime.outflow import Outflow
+from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Approver, Clock, Store, Transport
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry

@@ -12,8 +12,8 @@ from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
 from remit.runtime import journal
-from remit.runtime.consult import Consult
-from remit.runtime.draft import errands_of
+from remit.runtime.delegation.approval import Consult
+from remit.runtime.delegation.draft import errands_of
 from remit.runtime.ledger import Frame, Route, Run, leg_path
 from remit.runtime.ports import Owner, StoreError
 from remit.runtime.registry import Entry
@@ -60,7 +60,7 @@ class Routing(Consult):
         async with self._recalling:
             if not self.parts.ledger.is_new:
                 return
-            from remit.runtime.standing import NEWEST, tracks  # few hubs have several agents for one capability
+            from remit.runtime.track_record import NEWEST, tracks  # few hubs have several agents for one capability
 
             clock = self.parts.clock
             try:

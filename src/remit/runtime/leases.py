@@ -13,12 +13,12 @@ from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Progress
-from remit.runtime import journal, runs
-from remit.runtime.dispatch import Dispatch
+from remit.runtime import journal, root_runs
+from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.ledger import Run
 from remit.runtime.ports import Control, Expired, Remote, StoreError
 from remit.runtime.registry import Entry
-from remit.runtime.runs import CLOSING, Runs
+from remit.runtime.root_runs import CLOSING, Runs
 
 log = logging.getLogger("remit")
 
@@ -92,14 +92,14 @@ class Upkeep(Runs):
         store = self._dispatch.parts.store
         while True:
             try:
-                await store.heartbeat(self._worker, runs.LEASE_MS)
+                await store.heartbeat(self._worker, root_runs.LEASE_MS)
                 await self._record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
             # Whoever takes up certain runs waits for them.
-            await asyncio.sleep(runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
+            await asyncio.sleep(root_runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
 
     async def _take_up(self, expired: Expired) -> None:
         if self.only is not None and expired.run not in self.only:
@@ -119,7 +119,7 @@ class Upkeep(Runs):
 
     async def _claim(self, expired: Expired, entry: Entry) -> None:
         store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._worker, runs.LEASE_MS)
+        epoch = await store.claim(expired.run, self._worker, root_runs.LEASE_MS)
         if epoch is None:
             return
         try:

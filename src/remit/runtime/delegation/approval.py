@@ -11,12 +11,12 @@ from remit.protocol.codec import checked, digest
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
-from remit.runtime.admission import GUARDS
-from remit.runtime.approvals import EDITABLE, check_edits
+from remit.runtime.approvers import EDITABLE, check_edits
 from remit.runtime.aside import aside
-from remit.runtime.carry import Carrier
+from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.response import presentable
+from remit.runtime.delegation.tasks import Carrier
 from remit.runtime.ports import Approver, Decision, Question, StoreError
-from remit.runtime.respond import presentable
 
 log = logging.getLogger("remit")
 

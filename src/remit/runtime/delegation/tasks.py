@@ -18,17 +18,18 @@ from remit.protocol.envelope import Response, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.records import Body, Kind, Notice
-from remit.runtime import journal, repeats
+from remit.runtime import journal
+from remit.runtime.answer_cache import Flight, Landing, Lookup, answered_before, failed_beside, landing, moment
 from remit.runtime.aside import aside
-from remit.runtime.cache import Flight, Landing, Lookup, answered_before, failed_beside, landing, moment
+from remit.runtime.context import Parts
+from remit.runtime.delegation import repeats
+from remit.runtime.delegation.repeats import circling, watch
+from remit.runtime.delegation.response import ended, for_record, stopped
+from remit.runtime.delegation.timer_wheel import Wheel
 from remit.runtime.ledger import Frame
-from remit.runtime.parts import Parts
 from remit.runtime.ports import NobodyServesError, Remote
 from remit.runtime.redactor import Taken
-from remit.runtime.repeats import circling, watch
-from remit.runtime.respond import ended, for_record, stopped
 from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
-from remit.runtime.wheel import Wheel
 
 log = logging.getLogger("remit")
 

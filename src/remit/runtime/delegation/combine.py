@@ -12,9 +12,9 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Answer, Call, Response, Strategy
 from remit.protocol.errors import Code, Fault, fault
 from remit.runtime import journal
-from remit.runtime.carry import give_slot, regain_slot
-from remit.runtime.dispatch import Dispatch
-from remit.runtime.fanout import refused_whole, shared_out
+from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.fan_out import refused_whole, shared_out
+from remit.runtime.delegation.tasks import give_slot, regain_slot
 from remit.runtime.ledger import Frame, Route
 from remit.text.components import Component, Findings
 
@@ -179,7 +179,7 @@ class Several:
         if frame.hedge_ms is None:
             await asyncio.wait({frame.outcome})
             return frame
-        from remit.runtime.hedging import race  # few capabilities want it
+        from remit.runtime.delegation.hedging import race  # few capabilities want it
 
         return await race(self._dispatch, frame, frame.hedge_ms, self._begin_beside)
 

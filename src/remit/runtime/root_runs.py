@@ -19,11 +19,11 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.dispatch import Dispatch, Heavy, Looked
+from remit.runtime.delegation.dispatch import Dispatch, Heavy, Looked
+from remit.runtime.delegation.response import brief_fault
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
 from remit.runtime.redactor import made_whole
-from remit.runtime.respond import brief_fault
 
 log = logging.getLogger("remit")
 

@@ -14,12 +14,12 @@ from remit.protocol.lifecycle import State, Status, advance
 from remit.protocol.remit import meet
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
-from remit.runtime.desk import LocalDesk
-from remit.runtime.dispatch import Dispatch
+from remit.runtime.brief_backend import LocalDesk
+from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.response import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.ledger import Frame
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Remote, Slot
-from remit.runtime.respond import answered, ended, failure, for_callee, handed_on, relayed, verified
 from remit.runtime.schemas import misfits
 
 log = logging.getLogger("remit")
@@ -93,7 +93,7 @@ class Executor:
 
     async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
         """Have a request carried out elsewhere, and take from the answer what a peer may say."""
-        from remit.runtime.line import LocalLine  # most hubs have nobody elsewhere
+        from remit.runtime.remote_handle import LocalLine  # most hubs have nobody elsewhere
 
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
         line = LocalLine(self._dispatch, frame)
@@ -150,7 +150,7 @@ class Executor:
             )
             again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
             return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
-        from remit.runtime.combine import combine  # few agents hand on to several
+        from remit.runtime.delegation.combine import combine  # few agents hand on to several
 
         combined = await combine(self._dispatch, frame, calls, strategy)
         if combined.answer is None:

@@ -9,9 +9,9 @@ from remit.policy.weight import is_light, is_light_response
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.lifecycle import Status
-from remit.runtime.cache import moment
+from remit.runtime.answer_cache import moment
+from remit.runtime.delegation.response import for_record
 from remit.runtime.ledger import Asked, Frame
-from remit.runtime.respond import for_record
 
 # Answers that one delegation keeps to be given again. An agent backed by a model makes some dozens of calls.
 MOST_ANSWERS = 200

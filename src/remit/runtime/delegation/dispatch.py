@@ -22,19 +22,19 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice, Refusal
 from remit.protocol.remit import CONTEXT_TOKENS
 from remit.runtime import journal
-from remit.runtime.admission import GUARDS
+from remit.runtime.answer_cache import Lookup
+from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
-from remit.runtime.cache import Lookup
-from remit.runtime.cache import lookup as lookup_of
-from remit.runtime.carry import give_slot, regain_slot
-from remit.runtime.draft import draft, errand_of, granted
+from remit.runtime.delegation.draft import draft, errand_of, granted
+from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.repeats import count_change, given_again, is_read_only, keep_answer
+from remit.runtime.delegation.response import brief_fault, presentable, refused
+from remit.runtime.delegation.routing import Routing
+from remit.runtime.delegation.tasks import give_slot, regain_slot
 from remit.runtime.ledger import Frame, Route, Run, child_path
 from remit.runtime.ports import Owner, Remote
 from remit.runtime.redactor import Taken
 from remit.runtime.registry import Entry
-from remit.runtime.repeats import count_change, given_again, is_read_only, keep_answer
-from remit.runtime.respond import brief_fault, presentable, refused
-from remit.runtime.routes import Routing
 from remit.runtime.schemas import unfit_input
 from remit.runtime.sessions import Shown
 
@@ -251,7 +251,7 @@ class Dispatch(Routing):
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
         if frame.hedge_ms is not None:
-            from remit.runtime.hedging import race  # few capabilities want it
+            from remit.runtime.delegation.hedging import race  # few capabilities want it
 
             # Both count as one of those that the caller has in flight.
             frame = await race(

@@ -33,16 +33,17 @@ from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, faul
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
 from remit.protocol.trace import Place, is_sampled, span_id, trace_id
-from remit.runtime import journal, repeats
+from remit.runtime import journal
 from remit.runtime.aside import aside
 from remit.runtime.brief import Delegate, Work
-from remit.runtime.dispatch import Dispatch
-from remit.runtime.fanout import chain, fan_out
+from remit.runtime.delegation import repeats
+from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.fan_out import chain, fan_out
+from remit.runtime.delegation.response import isolated, presentable, verified
 from remit.runtime.ledger import Frame
 from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING
-from remit.runtime.respond import isolated, presentable, verified
 from remit.runtime.sayable import plain_arguments, plain_finding
 from remit.runtime.schemas import misfits
 from remit.runtime.sessions import NOTE_LENGTH
@@ -76,7 +77,7 @@ class LocalDesk:
         return chain(self._dispatch, self._frame, calls, hand_on)
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
-        from remit.runtime.combine import combine  # few agents ask for it
+        from remit.runtime.delegation.combine import combine  # few agents ask for it
 
         return combine(self._dispatch, self._frame, calls, strategy)
 

@@ -10,12 +10,12 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
 from remit.runtime import journal
-from remit.runtime.carry import regain_slot
-from remit.runtime.desk import LocalDesk
-from remit.runtime.dispatch import Dispatch
+from remit.runtime.brief_backend import LocalDesk
+from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.response import verified
+from remit.runtime.delegation.tasks import regain_slot
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Departure
-from remit.runtime.respond import verified
 
 _NO_TOOLS: frozenset[str] = frozenset()
 # Agents seldom ask several people at once; a peer that says so does not fill the memory here.

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from remit.policy.budget import split_tokens
 from remit.protocol.envelope import Call, Handoff, HandOn, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.runtime.dispatch import Dispatch
+from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.ledger import Frame
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
+from remit.runtime.delegation.routing import Routing
 from remit.runtime.ledger import Frame, Route
-from remit.runtime.routes import Routing
 
 Begin = Callable[[Route], Coroutine[Any, Any, Frame | Response]]
 """Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""

@@ -1,0 +1,1 @@
+"""One delegation, from the draft of its request to its recorded response."""
