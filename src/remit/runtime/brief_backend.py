@@ -153,7 +153,7 @@ class LocalDesk:
                 await journal.note_durably(parts.store, run, path, journal.Step(digest), keys)
         asked = repeats.watch(self._frame, name, None, arguments)
         if asked is not None and asked.circles:
-            self._dispatch.warn(self._frame, repeats.circling(self._frame, name))
+            self._dispatch.recording.warn(self._frame, repeats.circling(self._frame, name))
         started = parts.clock.now()
         try:
             value, why = await self._run_tool(tool, given, shown)
@@ -226,7 +226,8 @@ class LocalDesk:
     def _warn_of_tokens(self, tool: Tool, given: dict[str, Json]) -> None:
         """Say that a tool gets a token where it asks for a value: it will find nothing, and nobody would know why."""
         for field, token in tokens_asked_for(given, self._frame.run.known, tool.card.input_schema).items():
-            self._dispatch.warn(self._frame, token_given("tool", tool.card.name, field, kind_of(token), tool.key))
+            told = token_given("tool", tool.card.name, field, kind_of(token), tool.key)
+            self._dispatch.recording.warn(self._frame, told)
 
     async def state(self) -> dict[str, Json]:
         self._frame.note_session_read()
@@ -282,7 +283,7 @@ class LocalDesk:
 
     async def confirm(self, question: str) -> bool:
         self._refuse_if_over()
-        return await self._dispatch.confirm(self._frame, question)
+        return await self._dispatch.approval.confirm(self._frame, question)
 
     async def once(self, name: str, work: Work) -> Json:
         self._refuse_if_over()
@@ -316,7 +317,7 @@ class LocalDesk:
         frame.progress_count += 1
         if frame.progress_count > parts.limits.max_progress:
             if frame.progress_count == parts.limits.max_progress + 1:
-                self._dispatch.notice(
+                self._dispatch.recording.notice(
                     frame, f"{frame.card.name} reported progress {parts.limits.max_progress} times; the rest is dropped"
                 )
             return
@@ -331,7 +332,7 @@ class LocalDesk:
         )
         if frame.run.told is not None and _was_told(frame.run.told, body):
             return
-        self._dispatch.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
+        self._dispatch.recording.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
 
     def _made(self, make: Callable[[], Answer]) -> Answer:
         """Have an agent's part made, once it has ended: it cannot be told any more if that is none, but others are."""
@@ -345,7 +346,7 @@ class LocalDesk:
             why = f"{name} could not say what it had finished ({type(error).__name__})"
             kept = fault(Code.RESULT_VALIDATION_FAILED, why)
         if isinstance(kept, Fault):
-            self._dispatch.notice(frame, kept.message, kept.code)
+            self._dispatch.recording.notice(frame, kept.message, kept.code)
             kept = Answer()
         frame.partial = kept
         return kept
@@ -542,7 +543,7 @@ class LocalDesk:
         except asyncio.CancelledError:
             self._record(body)  # it was used all the same
             raise
-        self._dispatch.record_clean(Kind.TOOL, self._frame, clean)
+        self._dispatch.recording.record_clean(Kind.TOOL, self._frame, clean)
 
     def _tool_use(self, tool: str, arguments: Json, duration_ms: int, why: Fault | None) -> ToolUse:
         frame = self._frame
@@ -556,7 +557,8 @@ class LocalDesk:
         )
 
     def _record(self, body: ToolUse) -> None:
-        self._dispatch.record(Kind.TOOL, self._frame.run.id, self._frame.request.session or self._frame.path, body)
+        frame = self._frame
+        self._dispatch.recording.record(Kind.TOOL, frame.run.id, frame.request.session or frame.path, body)
 
 
 async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:

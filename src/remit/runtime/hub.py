@@ -216,7 +216,7 @@ class Hub:
         """Record something that operators should know in every run that is in flight here."""
         for frame in self._frames():
             if frame.parent is None:
-                self._dispatch.notice(frame, text)
+                self._dispatch.recording.notice(frame, text)
 
     # ── opening and closing ───────────────────────────────────────────────────────────────────────────────────────────
 
@@ -259,9 +259,9 @@ class Hub:
                 await close()
             except Exception as error:  # noqa: BLE001 - logged; the store has yet to be closed
                 log.error("something could not be closed: %s", self._parts.redactor.worded(error))
-        for task in self._dispatch.abandoned:
+        for task in self._dispatch.tasks.abandoned:
             task.cancel()
-        self._dispatch.close()
+        self._dispatch.tasks.close()
         try:
             await self._parts.store.close()
         finally:
@@ -473,7 +473,7 @@ class Hub:
         """Return how the agents that offer a capability stand now, first choice first, each with the reasons."""
         parts = self._parts
         if self._open:
-            await self._dispatch.recall()
+            await self._dispatch.routing.recall()
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
     async def delegations(self, run: str) -> list[Delegation]:
@@ -503,7 +503,7 @@ class Hub:
         return list(self._parts.ledger.frames.values())
 
     def _report_blocking(self, frame: Frame) -> None:
-        self._dispatch.notice(
+        self._dispatch.recording.notice(
             frame, f"{frame.card.name} blocked the event loop; make it async, or a plain function, or a process"
         )
 

@@ -167,7 +167,7 @@ class Upkeep(Runs):
         if left is not None and not isinstance(entry.agent, Remote):
             because = f": it had left for another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
-        frame = self._dispatch.admitted(run.request, entry, run, None, parts.clock.now())
+        frame = self._dispatch.admission.reserve(run.request, entry, run, None, parts.clock.now())
         frame.ran = True  # its code was called before, whatever becomes of it here
         frame.departed = left
         if left is not None:
@@ -177,11 +177,11 @@ class Upkeep(Runs):
         if (why := self._called_off.get(run.id)) is not None:
             run.handed_back = why is CLOSING
             if left is None:
-                self._dispatch.stop(frame, why)
+                self._dispatch.tasks.stop(frame, why)
             else:  # a turn of the loop after it was started, so that whoever has it is told to stop
                 loop = asyncio.get_running_loop()
-                loop.call_soon(loop.call_soon, self._dispatch.stop, frame, why)
-        self._dispatch.notice(frame, "taken up again after a restart")
+                loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
+        self._dispatch.recording.notice(frame, "taken up again after a restart")
         return await self._carry_out(frame)
 
     async def _told(self, run: str) -> Counter[tuple[str, str]]:

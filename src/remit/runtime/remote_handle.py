@@ -13,7 +13,7 @@ from remit.runtime import journal
 from remit.runtime.brief_backend import LocalDesk
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import verified
-from remit.runtime.delegation.tasks import regain_slot
+from remit.runtime.delegation.slots import regain_slot
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Departure
 
@@ -104,7 +104,7 @@ class LocalLine:
             approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
         )
         session = frame.request.parent_session if frame.request.via is None else None  # what a sender names is a claim
-        self._dispatch.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
+        self._dispatch.recording.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
         if approval.agreed is not None:
             self._open.discard(approval.id)
         elif len(self._open) < MOST_QUESTIONS:
@@ -127,7 +127,7 @@ class LocalLine:
             clock = self._dispatch.parts.clock
             self._waits_since = clock.now()
             self._stop_waiting = clock.call_at(self._waits_since + self._patience_s, self.close)
-            self._dispatch.pause(self._frame)
+            self._dispatch.tasks.pause(self._frame)
 
     async def _go_on(self) -> None:
         if self._stop_waiting is not None:
@@ -141,7 +141,7 @@ class LocalLine:
             self._stop_waiting()
             self._stop_waiting = None
             self._patience_s -= self._dispatch.parts.clock.now() - self._waits_since
-            self._dispatch.unpause(self._frame)
+            self._dispatch.tasks.unpause(self._frame)
 
     # ── leaving ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

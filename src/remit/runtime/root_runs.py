@@ -19,7 +19,8 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.delegation.dispatch import Dispatch, Heavy, Looked
+from remit.runtime.delegation.admission import Heavy, Looked
+from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
@@ -111,7 +112,7 @@ class Runs:
         try:
             return await self._refuse(request, why)
         except StoreError as error:
-            return self._dispatch.refused(request, error.fault)
+            return self._dispatch.refusals.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
@@ -125,8 +126,8 @@ class Runs:
             if going is not None:  # it is still being admitted, and will find that it need not be
                 self._called_off.setdefault(going.run, why)
             return going is not None
-        self._dispatch.notice(frame, why.message, why.code)
-        self._dispatch.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        self._dispatch.recording.notice(frame, why.message, why.code)
+        self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
     def _named(self, name: str) -> Going | None:
@@ -220,7 +221,7 @@ class Runs:
             except RemitError as error:
                 return await self._refuse(request, error.fault)
         except StoreError as error:  # also one that could not even take the refusal
-            return self._dispatch.refused(request, error.fault)
+            return self._dispatch.refusals.refused(request, error.fault)
         finally:
             self._parked.pop(request.run, None)
 
@@ -270,7 +271,7 @@ class Runs:
                 approved=approved,
                 sealing=run.sealing,
             )
-            verdict = self._dispatch.judge(request, facts, run, looked)
+            verdict = self._dispatch.admission.judge(request, facts, run, looked)
             # Nothing may be refused, asked or kept for what has an outcome already.
             if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):
                 if (known := await parts.store.find(request, content)) is not None:
@@ -278,7 +279,7 @@ class Runs:
                 may_be_known = False
             match verdict:
                 case Heavy():
-                    looked = await self._dispatch.look_through(request, facts, run, of_user=True)
+                    looked = await self._dispatch.admission.look_through(request, facts, run, of_user=True)
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask() as ask:
@@ -286,7 +287,7 @@ class Runs:
                         return await self._known(request, known)
                     if (why := self._called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
-                    asking = self._dispatch.ask_person(request, ask, questions, run.sealing)
+                    asking = self._dispatch.approval.ask_person(request, ask, questions, run.sealing)
                     edits = await self._interruptible(asking)
                     # A yes is to what the person was shown: what another makes of it is asked about again.
                     approved = (frozenset[str]() if edits else approved) | {ask.question}
@@ -305,15 +306,15 @@ class Runs:
                     if (why := self._called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
                     if struck:
-                        self._dispatch.keep(run, struck, looked, of_user=True)
+                        self._dispatch.admission.keep(run, struck, looked, of_user=True)
                     run.request = clean
                     if chosen:
                         parts.sessions.hear(run, clean)
                     if clean.handoff is not None:
                         parts.sessions.heed(run, clean.handoff, speaker_of(clean))
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
-                    frame = self._dispatch.admitted(clean, entry, run, None, now)
-                    frame.lookup = self._dispatch.lookup(request, clean, entry, run)
+                    frame = self._dispatch.admission.reserve(clean, entry, run, None, now)
+                    frame.lookup = self._dispatch.admission.lookup(request, clean, entry, run)
                     return await self._submit(frame, frame.recorded or clean, content)
 
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
@@ -414,7 +415,7 @@ class Runs:
         if isinstance(submitted, Repeated):
             return await self._refuse(clean, USED)
         return (
-            self._dispatch.refused(clean, journal.TAKEN_OVER)
+            self._dispatch.refusals.refused(clean, journal.TAKEN_OVER)
             if submitted is None
             else await self._known(clean, submitted)
         )
@@ -444,11 +445,11 @@ class Runs:
             # It goes on, so it is no time-out, after which the same would be asked for under a new id.
             why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
             again = "Ask again under the same id: that gets its outcome, and begins nothing."
-            unknown = self._dispatch.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            unknown = self._dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
     async def _carry_out(self, frame: Frame) -> Response:
-        (response,) = await self._dispatch.join(None, (self._dispatch.start(frame),))
+        (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
         # Only what happened after the agent's code began is kept: before that, the same request may come again.
         response = await self._finish(frame.run, response, keep=frame.ran)
         if frame.run.scope != frame.run.id:
@@ -475,11 +476,11 @@ class Runs:
         why = await self._used(request) or why
         if parked is not None and why is CLOSING:
             await store.release(request.run, parked)
-            return self._dispatch.refused(request, why)
+            return self._dispatch.refusals.refused(request, why)
         if parked is None:
             if self._troubled:
                 await store.flush()  # what cannot be recorded is no refusal, and must not pile up
-            response = self._dispatch.refuse(request, why)
+            response = self._dispatch.refusals.refuse(request, why)
             try:
                 await store.flush()
             except StoreError:
@@ -488,9 +489,9 @@ class Runs:
             self._troubled = False
             return response
         # Its request is on record: what is to be added is how it ended.
-        response = self._dispatch.refused(
-            request, self._dispatch.parts.redactor.clean(brief_fault(why), self._dispatch.sealing_of(request.run))
-        )
+        sealing = self._dispatch.recording.sealing_of(request.run)
+        clean = self._dispatch.parts.redactor.clean(brief_fault(why), sealing)
+        response = self._dispatch.refusals.refused(request, clean)
         if why.code is Code.CANCELLED:
             response = replace(response, status=Status.CANCELLED)
         return await self._finish(Run(request, parked, None), response, keep=False)

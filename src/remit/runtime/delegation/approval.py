@@ -1,4 +1,4 @@
-"""Puts a guard's question to a person and records what they said, and who they are."""
+"""Puts the question of a guard to a person and records what they said, and who they are."""
 
 import asyncio
 import logging
@@ -13,21 +13,32 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, check_edits
 from remit.runtime.aside import aside
+from remit.runtime.context import Parts
 from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.recording import Recording
 from remit.runtime.delegation.response import presentable
-from remit.runtime.delegation.tasks import Carrier
+from remit.runtime.delegation.slots import regain_slot
+from remit.runtime.delegation.tasks import Tasks
+from remit.runtime.ledger import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 
 log = logging.getLogger("remit")
 
 # A guard that still asks after a person has agreed this often is not going to be satisfied.
 MAX_QUESTIONS = 8
+
+
 # A refusal is read by the agent that asked, whose attention is short; the question is in the record as it was put.
 SHOWN = 200
 
 
-class Consult(Carrier):
-    """The way to a person and back."""
+class Approvals:
+    """Asks people, while the clocks of those who wait stand still."""
+
+    def __init__(self, parts: Parts, recording: Recording, tasks: Tasks) -> None:
+        self.parts = parts
+        self.recording = recording
+        self.tasks = tasks
 
     @property
     def may_ask(self) -> bool:
@@ -141,7 +152,27 @@ class Consult(Carrier):
             edited=() if decision is None else tuple(sorted(decision.edits)),
         )
         session = request.parent_session if request.via is None else None  # what a sender names is a claim
-        self.record(Kind.APPROVAL, request.run, session or request.run, body)
+        self.recording.record(Kind.APPROVAL, request.run, session or request.run, body)
+
+    async def confirm(self, frame: Frame, question: str) -> bool:
+        """Have a person asked in the name of an agent at work, and return whether they agreed."""
+        try:
+            await self.consult(frame, frame.recorded or frame.request, Ask(question), 0)
+        except RemitError as error:
+            if error.fault.code is not Code.APPROVAL_DECLINED:
+                raise
+            return False
+        return True
+
+    async def consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
+        """Have a person asked, while no time passes for who waits; return what they changed before agreeing."""
+        self.tasks.pause(parent)
+        try:
+            return await self.ask_person(request, ask, questions, parent.run.sealing)
+        finally:
+            self.tasks.unpause(parent)
+            if parent.stopping is None:  # whoever goes on, after a no too, does so in a slot
+                await regain_slot(parent)
 
 
 def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:

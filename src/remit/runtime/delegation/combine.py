@@ -14,7 +14,7 @@ from remit.protocol.errors import Code, Fault, fault
 from remit.runtime import journal
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
-from remit.runtime.delegation.tasks import give_slot, regain_slot
+from remit.runtime.delegation.slots import give_slot, regain_slot
 from remit.runtime.ledger import Frame, Route
 from remit.text.components import Component, Findings
 
@@ -135,7 +135,7 @@ class Several:
             for place, task in self._tasks.items():
                 for frame in self._in_flight(place):
                     why = fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}")
-                    self._dispatch.stop(frame, why)
+                    self._dispatch.tasks.stop(frame, why)
                 task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks.values())
@@ -163,14 +163,14 @@ class Several:
                 self._frames[place] = begun
                 frame = await self._ended(begun)
                 response = frame.outcome.result()
-                if (route := self._dispatch.next_leg(frame, response)) is None:
+                if (route := self._dispatch.routing.next_leg(frame, response)) is None:
                     return response
                 begun = await self._dispatch.begin(parent, route.call, route=route)
             return response or begun  # refused: nothing came of it, and what went before stands
         except asyncio.CancelledError:
             if not self._over:
                 raise
-            await self._dispatch.end(self._in_flight(place), self._over)
+            await self._dispatch.tasks.end(self._in_flight(place), self._over)
             last = self._frames.get(place)
             return self._turned_down(call, path) if last is None else last.outcome.result()
 
@@ -181,7 +181,7 @@ class Several:
             return frame
         from remit.runtime.delegation.hedging import race  # few capabilities want it
 
-        return await race(self._dispatch, frame, frame.hedge_ms, self._begin_beside)
+        return await race(self._dispatch.tasks, self._dispatch.routing, frame, frame.hedge_ms, self._begin_beside)
 
     def _begin_beside(self, route: Route) -> Coroutine[Any, Any, Frame | Response]:
         # Both count as one of those that the caller has in flight.

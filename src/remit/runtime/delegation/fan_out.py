@@ -18,7 +18,7 @@ async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> l
     """Ask all at once, each within its own limits; more than may be in flight are refused whole, before any starts."""
     if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
         return refusals
-    begin = _begin_beside if dispatch.may_ask else _begin_in_turn
+    begin = _begin_beside if dispatch.approval.may_ask else _begin_in_turn
     begun = await begin(dispatch, parent, shared_out(parent, calls))
     frames = [each for each in begun if isinstance(each, Frame)]
     responses = iter(await _join(dispatch, parent, frames))
@@ -44,11 +44,11 @@ def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
 async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
     """Wait for all; those for which another may be asked instead go on to that one at once."""
     if all(frame.route is None for frame in frames):
-        return await dispatch.join(parent, frames)
+        return await dispatch.tasks.join(parent, frames)
     loop = asyncio.get_running_loop()
     routed = {frame: loop.create_task(dispatch.routed(parent, frame)) for frame in frames if frame.route}
     try:
-        return await dispatch.join(parent, frames, [routed.get(frame, frame.outcome) for frame in frames])
+        return await dispatch.tasks.join(parent, frames, [routed.get(frame, frame.outcome) for frame in frames])
     except BaseException:
         for task in routed.values():
             task.cancel()
@@ -63,7 +63,7 @@ async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call
         for call in calls:
             begun.append(await dispatch.begin(parent, call, hedge=True))
     except asyncio.CancelledError:
-        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        await dispatch.tasks.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
         raise
     return begun
 
@@ -81,7 +81,7 @@ async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
             task.cancel()
         await asyncio.wait(tasks)
         begun = [task.result() for task in tasks if not task.cancelled() and task.exception() is None]
-        await dispatch.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
+        await dispatch.tasks.end([each for each in begun if isinstance(each, Frame)], "its caller was cancelled")
         raise
 
 

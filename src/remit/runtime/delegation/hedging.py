@@ -8,37 +8,38 @@ from typing import Any
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.delegation.routing import Routing
+from remit.runtime.delegation.tasks import Tasks
 from remit.runtime.ledger import Frame, Route
 
 Begin = Callable[[Route], Coroutine[Any, Any, Frame | Response]]
 """Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""
 
 
-async def race(routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
+async def race(tasks: Tasks, routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
     """Return that of the two delegations whose end counts; it has ended.
 
     Both together get no more than the first was granted: what the second gets was set aside for it from the beginning.
     """
-    if not await _takes_long(routing, first, hedge_ms):
+    if not await _takes_long(tasks, first, hedge_ms):
         return first
-    second = await _asked_beside(routing, first, begin)
+    second = await _asked_beside(tasks, routing, first, begin)
     if second is None:
         await asyncio.wait({first.outcome})
         return first
-    routing.notice(second, f"asked too, because {first.card.name} had not answered after {hedge_ms} ms")
+    tasks.recording.notice(second, f"asked too, because {first.card.name} had not answered after {hedge_ms} ms")
     try:
-        return await _decided(routing, first, second)
+        return await _decided(tasks, first, second)
     except asyncio.CancelledError:
-        await routing.end((second,), "its caller was cancelled")
+        await tasks.end((second,), "its caller was cancelled")
         raise
 
 
-async def _takes_long(routing: Routing, frame: Frame, hedge_ms: int) -> bool:
+async def _takes_long(tasks: Tasks, frame: Frame, hedge_ms: int) -> bool:
     """Return once a delegation has ended, or has taken so long that another is asked too; say whether that is so.
 
     The time in which a person is asked does not count.
     """
-    clock, hedge_s = routing.parts.clock, hedge_ms / 1_000
+    clock, hedge_s = tasks.parts.clock, hedge_ms / 1_000
     while not frame.outcome.done():
         now = clock.now()
         due = now + hedge_s if frame.pauses else frame.started + frame.waited_s + hedge_s
@@ -58,7 +59,7 @@ def _ring(rung: "asyncio.Future[None]") -> None:
         rung.set_result(None)
 
 
-async def _asked_beside(routing: Routing, first: Frame, begin: Begin) -> Frame | None:
+async def _asked_beside(tasks: Tasks, routing: Routing, first: Frame, begin: Begin) -> Frame | None:
     """Return what was begun beside the first; None if nobody else may be asked, or the first ended meanwhile."""
     route = routing.beside(first)
     if route is None:
@@ -72,10 +73,10 @@ async def _asked_beside(routing: Routing, first: Frame, begin: Begin) -> Frame |
         begun = await _begun(admission)
     except asyncio.CancelledError:
         if (begun := await _begun(admission)) is not None:
-            await routing.end((begun,), "its caller was cancelled")
+            await tasks.end((begun,), "its caller was cancelled")
         raise
     if begun is None:
-        routing.parts.ledger.take_back(first, route.call.max_tokens or 0)
+        tasks.parts.ledger.take_back(first, route.call.max_tokens or 0)
     return begun
 
 
@@ -87,7 +88,7 @@ async def _begun(admission: "asyncio.Task[Frame | Response]") -> Frame | None:
     return begun if isinstance(begun, Frame) else None
 
 
-async def _decided(routing: Routing, first: Frame, second: Frame) -> Frame:
+async def _decided(tasks: Tasks, first: Frame, second: Frame) -> Frame:
     both = (first, second)
     while True:
         for frame, other in (both, both[::-1]):
@@ -95,7 +96,7 @@ async def _decided(routing: Routing, first: Frame, second: Frame) -> Frame:
                 if not other.outcome.done():
                     other.overtaken = True
                     why = f"{other.request.target} was cancelled: {frame.request.target} was faster"
-                    routing.stop(other, fault(Code.CANCELLED, why))
+                    tasks.stop(other, fault(Code.CANCELLED, why))
                 return frame
         going = [frame.outcome for frame in both if not frame.outcome.done()]
         if not going:

@@ -12,7 +12,7 @@ from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
 from remit.runtime import journal
-from remit.runtime.delegation.approval import Consult
+from remit.runtime.context import Parts
 from remit.runtime.delegation.draft import errands_of
 from remit.runtime.ledger import Frame, Route, Run, leg_path
 from remit.runtime.ports import Owner, StoreError
@@ -24,8 +24,11 @@ log = logging.getLogger("remit")
 RECALL_S = 0.25
 
 
-class Routing(Consult):
-    """The choice among several who offer the same, each of them judged anew when its turn comes."""
+class Routing:
+    """The choice among several agents that offer the same; each is judged anew when its turn comes."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
 
     def route(self, parent: Frame, call: Call, capability: str, path: str, owner: Owner | None) -> Route | None:
         """Return the way of a call by capability: as it went before a restart, else as it looks best now.

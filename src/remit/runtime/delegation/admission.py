@@ -1,0 +1,198 @@
+"""Whether a request may go on: guards, the schema of its capability, redaction, and the reservation of its grant."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.redaction import Held, redaction, restore, reveal, strike
+from remit.policy.repeats import CallKey
+from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
+from remit.policy.weight import is_light_request, said_in
+from remit.protocol.card import AgentCard
+from remit.protocol.envelope import Call, Json, Request
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.runtime.answer_cache import Lookup
+from remit.runtime.answer_cache import lookup as lookup_of
+from remit.runtime.aside import aside
+from remit.runtime.context import Parts
+from remit.runtime.delegation.draft import draft
+from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.redactor import Taken
+from remit.runtime.registry import Entry
+from remit.runtime.schemas import unfit_input
+
+log = logging.getLogger("remit")
+
+
+class Admission:
+    """Judges requests and reserves what they are granted."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def judge(
+        self, request: Request, facts: Facts, run: Run, looked: "Looked | None" = None
+    ) -> "Rewrite | Refuse | Ask | Heavy":
+        """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through.
+
+        A large request is to be looked through outside the event loop (`look_through`), unless it is refused for
+        something that is seen at once; what was *looked* through is judged again by the facts as they are now.
+        """
+        if is_light_request(request):
+            return self._judge(request, facts, run.known)
+        facts = replace(facts, counted=True)
+        at_once = self._judge_by(GUARDS, request, facts)
+        if not isinstance(at_once, Rewrite):
+            return at_once
+        if looked is None or not looked.is_of(request, facts):
+            return HEAVY
+        return looked.verdict_on(request)
+
+    async def look_through(
+        self, request: Request, facts: Facts, run: Run, *, of_user: bool, sent: Request | None = None
+    ) -> "Looked":
+        """Judge a large request outside the event loop, and make ready what is to be kept of it.
+
+        *sent* is what the caller itself sent, if it is an agent, which gets that back.
+        """
+        known, redactor = dict(run.known), self.parts.redactor
+
+        def look() -> Looked:
+            verdict = self._judge(request, facts, known)
+            taken, mine = None, dict[str, str | int]()
+            if isinstance(verdict, Rewrite) and verdict.struck:
+                fresh = {token: raw for token, raw in verdict.struck.items() if token not in known}
+                taken = redactor.take(run.scope, verdict.struck, fresh, of_user=of_user)
+                mine = struck_in(sent, facts.sealing) if sent is not None else mine
+            return Looked(said_in(request), facts.sealing, facts.approved, verdict, taken, mine)
+
+        return await aside.run(look)
+
+    def keep(self, run: Run, struck: Mapping[str, str | int], looked: "Looked | None", *, of_user: bool) -> None:
+        """Remember what tokens stand for, as it was made ready if the request was large."""
+        if looked is not None and looked.taken is not None:
+            self.parts.redactor.keep_taken(run, struck, looked.taken, of_user=of_user)
+        else:
+            self.parts.redactor.keep(run, struck, of_user=of_user)
+
+    def _judge_by(self, guards: Iterable[Guard], request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
+        try:
+            return judge(request, facts, guards)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            return self._guard_failed(request, error)
+
+    def _judge(self, request: Request, facts: Facts, known: Held) -> Rewrite | Refuse | Ask:
+        try:
+            verdict = judge(request, facts, self.parts.guards)
+            if not isinstance(verdict, Rewrite):
+                return verdict
+            request = verdict.request
+            if request.capability is not None and (why := _misfit(request, facts.target, known)) is not None:
+                return Refuse(why)
+            last = redaction(request, facts)
+            if isinstance(last, Rewrite):
+                return Rewrite(last.request, {**verdict.struck, **last.struck}) if verdict.struck else last
+            return verdict
+        except RemitError as error:
+            return Refuse(error.fault)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            return self._guard_failed(request, error)
+
+    def _guard_failed(self, request: Request, error: Exception) -> Refuse:
+        log.error("a guard failed on %s: %s", request.id, self.parts.redactor.traced(error))
+        return Refuse(
+            fault(
+                Code.PERMISSION_DENIED,
+                f"a guard failed ({type(error).__name__}), so nothing is let through",
+                suggestion=GUARD_FAILED,
+            )
+        )
+
+    def reserve(
+        self, clean: Request, entry: Entry, run: Run, parent: Frame | None, now: float, errand: CallKey | None = None
+    ) -> Frame:
+        """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
+        frame = Frame(clean, entry, run, parent, now, errand)
+        if run.known:
+            frame.request = reveal(clean, run.known, entry.card)
+            frame.recorded = clean
+        if clean.view is not None:
+            frame.recorded = replace(clean, view=clean.view.recorded())
+        if parent is None and (remarks := self.parts.remarks.pop(run.id, None)):
+            frame.warnings = [*remarks]
+        self.parts.ledger.open(frame)
+        return frame
+
+    def lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
+        """Return where an earlier answer to the same may be kept."""
+        cache, keys = self.parts.cache, self.parts.redactor.keys
+        return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
+
+    def holds(self, parent: Frame, sent: Request, looked: "Looked | None" = None) -> None:
+        """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
+        mine = looked.mine if looked is not None else struck_in(sent, parent.run.sealing)
+        if mine:
+            parent.held = {**(parent.held or {}), **mine}
+
+    def draft_now(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Request:
+        """Return the request that a call makes now."""
+        parts, now = self.parts, self.parts.clock.now()
+        card, caller = entry.card if entry is not None else None, parts.registry.agents[parent.card.name].card
+        left_ms = parent.time_left_ms(now)
+        return draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
+
+
+class Heavy(Struct, frozen=True):
+    """Nothing to object so far, and too much to be looked through in the event loop."""
+
+
+HEAVY = Heavy()
+
+
+class Looked(NamedTuple):
+    """What came of looking a large request through outside the event loop, and what was looked at."""
+
+    said: tuple[Json, ...]
+    sealing: Sealing | None
+    approved: frozenset[str]
+    verdict: Rewrite | Refuse | Ask
+    taken: Taken | None
+    mine: dict[str, str | int]
+    """What its caller itself had put into it."""
+
+    def is_of(self, request: Request, facts: Facts) -> bool:
+        """Say whether it is this that was looked at, and nothing was learned meanwhile that is to be struck too."""
+        return self.sealing is facts.sealing and self.approved == facts.approved and self.said == said_in(request)
+
+    def verdict_on(self, request: Request) -> Rewrite | Refuse | Ask:
+        """Return the verdict; what is left of time and tokens has changed while it was looked through."""
+        verdict = self.verdict
+        if not isinstance(verdict, Rewrite):
+            return verdict
+        clean, now = verdict.request, request.remit
+        remit = replace(
+            clean.remit, time_ms=min(clean.remit.time_ms, now.time_ms), tokens=min(clean.remit.tokens, now.tokens)
+        )
+        return Rewrite(replace(clean, remit=remit, created_ms=request.created_ms), verdict.struck)
+
+
+def struck_in(sent: Request, sealing: Sealing | None) -> dict[str, str | int]:
+    mine: dict[str, str | int] = {}
+    if sealing is not None:
+        with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+            strike(sent, sealing, mine)
+    return mine
+
+
+def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | None:
+    """Say what is wrong with the input of a capability; tokens are judged as what they stand for."""
+    capability = card.capability(request.capability) if card is not None and request.capability is not None else None
+    schema = capability.input_schema if capability is not None else None
+    if schema is None:
+        return None
+    return unfit_input(request.capability or "", schema, restore(request.input, known), request.input)

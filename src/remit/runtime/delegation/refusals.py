@@ -1,0 +1,92 @@
+"""Refusals, on record within bounds."""
+
+import logging
+
+from msgspec.structs import replace
+
+from remit.policy.weight import LIGHT, is_light_request
+from remit.protocol.envelope import VERSION, Call, Request, Response
+from remit.protocol.errors import Code, Fault
+from remit.protocol.records import Kind, Refusal
+from remit.runtime.context import Parts
+from remit.runtime.delegation.recording import Recording
+from remit.runtime.delegation.response import brief_fault, presentable, refused
+from remit.runtime.ledger import Frame
+
+log = logging.getLogger("remit")
+
+
+class Refusals:
+    """Makes refusals and records them."""
+
+    def __init__(self, parts: Parts, recording: Recording) -> None:
+        self.parts = parts
+        self.recording = recording
+
+    def refused(self, request: Request, why: Fault) -> Response:
+        """Return a refusal, with the version of the agent that was asked for."""
+        entry = self.parts.registry.agents.get(request.target)
+        return refused(request, why, None if entry is None else entry.card)
+
+    def refuse(self, request: Request, why: Fault) -> Response:
+        """Record a refusal and return it."""
+        sealing = self.recording.sealing_of(request.run)
+        response = self.refused(request, self.parts.redactor.clean(brief_fault(why), sealing))
+        caller = self.parts.ledger.frames.get(request.parent) if request.parent is not None else None
+        if caller is not None and response.fault is not None:
+            caller.note_fault_below(response.fault)
+        if not self._is_recorded(request.run, why):
+            return response
+        if not is_light_request(request):
+            request = _without_words(request)
+        if request.view is not None:
+            # Redacted before it is cut: of half a number no detector knows whose it is.
+            request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
+        # Not in the session that it asked for: that may be another user's.
+        # Nor in one that a sender names as its own: that is a claim.
+        session = (request.parent_session if request.via is None else None) or request.run
+        self.recording.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
+        return response
+
+    def _is_recorded(self, id: str, why: Fault) -> bool:
+        """Say whether one more refusal in a run goes on record: an agent that asks on and on must not fill it."""
+        root = self.parts.ledger.frames.get(id)
+        if root is None:
+            return True
+        run, most = root.run, self.parts.limits.max_delegations
+        if run.refusals >= most:
+            return False
+        # Of those for want of room, one is told.
+        run.refusals = most if why.code is Code.RECORD_LIMIT_EXCEEDED else run.refusals + 1
+        if run.refusals == most:
+            self.recording.notice(root, "further refusals in this run are not recorded", why.code)
+        return True
+
+
+def _without_words(request: Request) -> Request:
+    """Return a large request as its refusal is recorded: who asked whom, and that it was too large to be kept."""
+    return replace(
+        request,
+        objective=f"[not kept: the request is larger than {LIGHT} characters, and was refused]",
+        input=None,
+        handoff=None,
+        context=None,
+        view=None,
+        hints=(),
+        reason="",
+    )
+
+
+def undrafted(parent: Frame, call: Call, path: str) -> Request:
+    """Return as much of a request as can be said of a call that could not be made into one."""
+    asking, target = parent.request, call.target or call.capability
+    return Request(
+        version=VERSION,
+        id=path,
+        origin=asking.target,
+        target=presentable(target),
+        remit=asking.remit.narrow(caller=parent.address, time_ms=0, tokens=0),
+        run=asking.run,
+        parent=parent.path,
+        parent_session=asking.session,
+    )

@@ -1,0 +1,118 @@
+"""What is known of a call from before a restart: its answer, or how far it came."""
+
+import logging
+
+from msgspec.structs import replace
+
+from remit.policy.repeats import beside_of
+from remit.protocol.envelope import Call, Request, Response, Usage
+from remit.protocol.errors import Code, Fault, fault
+from remit.protocol.lifecycle import Status
+from remit.protocol.records import Kind, Notice
+from remit.runtime import journal
+from remit.runtime.context import Parts
+from remit.runtime.delegation.admission import Admission
+from remit.runtime.delegation.draft import errand_of
+from remit.runtime.delegation.recording import Recording
+from remit.runtime.delegation.refusals import Refusals
+from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
+from remit.runtime.ledger import Frame, Run
+from remit.runtime.ports import Remote
+from remit.runtime.registry import Entry
+
+log = logging.getLogger("remit")
+
+
+class Replay:
+    """Answers calls from the journal of a run that was taken up again."""
+
+    def __init__(self, parts: Parts, recording: Recording, refusals: Refusals, admission: Admission) -> None:
+        self.parts = parts
+        self.recording = recording
+        self.refusals = refusals
+        self.admission = admission
+
+    async def take_over(self, parent: Frame, of: str, path: str) -> None:
+        """Let a call that tries another of the same caller again know what was done below that one."""
+        if of.startswith(f"{parent.path}."):
+            await self.parts.store.flush()
+            steps = await self.parts.store.load(parent.run.id)
+            journal.take_over(parent.run, path, parent.run.id, of, steps, self.parts.redactor.keys)
+
+    def find_again(
+        self, parent: Frame, call: Call, entry: Entry, path: str
+    ) -> Response | tuple[bytes, journal.Step | None]:
+        """Return what came of a call before a restart; if that is not known, what identifies it and how far it came."""
+        request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
+        step = journal.errand_digest(parent.run, request, keys)
+        known = self._replay(parent, request, entry, step)
+        if known is not None:
+            return known
+        before = journal.begun(parent.run, path, keys)
+        if before is not None and (gone := _at_home_now(entry, before)) is not None:
+            return self.refusals.refuse(request, gone)
+        return step, before
+
+    def _replay(self, parent: Frame, request: Request, entry: Entry, digest: bytes) -> Response | None:
+        keys = self.parts.redactor.keys
+        repeatable = journal.is_repeatable(entry.card, request)
+        step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
+        if isinstance(step, Fault):
+            return self.refusals.refuse(request, step)
+        if step is None or step.response is None:
+            return None
+        if step.response.status is Status.SUCCESS:
+            key = errand_of(request)
+            parent.errands = {**(parent.errands or {}), key: None}
+            if is_read_only(entry.card, request):
+                keep_answer(parent, key, step.response, parent.run.changes, beside_of(request))
+        if not is_read_only(entry.card, request):
+            count_change(parent)
+        if step.response.fault is not None:
+            parent.note_fault_below(step.response.fault)
+        self.admission.holds(parent, request)
+        self.recording.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
+        if step.earlier:  # what it took was counted in the run that did it
+            return replace(step.response, id=request.id, run=request.run, usage=Usage())
+        parent.meter(step.response.usage)
+        if step.response.usage.overrun:
+            parent.run.overrun = True
+        return step.response
+
+    def still_true(self, run: Run, path: str, entry: Entry | None, call: Call, why: Fault) -> Fault:
+        """Return why a call is refused; of one that had begun before a restart, that it may have been done."""
+        before = journal.begun(run, path, self.parts.redactor.keys) if run.steps else None
+        doubt = "" if before is None else doubt_about(before, entry, call.capability)
+        if not doubt or why.code is Code.OUTCOME_UNKNOWN:
+            return why
+        return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be resumed now: {why.message}", detail=why.detail)
+
+
+def doubt_about(before: journal.Step, entry: Entry | None, asked: str | None) -> str:
+    """Say why it is not known what came of a step that was begun before a restart; empty: then nothing came of it."""
+    if before.departed is not None:
+        return "it had left for another hub before the restart, and may have been done"
+    capability = entry.card.capability(asked) if entry is not None and asked is not None else None
+    if (entry is not None and isinstance(entry.agent, Remote)) or (capability is not None and capability.read_only):
+        return ""
+    return "it had begun before the restart, and it is not known how far it came"
+
+
+def _at_home_now(entry: Entry, before: journal.Step) -> Fault | None:
+    """Return what to say of a call that left for a peer before the restart, if its agent lives here now."""
+    left = before.departed
+    if left is None or isinstance(entry.agent, Remote):
+        return None
+    what = f"it had left for another hub before the restart, and {entry.card.name} lives in this hub now"
+    return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it", detail=f"it was sent to {left.to}")
+
+
+def _replayed(request: Request, step: journal.Step) -> Notice:
+    when = "in the run that this one tries again" if step.earlier else "before the restart"
+    return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
+
+
+def go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
+    """Let a call go on from where it was before a restart."""
+    frame.departed = before.departed
+    frame.doubt = doubt_about(before, entry, frame.request.capability)

@@ -1,0 +1,255 @@
+"""The end of a delegation: its account settled, its response redacted, recorded and handed over."""
+
+import asyncio
+import logging
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from remit.policy.blame import key_of
+from remit.policy.redaction import Held, Raw, is_plain, strike
+from remit.policy.verdict import Sealing
+from remit.policy.weight import LIGHT, is_light_response
+from remit.protocol.envelope import Response, Usage
+from remit.protocol.errors import Code, Fault, RemitError, fault
+from remit.protocol.lifecycle import Status, advance
+from remit.protocol.records import Kind
+from remit.runtime import journal
+from remit.runtime.aside import aside
+from remit.runtime.context import Parts
+from remit.runtime.delegation import repeats
+from remit.runtime.delegation.cached_answers import CachedAnswers
+from remit.runtime.delegation.recording import Recording
+from remit.runtime.delegation.response import ended, for_record, stopped
+from remit.runtime.delegation.timer_wheel import Wheel
+from remit.runtime.ledger import Frame
+from remit.runtime.ports import Remote
+from remit.runtime.redactor import Taken
+from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
+
+log = logging.getLogger("remit")
+
+# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+_DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
+
+
+class Settlement:
+    """The one place where the life of a delegation ends."""
+
+    def __init__(self, parts: Parts, recording: Recording, cached: CachedAnswers, wheel: Wheel[Frame]) -> None:
+        self.parts = parts
+        self.recording = recording
+        self.cached = cached
+        self._wheel = wheel
+
+    async def settle_large(self, frame: Frame, response: Response) -> None:
+        """Close what may have to be looked through outside the event loop before."""
+        while True:
+            stopping, run, parent = frame.stopping, frame.run, frame.parent
+            if stopping is not None:
+                response = stopped(frame, stopping)
+            if isinstance(frame.state, Status) or is_light_response(response):
+                self.settle(frame, response)
+                return
+            work = partial(self._look_through, frame, response, run.sealing, dict(run.known), parent and parent.held)
+            # Told to stop meanwhile, it ends with what it had until then.
+            with suppress(asyncio.CancelledError):
+                looked = await aside.run(work)
+                # What was learned meanwhile, in another part of the run, is to be struck here too.
+                if frame.stopping is stopping and looked.sealing is run.sealing:
+                    self.settle(frame, looked.clean, looked)
+                    return
+
+    def settle(self, frame: Frame, response: Response, looked: "LookedResponse | None" = None) -> None:
+        """Settle, record and hand over the outcome: exactly once, whoever comes first.
+
+        A large response was *looked* through before, outside the event loop.
+        """
+        if isinstance(frame.state, Status):
+            self.recording.notice(frame, "its result came after it had been abandoned, and was dropped")
+            return
+        if self._is_overdue(frame):
+            frame.stopping, looked = _too_late(frame), None
+        if frame.stopping is not None and looked is None:
+            response = stopped(frame, frame.stopping)
+            if not is_light_response(response):
+                # Only of an agent that does not stop: nothing can be awaited for it any more.
+                frame.partial = None
+                why = f"what {frame.card.name} had until then is not kept: it is larger than {LIGHT} characters"
+                response = replace(stopped(frame, frame.stopping), warnings=(why,))
+        judged = response
+        if frame.faults_below and judged.fault is not None and key_of(judged.fault) in frame.faults_below:
+            frame.passed_on = True
+        if frame.doubt and response.fault is not None and not frame.run.handed_back:
+            response = self._in_doubt(frame, response, response.fault)
+        now = self.parts.clock.now()
+        run, parent = frame.run, frame.parent
+        response = self._with_figures(frame, response, now)
+        if looked is not None:
+            if looked.found:
+                self.parts.redactor.keep_taken(run, looked.found, looked.taken, of_user=True)
+        elif run.sealing is not None and not is_plain(response, run.sealing.detect):
+            response = self._redacted(frame, response, run.sealing)
+        if frame.flow is not None:
+            self.parts.outflow.finish(frame)
+        frame.state = advance(frame.state, response.status)
+        self._wheel.discard(frame, frame.tick)
+        # That it is not known what came of it blames nobody; that it did not answer blames the callee.
+        self.parts.ledger.close(frame, judged if frame.doubt else response, now, self.parts.limits.delegation_time_ms)
+        if parent is not None and response.fault is not None:
+            parent.note_fault_below(response.fault)
+        outcome = response
+        if looked is not None and parent is not None and looked.held is parent.held:
+            outcome = replace(response, **looked.restored)
+        elif run.known and parent is not None:
+            outcome = self.parts.redactor.for_caller(response, parent)
+        repeats.ended(frame, outcome)
+        try:
+            if frame.lookup is not None:
+                self.cached.land(frame, frame.lookup, response, now)
+            self._keep(frame, response, looked)
+            if run.steps is not None and parent is not None and not run.handed_back:
+                self.recording.note_step(frame, journal.Step(frame.step, True, outcome))
+                run.unsaved = True
+        finally:
+            # Whatever a store does, nobody waits for an outcome that has been settled.
+            if not frame.outcome.done():
+                frame.outcome.set_result(outcome)
+
+    def _is_overdue(self, frame: Frame) -> bool:
+        """Say whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
+
+        What was done elsewhere is told all the same: it is known what came of it.
+        """
+        if frame.stopping is not None or frame.pauses or isinstance(frame.agent, Remote):
+            return False
+        return bool(frame.tick) and self._wheel.is_due(frame.tick)
+
+    def _with_figures(self, frame: Frame, response: Response, now: float) -> Response:
+        """Return the response with what it took; one that took more than was granted has failed."""
+        duration_ms = int((now - frame.started) * 1_000 + 0.5)
+        if duration_ms:
+            queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
+            response = replace(response, duration_ms=duration_ms, queued_ms=queued_ms)
+            if frame.waited_s:
+                response = replace(response, waited_ms=round(frame.waited_s * 1_000))
+        if frame.warnings:
+            response = replace(response, warnings=(*response.warnings, *frame.warnings))
+        if frame.used:
+            response = replace(response, usage=frame.usage())
+        if response.usage.overrun:
+            message = f"{frame.card.name} spent {frame.used} tokens of {frame.granted} granted"
+            if response.ok:
+                response = replace(response, status=Status.FAILED, fault=fault(Code.TOKEN_BUDGET_EXCEEDED, message))
+            self.recording.notice(frame, message, Code.TOKEN_BUDGET_EXCEEDED)
+        return response
+
+    def _look_through(
+        self, frame: Frame, response: Response, sealing: Sealing | None, known: dict[str, Raw], held: Held | None
+    ) -> "LookedResponse":
+        """Return a large response as it may be kept, with all that is made of it; it changes nothing."""
+        found: dict[str, Raw] = {}
+        clean = response if sealing is None else self._struck(frame, response, sealing, found)
+        fresh = {token: raw for token, raw in found.items() if token not in known}
+        taken = self.parts.redactor.take(frame.run.scope, found, fresh, of_user=True)
+        recorded = for_record(clean)
+        restored: dict[str, Any] = {}
+        if frame.parent is not None:
+            given = self.parts.redactor.for_caller(clean, frame.parent, known | found)
+            fields = ((name, getattr(given, name)) for name in _SAID)
+            restored = {name: value for name, value in fields if value is not getattr(clean, name)}
+        return LookedResponse(clean, sealing, found, taken, recorded, held, restored)
+
+    def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
+        """Return the end of what may have been carried out elsewhere, and was stopped here before that was known."""
+        if isinstance(frame.agent, Remote):
+            # A peer that is not heard of settles all that it was granted.
+            frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
+        if frame.parent is not None and frame.parent.stopping is not None:
+            frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not hear of this any more
+        unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}", detail=why.detail)
+        return replace(response, status=Status.FAILED, fault=replace(unknown, origin=why.origin))
+
+    def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:
+        """Return the response as it may be kept, and keep apart what was taken out of it."""
+        found: dict[str, Raw] = {}
+        clean = self._struck(frame, response, sealing, found)
+        if found:
+            # What is found on the way up is for the user, and for no agent in between that did not have it before.
+            self.parts.redactor.keep(frame.run, found, of_user=True)
+        return clean
+
+    def _struck(self, frame: Frame, response: Response, sealing: Sealing, found: dict[str, Raw]) -> Response:
+        """Return the response as it may be kept, or as a failure if it cannot be."""
+        try:
+            clean = strike(replace(response, fault=None) if response.fault is not None else response, sealing, found)
+        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+            found.clear()
+            frame.partial = None  # nor could this be redacted
+            if isinstance(error, RemitError):
+                why = f"the answer of {frame.card.name} cannot be used: {error.fault.message}"
+                failed = ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
+            else:
+                log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error, sealing))
+                what = f"({type(error).__name__}), so it is not given"
+                why = f"the answer of {frame.card.name} could not be redacted {what}"
+                failed = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why))
+            return replace(failed, usage=response.usage)
+        # An error's words are never restored: they end up in logs.
+        return (
+            clean
+            if response.fault is None
+            else replace(clean, fault=self.parts.redactor.clean(response.fault, sealing))
+        )
+
+    def _keep(self, frame: Frame, response: Response, looked: "LookedResponse | None") -> None:
+        """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
+        if frame.parent is not None:
+            request = frame.request
+            at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
+            session = response.session or frame.path
+            recorded = for_record(response) if looked is None else looked.on_record(response)
+            self.parts.store.append(_RESULT, at_ms, request.run, session, recorded)
+        if response.new_facts:
+            self._keep_facts(frame, response.new_facts)
+
+    def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
+        """Keep facts for the user and the conversation: as many of one answer as somebody could bear in mind."""
+        facts, user = memorable(stated), frame.request.remit.user
+        if len(facts) < len(stated):
+            rest = f"{len(stated) - len(facts)} of {len(stated)} facts of {frame.card.name} are not kept"
+            self.recording.notice(
+                frame, f"{rest}: at most {MOST_NEW_FACTS} of one answer are, of {FACT_LENGTH} characters each"
+            )
+        self.parts.store.remember(user, frame.run.id, facts)
+        self.parts.redactor.keep_facts(frame.run, user, facts)
+        self.parts.sessions.learn(frame.run, facts, frame.card.name)
+
+
+# What a response says; the rest are names and figures.
+_SAID = ("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata")
+
+
+class LookedResponse(NamedTuple):
+    """What was made of a large response outside the event loop."""
+
+    clean: Response
+    sealing: Sealing | None
+    found: dict[str, Raw]
+    taken: Taken
+    recorded: Response
+    held: Held | None
+    """What its caller held then."""
+    restored: dict[str, Any]
+    """The fields that its caller gets otherwise than they are kept."""
+
+    def on_record(self, response: Response) -> Response:
+        """Return the response as it is recorded: what its caller does to it changes no record."""
+        kept = self.recorded
+        return replace(response, result=kept.result, artifacts=kept.artifacts, metadata=kept.metadata)
+
+
+def _too_late(frame: Frame) -> Fault:
+    return fault(Code.TIMEOUT, f"Delegation timeout after {frame.request.remit.time_ms}ms")
