@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from remit.policy.permission import received
 from remit.policy.redaction import strike
 from remit.policy.session_names import is_new, speaker_of
-from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
+from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_request
 from remit.protocol.codec import digest
 from remit.protocol.envelope import Request, Response
@@ -19,8 +19,9 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.delegation.admission import Heavy, Looked
+from remit.runtime.delegation.admission import Heavy
 from remit.runtime.delegation.dispatch import Dispatch
+from remit.runtime.delegation.looking import Looked
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
@@ -259,18 +260,7 @@ class Runs:
         looked: Looked | None = None
         while True:
             now = parts.clock.now()
-            facts = Facts(
-                target=entry.card if entry else None,
-                address=entry.address if entry else "",
-                limits=parts.limits,
-                agents=parts.registry.agents,
-                session_user=owner.user if owner else None,
-                session_agent=owner.agent if owner else None,
-                rate_wait_ms=parts.ledger.rate_wait_ms(entry.card, now) if entry else 0,
-                breaker_wait_ms=parts.ledger.breaker_wait_ms(request.target, now),
-                approved=approved,
-                sealing=run.sealing,
-            )
+            facts = self._dispatch.admission.facts_of_root(request, run, entry, owner, approved, now)
             verdict = self._dispatch.admission.judge(request, facts, run, looked)
             # Nothing may be refused, asked or kept for what has an outcome already.
             if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,16 +12,18 @@ from remit.policy.repeats import CallKey
 from remit.policy.verdict import GUARD_FAILED, Ask, Facts, Guard, Refuse, Rewrite, Sealing, judge
 from remit.policy.weight import is_light_request, said_in
 from remit.protocol.card import AgentCard
-from remit.protocol.envelope import Call, Json, Request
+from remit.protocol.envelope import Call, Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
 from remit.runtime.context import Parts
+from remit.runtime.delegation.attempt import Attempt
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.looking import Looked
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.redactor import Taken
+from remit.runtime.ports import Owner
 from remit.runtime.registry import Entry
 from remit.runtime.schemas import unfit_input
 
@@ -35,15 +36,62 @@ class Admission:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
 
+    def facts_of_call(self, attempt: Attempt, request: Request, *, repeated: bool, session: Owner | None) -> Facts:
+        """Return what the guards are to know about the call of an agent."""
+        parts, parent, card, entry = self.parts, attempt.parent, attempt.card, attempt.entry
+        ledger, run, goes_on = parts.ledger, parent.run, attempt.before is not None
+        # More than fifteen keywords cost four times as much: what is seldom there comes after.
+        facts = Facts(
+            target=card,
+            address=entry.address if entry is not None else "",
+            caller=attempt.caller,
+            held=parent.request.remit,
+            limits=parts.limits,
+            agents=parts.registry.agents,
+            delegations=run.tally.delegations,
+            agent_delegations=attempt.asked_by_agent,
+            record_bytes=parts.store.sizes.get(run.id, 0),
+            at_once=attempt.at_once or parent.in_flight() + 1,
+            repeated=repeated,
+            overrun=run.overrun,
+            # What was let through before a restart is only gone on with.
+            rate_wait_ms=ledger.rate_wait_ms(card, attempt.now) if card and card.rate and not goes_on else 0,
+            breaker_wait_ms=0 if goes_on else ledger.breaker_wait_ms(request.target, attempt.now),
+            sealing=run.sealing,
+        )
+        if session is not None:
+            facts = replace(facts, session_user=session.user, session_agent=session.agent)
+        if attempt.call.tools is not None:
+            facts = replace(facts, asked_tools=attempt.call.tools)
+        return replace(facts, approved=attempt.approved) if attempt.approved else facts
+
+    def facts_of_root(
+        self, request: Request, run: Run, entry: Entry | None, owner: Owner | None, approved: frozenset[str], now: float
+    ) -> Facts:
+        """Return what the guards are to know about the request of a user."""
+        ledger = self.parts.ledger
+        return Facts(
+            target=entry.card if entry else None,
+            address=entry.address if entry else "",
+            limits=self.parts.limits,
+            agents=self.parts.registry.agents,
+            session_user=owner.user if owner else None,
+            session_agent=owner.agent if owner else None,
+            rate_wait_ms=ledger.rate_wait_ms(entry.card, now) if entry else 0,
+            breaker_wait_ms=ledger.breaker_wait_ms(request.target, now),
+            approved=approved,
+            sealing=run.sealing,
+        )
+
     def judge(
-        self, request: Request, facts: Facts, run: Run, looked: "Looked | None" = None
+        self, request: Request, facts: Facts, run: Run, looked: Looked | None = None, *, light: bool | None = None
     ) -> "Rewrite | Refuse | Ask | Heavy":
         """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through.
 
         A large request is to be looked through outside the event loop (`look_through`), unless it is refused for
         something that is seen at once; what was *looked* through is judged again by the facts as they are now.
         """
-        if is_light_request(request):
+        if is_light_request(request) if light is None else light:
             return self._judge(request, facts, run.known)
         facts = replace(facts, counted=True)
         at_once = self._judge_by(GUARDS, request, facts)
@@ -55,7 +103,7 @@ class Admission:
 
     async def look_through(
         self, request: Request, facts: Facts, run: Run, *, of_user: bool, sent: Request | None = None
-    ) -> "Looked":
+    ) -> Looked:
         """Judge a large request outside the event loop, and make ready what is to be kept of it.
 
         *sent* is what the caller itself sent, if it is an agent, which gets that back.
@@ -73,7 +121,7 @@ class Admission:
 
         return await aside.run(look)
 
-    def keep(self, run: Run, struck: Mapping[str, str | int], looked: "Looked | None", *, of_user: bool) -> None:
+    def keep(self, run: Run, struck: Mapping[str, str | int], looked: Looked | None, *, of_user: bool) -> None:
         """Remember what tokens stand for, as it was made ready if the request was large."""
         if looked is not None and looked.taken is not None:
             self.parts.redactor.keep_taken(run, struck, looked.taken, of_user=of_user)
@@ -133,7 +181,7 @@ class Admission:
         cache, keys = self.parts.cache, self.parts.redactor.keys
         return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
 
-    def holds(self, parent: Frame, sent: Request, looked: "Looked | None" = None) -> None:
+    def holds(self, parent: Frame, sent: Request, looked: Looked | None = None) -> None:
         """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
         mine = looked.mine if looked is not None else struck_in(sent, parent.run.sealing)
         if mine:
@@ -152,33 +200,6 @@ class Heavy(Struct, frozen=True):
 
 
 HEAVY = Heavy()
-
-
-class Looked(NamedTuple):
-    """What came of looking a large request through outside the event loop, and what was looked at."""
-
-    said: tuple[Json, ...]
-    sealing: Sealing | None
-    approved: frozenset[str]
-    verdict: Rewrite | Refuse | Ask
-    taken: Taken | None
-    mine: dict[str, str | int]
-    """What its caller itself had put into it."""
-
-    def is_of(self, request: Request, facts: Facts) -> bool:
-        """Say whether it is this that was looked at, and nothing was learned meanwhile that is to be struck too."""
-        return self.sealing is facts.sealing and self.approved == facts.approved and self.said == said_in(request)
-
-    def verdict_on(self, request: Request) -> Rewrite | Refuse | Ask:
-        """Return the verdict; what is left of time and tokens has changed while it was looked through."""
-        verdict = self.verdict
-        if not isinstance(verdict, Rewrite):
-            return verdict
-        clean, now = verdict.request, request.remit
-        remit = replace(
-            clean.remit, time_ms=min(clean.remit.time_ms, now.time_ms), tokens=min(clean.remit.tokens, now.tokens)
-        )
-        return Rewrite(replace(clean, remit=remit, created_ms=request.created_ms), verdict.struck)
 
 
 def struck_in(sent: Request, sealing: Sealing | None) -> dict[str, str | int]:

@@ -3,25 +3,22 @@
 import asyncio
 import logging
 
-from msgspec.structs import replace
-
 from remit.policy.reception import context_cut
 from remit.policy.repeats import CallKey, Earlier, beside_of, is_outdated
-from remit.policy.verdict import Ask, Facts, Refuse, Rewrite
+from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_call, is_light_request
-from remit.protocol.card import AgentCard
 from remit.protocol.codec import checked
-from remit.protocol.envelope import Call, Json, Request, Response
+from remit.protocol.envelope import Call, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS
-from remit.runtime import journal
 from remit.runtime.aside import aside
 from remit.runtime.context import Parts
-from remit.runtime.delegation.admission import Admission, Heavy, Looked
+from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.approval import Approvals
+from remit.runtime.delegation.attempt import Attempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.draft import draft, errand_of, granted
+from remit.runtime.delegation.draft import draft, errand_of
 from remit.runtime.delegation.recording import Recording
 from remit.runtime.delegation.refusals import Refusals, undrafted
 from remit.runtime.delegation.repeats import given_again
@@ -29,8 +26,8 @@ from remit.runtime.delegation.replay import Replay, go_on
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.slots import give_slot
 from remit.runtime.delegation.tasks import Tasks
-from remit.runtime.ledger import Frame, Route, Run, child_path
-from remit.runtime.ports import Owner, Remote
+from remit.runtime.ledger import Frame, Route
+from remit.runtime.ports import Remote
 from remit.runtime.registry import Entry
 from remit.runtime.sessions import Shown
 
@@ -81,150 +78,152 @@ class Dispatch:
         *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand; *route*
         is given if others were asked before; *hedge* promises that its end is awaited by `routed`.
         """
-        parts = self.parts
-        run: Run = parent.run
-        tally, asking = run.tally, parent.card.name
-        tally.delegations += 1
-        asked = tally.by_agent[asking] = tally.by_agent.get(asking, 0) + 1
-        if route is None:
-            parent.calls += 1
-            path = child_path(parent, parent.calls if call.step is None else call.step)
+        while True:
+            attempt = Attempt(parent, call, route, at_once, hedge)
+            try:
+                begun = await self._try(attempt)
+            except RemitError as error:
+                why = self.replay.still_true(parent.run, attempt.path, attempt.entry, attempt.call, error.fault)
+                return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why)
+            if not isinstance(begun, Route):
+                return begun
+            # The next agent that offers the same, judged anew.
+            route, call, at_once, hedge = begun, begun.call, attempt.at_once, attempt.hedge
+
+    async def _try(self, attempt: Attempt) -> Frame | Response | Route:
+        """Start a call, refuse it, or return the way to the agent that is to be asked instead."""
+        parts, parent, call = self.parts, attempt.parent, attempt.call
+        attempt.call = call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
+        attempt.sent = call
+        if parts.store.full:
+            await parts.store.room()
+        if _is_plain(call):
+            attempt.entry = parts.registry.agents.get(call.target) if call.target is not None else None
         else:
-            path = route.leg_path
-        owner: Owner | None = None
-        approved: frozenset[str] = frozenset()
-        questions = 0
-        step = b""
-        before: journal.Step | None = None
-        shown: Shown | None = None
-        entry: Entry | None = None
-        looked: Looked | None = None
-        try:
-            call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
-            if call.step is not None and route is None:
-                _name_once(parent, call.step)
-            if parts.store.full:
-                await parts.store.room()
-            if call.session is not None:
-                owner = await parts.store.owner(call.session)
-            target = call.target
-            if target is None and call.capability is not None:
-                route = route or self.routing.route(parent, call, call.capability, path, owner)
-                if route is not None and not route.names:
-                    await self.routing.recall()
-                    route = self.routing.route(parent, call, call.capability, path, owner)
-                if route is not None:
-                    target, path = route.names[0], route.leg_path
-            entry = parts.registry.agents.get(target) if target is not None else None
-            if call.context is not None:
-                shown = await self._shown(parent, call, entry, path)
-            if call.retry_of is not None and run.steps is not None:
-                await self.replay.take_over(parent, call.retry_of, path)
-            first = call  # a person's edit is neither what the agent sent nor known before they are asked
-            if run.steps is not None and entry is not None and not _is_ending(parent):
-                recalled = self.replay.find_again(parent, call, entry, path)
-                if isinstance(recalled, Response):
-                    return await self._gone_on_from(recalled, parent, route)
-                step, before = recalled
-            while True:
-                now = parts.clock.now()
-                left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
-                card: AgentCard | None = entry.card if entry is not None else None
-                # As it is now: a permission that was taken away is not used any more, not even by who is at work.
-                caller = parts.registry.agents[parent.card.name].card
-                request = draft(parent, call, card, path, left_ms, parts.clock.wall_ms(), parts.limits, caller)
-                if _is_ending(parent):
-                    why = self.replay.still_true(run, path, entry, call, _too_late_to_ask(parent))
-                    return self.refusals.refuse(request, why)
-                if shown is not None:
-                    request = await parts.sessions.shown_aside(request, shown)
-                light = is_light_request(request)
-                errand = errand_of(request) if light else await aside.run(errand_of, request)
-                waited = shown is not None or not light
-                if waited and granted(parent, call, card, parts.limits) < request.remit.tokens:
-                    continue  # others were granted some while this was looked through
-                earlier = None if parent.errands is None else parent.errands.get(errand)
-                ledger = parts.ledger
-                # More than fifteen keywords cost four times as much: what is seldom there comes after.
-                facts = Facts(
-                    target=card,
-                    address=entry.address if entry is not None else "",
-                    caller=caller,
-                    held=parent.request.remit,
-                    limits=parts.limits,
-                    agents=parts.registry.agents,
-                    delegations=tally.delegations,
-                    agent_delegations=asked,
-                    record_bytes=parts.store.sizes.get(run.id, 0),
-                    at_once=at_once or parent.in_flight() + 1,
-                    repeated=_is_repeated(parent, request, errand, earlier),
-                    overrun=run.overrun,
-                    # What was let through before a restart is only gone on with.
-                    rate_wait_ms=ledger.rate_wait_ms(card, now) if card and card.rate and before is None else 0,
-                    breaker_wait_ms=ledger.breaker_wait_ms(request.target, now) if before is None else 0,
-                    sealing=run.sealing,
-                )
-                facts = _with_the_rest(facts, owner, call.tools, approved)
-                match self.admission.judge(request, facts, run, looked):
-                    case Heavy():
-                        sent = self.admission.draft_now(parent, first, entry, path)
-                        looked = await self.admission.look_through(request, facts, run, of_user=False, sent=sent)
-                    case Rewrite(request=clean, struck=struck):
-                        assert entry is not None, "a guard refuses unknown targets"
-                        if call.session is not None and owner is None:
-                            # Taken only by who may have it; then all is judged anew, since others may have been first.
-                            owner = await parts.store.session(call.session, request.remit.user, request.target)
-                            continue
-                        if struck:
-                            # Guards, and people whom they ask, may have put more into it than the caller sent.
-                            self.admission.holds(parent, self.admission.draft_now(parent, first, entry, path), looked)
-                            self.admission.keep(run, struck, looked, of_user=False)
-                        if clean.handoff is not None:
-                            parts.sessions.heed(run, clean.handoff, clean.origin)
-                        frame = self.admission.reserve(clean, entry, run, parent, now, errand)
-                        _take_up(frame, step, call.context_tokens)
-                        if route is not None:
-                            self.routing.under_way(frame, route, hedge=hedge)
-                        if request.capability is not None:
-                            frame.lookup, frame.beside = (
-                                self.admission.lookup(request, clean, entry, run),
-                                beside_of(request),
-                            )
-                        if before is not None:
-                            go_on(frame, before, entry)
-                        return self.tasks.start(frame)
-                    case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier is not None:
-                        return self._answered_before(parent, request, earlier)
-                    case Refuse(fault=why):
-                        why = self.replay.still_true(run, path, entry, call, why)
-                        refusal = self.refusals.refuse(request, why)
-                        onward = self.routing.onward(route, why) if route is not None else None
-                        if onward is None:
-                            return refusal
-                        return await self.begin(parent, onward.call, at_once=at_once, route=onward, hedge=hedge)
-                    case Ask() as ask:
-                        edits = await self.approval.consult(parent, request, ask, questions)
-                        # A yes is to what the person was shown: what another makes of it is asked about again.
-                        approved = (frozenset[str]() if edits else approved) | {ask.question}
-                        questions += 1
-                        call = _edited(call, edits)
-                        entry = parts.registry.agents.get(target) if target is not None else None
-        except RemitError as error:
-            why = self.replay.still_true(run, path, entry, call, error.fault)
-            return self.refusals.refuse(undrafted(parent, call, path), why)
+            await self._prepare(attempt)
+        if parent.run.steps is not None and (known := self._known_before(attempt)) is not None:
+            return known
+        while True:
+            request = self._draft(attempt)
+            if _is_ending(parent):
+                return self._refused(attempt, request, _too_late_to_ask(parent))
+            if attempt.shown is not None:
+                request = await parts.sessions.shown_aside(request, attempt.shown)
+            light = is_light_request(request)
+            key = errand_of(request) if light else await aside.run(errand_of, request)
+            if (attempt.shown is not None or not light) and attempt.granted(parts.limits) < request.remit.tokens:
+                continue  # others were granted some while this was looked through
+            earlier = None if parent.errands is None else parent.errands.get(key)
+            facts = self.admission.facts_of_call(
+                attempt, request, repeated=_is_repeated(parent, request, key, earlier), session=attempt.owner
+            )
+            match self.admission.judge(request, facts, parent.run, attempt.looked, light=light):
+                case Rewrite() as verdict:
+                    if attempt.call.session is None or attempt.owner is not None:
+                        return self._start(attempt, request, verdict, key)
+                    # Taken only by who may have it; then all is judged anew, since others may have been first.
+                    user = request.remit.user
+                    attempt.owner = await parts.store.session(attempt.call.session, user, request.target)
+                case Heavy():
+                    sent = self.admission.draft_now(parent, attempt.sent, attempt.entry, attempt.path)
+                    attempt.looked = await self.admission.look_through(
+                        request, facts, parent.run, of_user=False, sent=sent
+                    )
+                case Refuse(fault=why) if why.code is Code.CYCLE_DETECTED and earlier is not None:
+                    return self._answered_before(parent, request, earlier)
+                case Refuse(fault=why):
+                    return self._refused(attempt, request, why)
+                case Ask() as ask:
+                    await self._ask(attempt, request, ask)
+
+    async def _prepare(self, attempt: Attempt) -> None:
+        """Find out whom a call goes to, in which session, and what its callee is shown."""
+        parts, parent, call, route = self.parts, attempt.parent, attempt.call, attempt.route
+        if call.step is not None and route is None:
+            _name_once(parent, call.step)
+        if call.session is not None:
+            attempt.owner = await parts.store.owner(call.session)
+        target = call.target
+        if target is None and call.capability is not None:
+            route = route or self.routing.route(parent, call, call.capability, attempt.path, attempt.owner)
+            if route is not None and not route.names:
+                await self.routing.recall()
+                route = self.routing.route(parent, call, call.capability, attempt.path, attempt.owner)
+            if route is not None:
+                target, attempt.path, attempt.route = route.names[0], route.leg_path, route
+        attempt.entry = parts.registry.agents.get(target) if target is not None else None
+        if call.context is not None:
+            attempt.shown = await self._shown(parent, call, attempt.entry, attempt.path)
+        if call.retry_of is not None and parent.run.steps is not None:
+            await self.replay.take_over(parent, call.retry_of, attempt.path)
+
+    def _known_before(self, attempt: Attempt) -> Response | Route | None:
+        """Return what came of a call before a restart; of a leg that failed then, the way to the next one."""
+        if attempt.entry is None or _is_ending(attempt.parent):
+            return None
+        known = self.replay.find_again(attempt.parent, attempt.call, attempt.entry, attempt.path)
+        if not isinstance(known, Response):
+            attempt.step, attempt.before = known
+            return None
+        if attempt.route is None or known.ok:
+            return known
+        onward = self.routing.recorded_leg(attempt.parent.run, attempt.route, attempt.route.leg + 1)
+        if onward is not None:
+            attempt.at_once, attempt.hedge = None, False
+        return onward or known
+
+    def _draft(self, attempt: Attempt) -> Request:
+        """Return the request that a call makes now."""
+        parts, parent, clock = self.parts, attempt.parent, self.parts.clock
+        attempt.now = now = clock.now()
+        left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
+        # As it is now: a permission that was taken away is not used any more, not even by who is at work.
+        attempt.caller = caller = parts.registry.agents[parent.card.name].card
+        entry = attempt.entry
+        attempt.card = card = None if entry is None else entry.card
+        return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), parts.limits, caller)
+
+    def _start(self, attempt: Attempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
+        """Reserve what a call was granted, and set it going."""
+        parent, entry, clean = attempt.parent, attempt.entry, verdict.request
+        assert entry is not None, "a guard refuses unknown targets"
+        run = parent.run
+        if verdict.struck:
+            # Guards, and people whom they ask, may have put more into it than the caller sent.
+            sent = self.admission.draft_now(parent, attempt.sent, entry, attempt.path)
+            self.admission.holds(parent, sent, attempt.looked)
+            self.admission.keep(run, verdict.struck, attempt.looked, of_user=False)
+        if clean.handoff is not None:
+            self.parts.sessions.heed(run, clean.handoff, clean.origin)
+        frame = self.admission.reserve(clean, entry, run, parent, attempt.now, key)
+        _take_up(frame, attempt.step, attempt.call.context_tokens)
+        if attempt.route is not None:
+            self.routing.under_way(frame, attempt.route, hedge=attempt.hedge)
+        if request.capability is not None:
+            frame.lookup, frame.beside = self.admission.lookup(request, clean, entry, run), beside_of(request)
+        if attempt.before is not None:
+            go_on(frame, attempt.before, entry)
+        return self.tasks.start(frame)
+
+    def _refused(self, attempt: Attempt, request: Request, why: Fault) -> Response | Route:
+        """Record a refusal; return it, or the way to whom else to ask."""
+        why = self.replay.still_true(attempt.parent.run, attempt.path, attempt.entry, attempt.call, why)
+        refusal = self.refusals.refuse(request, why)
+        onward = self.routing.onward(attempt.route, why) if attempt.route is not None else None
+        return refusal if onward is None or _is_ending(attempt.parent) else onward
+
+    async def _ask(self, attempt: Attempt, request: Request, ask: Ask) -> None:
+        """Have a person asked, and go on with what they agreed to."""
+        edits = await self.approval.consult(attempt.parent, request, ask, attempt.questions)
+        attempt.agreed(ask.question, edits)
+        target = attempt.call.target if attempt.route is None else attempt.route.names[0]
+        attempt.entry = self.parts.registry.agents.get(target) if target is not None else None
 
     def _answered_before(self, parent: Frame, request: Request, earlier: Earlier) -> Response:
         """Give a caller the answer that it got before, and record that."""
         response = given_again(parent, request, earlier)
         self.recording.notice(parent, response.warnings[-1])
         return response
-
-    async def _gone_on_from(self, known: Response, parent: Frame, route: Route | None) -> Frame | Response:
-        """Return what came of a call before a restart; of a leg that failed then, what comes of the next one."""
-        if route is None or known.ok:
-            return known
-        onward = self.routing.recorded_leg(parent.run, route, route.leg + 1)
-        return known if onward is None else await self.begin(parent, onward.call, route=onward)
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:
         """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
@@ -268,6 +267,17 @@ class Dispatch:
         return self.refusals.refuse(undrafted(parent, call, path), why)
 
 
+def _is_plain(call: Call) -> bool:
+    """Say whether it is at once clear whom a call goes to, and nothing is to be read for it before."""
+    return (
+        call.target is not None
+        and call.session is None
+        and call.context is None
+        and call.step is None
+        and call.retry_of is None
+    )
+
+
 def _name_once(parent: Frame, step: str) -> None:
     if parent.named is None:
         parent.named = set()
@@ -275,10 +285,6 @@ def _name_once(parent: Frame, step: str) -> None:
         why = f"{parent.card.name} has made a call named {step} before in this delegation"
         raise RemitError(fault(Code.DUPLICATE_REQUEST, why, suggestion="Give each call a name of its own."))
     parent.named.add(step)
-
-
-def _edited(call: Call, edits: dict[str, Json]) -> Call:
-    return replace(call, **edits) if edits else call
 
 
 def _too_late_to_ask(parent: Frame) -> Fault:
@@ -304,15 +310,6 @@ def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: Earlier
     if parent.errands is None or key not in parent.errands:
         return False
     return earlier is None or not is_outdated(earlier, request, parent.run.changes)
-
-
-def _with_the_rest(facts: Facts, owner: Owner | None, tools: frozenset[str] | None, approved: frozenset[str]) -> Facts:
-    """Return the facts with those that are seldom there."""
-    if owner is not None:
-        facts = replace(facts, session_user=owner.user, session_agent=owner.agent)
-    if tools is not None:
-        facts = replace(facts, asked_tools=tools)
-    return replace(facts, approved=approved) if approved else facts
 
 
 def _checked_call(call: Call) -> Call:
