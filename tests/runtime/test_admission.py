@@ -4,10 +4,14 @@ import inspect
 from functools import partial
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from remit.policy.verdict import ALLOW, Facts, Guard, Refuse, Rewrite, judge
+from remit.protocol.envelope import Request
 from remit.protocol.errors import Code
-from remit.runtime.delegation.guards import GUARDS, LAST, explain
+from remit.runtime.delegation.guards import GUARDS, LAST, explain, passes_all
 from samples import a_card, a_remit, a_request
 
 FACTS = Facts(target=a_card(), address="tag@hub", caller=a_card(name="prime", may_call=frozenset({"tag"})))
@@ -112,3 +116,80 @@ def test_of_many_objections_the_first_in_order_is_the_one_that_is_given() -> Non
 def test_a_guard_without_a_name_is_explained_as_what_it_is() -> None:
     guard = partial(GUARDS[0])
     assert explain(a_request(), FACTS, [guard]) == [(repr(guard), ALLOW)]
+
+
+# Each field of a request, its remit and its facts, as most have it and as a guard could object to it.
+REQUESTS = st.builds(
+    a_request,
+    version=st.sampled_from(["1.0", "0.9"]),
+    target=st.sampled_from(["tag", "other"]),
+    capability=st.sampled_from([None, "TAG", "NOT_OFFERED"]),
+    objective=st.sampled_from(["x", "x" * 5_000]),
+    input=st.sampled_from([None, "text", "x" * 5_000, {"a": 1}]),
+    remit=st.builds(
+        a_remit,
+        depth=st.sampled_from([1, 2, 6]),
+        time_ms=st.sampled_from([0, 19, 20, 1_000]),
+        tokens=st.sampled_from([0, 1, 1_200]),
+        chain=st.sampled_from([(), ("prime@hub",), ("tag@hub",), tuple(f"a{number}@hub" for number in range(11))]),
+    ),
+)
+FACTS_OF_ALL_KINDS = st.builds(
+    Facts,
+    target=st.sampled_from([a_card(), None]),
+    address=st.just("tag@hub"),
+    caller=st.sampled_from([None, a_card(name="prime"), a_card(name="prime", may_call=frozenset({"tag"}))]),
+    held=st.sampled_from([None, a_remit(), a_remit(may_delegate=False), a_remit(targets=frozenset({"other"}))]),
+    session_user=st.sampled_from([None, "u-1", "u-2"]),
+    session_agent=st.sampled_from([None, "tag", "other"]),
+    asked_tools=st.sampled_from([None, frozenset[str](), frozenset({"shell"})]),
+    at_once=st.sampled_from([1, 3, 4]),
+    delegations=st.sampled_from([1, 3_001]),
+    agent_delegations=st.sampled_from([1, 100_001]),
+    record_bytes=st.sampled_from([0, 64 * 1_048_576]),
+    repeated=st.booleans(),
+    overrun=st.booleans(),
+    rate_wait_ms=st.sampled_from([0, 1]),
+    breaker_wait_ms=st.sampled_from([0, 1]),
+)
+
+
+@settings(max_examples=300)
+@given(REQUESTS, FACTS_OF_ALL_KINDS)
+def test_what_passes_in_one_look_passes_every_guard(request: Request, facts: Facts) -> None:
+    if passes_all(request, facts):
+        assert [guard(request, facts) for guard in GUARDS] == [ALLOW] * len(GUARDS)
+
+
+def test_an_ordinary_request_passes_in_one_look() -> None:
+    assert passes_all(a_request(), FACTS)
+
+
+@pytest.mark.parametrize("guard", range(len(GUARDS)), ids=[name_of(guard) for guard in GUARDS])
+def test_the_one_look_sees_what_each_guard_alone_objects_to(guard: int) -> None:
+    """All else is in order, so that a condition that is missing in the one look shows."""
+    request, facts = ALONE[name_of(GUARDS[guard])]
+    assert [each(request, facts) == ALLOW for each in GUARDS] == [number != guard for number in range(len(GUARDS))]
+    assert not passes_all(request, facts)
+
+
+CAN_ASK = a_card(name="prime", may_call=frozenset({"tag"}))
+ALONE: dict[str, tuple[Request, Facts]] = {
+    "version": (a_request(version="0.9"), FACTS),
+    "known_target": (a_request(capability="NOT_OFFERED"), FACTS),
+    "permission": (a_request(), replace(FACTS, caller=a_card(name="prime"))),
+    "user": (a_request(), replace(FACTS, session_user="u-2")),
+    "depth": (a_request(remit=a_remit(depth=6)), FACTS),
+    "chain": (a_request(remit=a_remit(chain=tuple(f"a{number}@hub" for number in range(11)))), FACTS),
+    "loop": (a_request(remit=a_remit(chain=("tag@hub",))), FACTS),
+    "cycle": (a_request(), replace(FACTS, repeated=True)),
+    "nesting": (a_request(), replace(FACTS, held=a_remit(may_delegate=False))),
+    "fan_out": (a_request(), replace(FACTS, held=a_remit(), at_once=4)),
+    "delegations": (a_request(), replace(FACTS, delegations=1_000_000)),
+    "record": (a_request(), replace(FACTS, record_bytes=1_000_000_000)),
+    "deadline": (a_request(remit=a_remit(time_ms=19)), FACTS),
+    "tools": (a_request(), replace(FACTS, asked_tools=frozenset({"shell"}))),
+    "tokens": (a_request(remit=a_remit(tokens=0)), FACTS),
+    "rate": (a_request(), replace(FACTS, rate_wait_ms=1)),
+    "breaker": (a_request(), replace(FACTS, breaker_wait_ms=1)),
+}

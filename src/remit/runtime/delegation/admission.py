@@ -20,7 +20,7 @@ from remit.runtime.aside import aside
 from remit.runtime.context import Parts
 from remit.runtime.delegation.attempt import Attempt
 from remit.runtime.delegation.draft import draft
-from remit.runtime.delegation.guards import GUARDS
+from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.delegation.looking import Looked
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Owner
@@ -136,7 +136,8 @@ class Admission:
 
     def _judge(self, request: Request, facts: Facts, known: Held) -> Rewrite | Refuse | Ask:
         try:
-            verdict = judge(request, facts, self.parts.guards)
+            guards = self.parts.guards
+            verdict = judge(request, facts, guards[len(GUARDS) :] if passes_all(request, facts) else guards)
             if not isinstance(verdict, Rewrite):
                 return verdict
             request = verdict.request
