@@ -178,7 +178,7 @@ class Silence:
 
 def fall_silent(hub: Hub) -> None:
     """Keep a hub from telling the others that it is alive, and from looking at what they left behind."""
-    keeper, _ = hub._runs._attendants  # pyright: ignore[reportPrivateUsage]
+    keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
     keeper.cancel()
 
 
@@ -393,7 +393,7 @@ async def test_a_run_that_fell_silent_three_times_is_given_up(tmp_path: Path) ->
     journey = Journey(tmp_path)
     async with journey.hub:
         request = journey.hub._request("root", "travel", "u", {"request_id": "1"})  # pyright: ignore[reportPrivateUsage]
-    content = journey.hub._runs._digest(request)  # pyright: ignore[reportPrivateUsage]
+    content = journey.hub._runs.digest_of(request)  # pyright: ignore[reportPrivateUsage]
     await store.submit(request, content, worker="dead", lease_ms=0)
     for epoch in (2, 3):
         assert await store.claim(request.run, "dead", 0) == epoch

@@ -583,7 +583,7 @@ async def resumed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Journe
     async with asyncio.timeout(PATIENCE_S), first.hub:
         task = asyncio.create_task(first.hub.ask("root", input=MAIL, user="u-1", request_id="1"))
         await first.reached.wait()
-        keeper, _ = first.hub._runs._attendants  # pyright: ignore[reportPrivateUsage]
+        keeper, _ = first.hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
         keeper.cancel()
         take_lease(folder)
         second.go_on.set()

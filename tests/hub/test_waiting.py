@@ -116,7 +116,7 @@ class Office:
     def waits(self) -> bool:
         """Say whether something in this hub waits for a person."""
         runs, frames = self.hub._runs, self.hub._frames()  # pyright: ignore[reportPrivateUsage]
-        return bool(runs._parked) or any(frame.pauses for frame in frames)  # pyright: ignore[reportPrivateUsage]
+        return bool(runs.parked) or any(frame.pauses for frame in frames)  # pyright: ignore[reportPrivateUsage]
 
     async def taken_up(self) -> None:
         """Wait until this hub has taken up what waits."""
@@ -175,7 +175,7 @@ def take_leases(folder: Path) -> None:
 
 def fall_silent(hub: Hub) -> None:
     """Keep a hub from telling the others that it is alive, and from looking at what they left behind."""
-    keeper, _ = hub._runs._attendants  # pyright: ignore[reportPrivateUsage]
+    keeper, _ = hub._leases._attendants  # pyright: ignore[reportPrivateUsage]
     keeper.cancel()
 
 

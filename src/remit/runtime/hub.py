@@ -33,7 +33,7 @@ from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.events import BACKLOG, Events, Followers
 from remit.runtime.execution import Executor
-from remit.runtime.leases import Upkeep
+from remit.runtime.leases import Leases
 from remit.runtime.ledger import Frame, Ledger
 from remit.runtime.live_text import Outflow
 from remit.runtime.metrics import Figures
@@ -57,7 +57,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import AskOptions, root_request
-from remit.runtime.root_runs import Going
+from remit.runtime.root_runs import Going, RootRuns
 from remit.runtime.sessions import Sessions, resumed
 from remit.runtime.watchdog import Watchdog
 
@@ -112,7 +112,8 @@ class Hub:
         )
         self._dispatch = Dispatch(self._parts)
         self._executor = Executor(self._dispatch)
-        self._runs = Upkeep(self._dispatch, f"{name}-{os.urandom(8).hex()}")
+        self._runs = RootRuns(self._dispatch, f"{name}-{os.urandom(8).hex()}")
+        self._leases = Leases(self._runs)
         self._watchdog = Watchdog(self._frames, self._report_blocking)
         self._stop_serving: list[Callable[[], None]] = []
         self._closers: list[Callable[[], Awaitable[None]]] = []
@@ -202,11 +203,11 @@ class Hub:
 
     def on_reload(self, reload: Callable[[Control], Awaitable[None]]) -> None:
         """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
-        self._runs.on_reload = reload
+        self._leases.on_reload = reload
 
     def take_up_only(self, runs: Collection[str]) -> None:
         """Of the runs that others left behind, go on with these and leave the rest to other hubs."""
-        self._runs.only = frozenset(runs)
+        self._leases.only = frozenset(runs)
 
     def warm(self) -> None:
         """Load in a thread what the first request with personal data needs: for whoever serves many."""
@@ -230,7 +231,7 @@ class Hub:
             for card in self.cards.values():
                 self._serve(card)
             self._watchdog.start()
-            await self._runs.open()
+            await self._leases.open()
         except BaseException:
             await self._shut()
             raise
@@ -243,6 +244,7 @@ class Hub:
     ) -> None:
         self._open, self.loop = False, None
         try:
+            await self._leases.close()
             await self._runs.close()
             await self._peer_calls.close()
         finally:

@@ -1,4 +1,4 @@
-"""What a hub does beside its runs: it keeps them claimed, takes up what others left, and hears other processes out."""
+"""The leases of a hub on its runs: kept alive, taken over from hubs that are gone, and heard by other processes."""
 
 import asyncio
 import logging
@@ -18,7 +18,7 @@ from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.ledger import Run
 from remit.runtime.ports import Control, Expired, Remote, StoreError
 from remit.runtime.registry import Entry
-from remit.runtime.root_runs import CLOSING, Runs
+from remit.runtime.root_runs import CLOSING, RootRuns
 
 log = logging.getLogger("remit")
 
@@ -31,11 +31,12 @@ LISTEN_S = 0.1
 IMPATIENT_S = 0.25
 
 
-class Upkeep(Runs):
-    """The runs of one hub among others that share its store."""
+class Leases:
+    """Keeps the runs of one hub claimed, among others that share its store."""
 
-    def __init__(self, dispatch: Dispatch, worker: str) -> None:
-        super().__init__(dispatch, worker)
+    def __init__(self, runs: RootRuns) -> None:
+        self._runs = runs
+        self._dispatch: Dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[Control], Awaitable[None]] | None = None
         """What to do when someone asks every hub to read its team file again."""
@@ -49,12 +50,11 @@ class Upkeep(Runs):
         self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
 
     async def close(self) -> None:
-        """Take up nothing more, then stop everything as `Runs` does."""
+        """Take up nothing more."""
         for task in self._attendants:
             task.cancel()
         if self._attendants:
             await asyncio.wait(self._attendants)
-        await super().close()
 
     # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -84,7 +84,7 @@ class Upkeep(Runs):
 
     def _obey(self, control: Control) -> None:
         if control.action == "cancel":
-            self.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
+            self._runs.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
 
     # ── what others left behind ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -92,8 +92,8 @@ class Upkeep(Runs):
         store = self._dispatch.parts.store
         while True:
             try:
-                await store.heartbeat(self._worker, root_runs.LEASE_MS)
-                await self._record_late()
+                await store.heartbeat(self._runs.worker, root_runs.LEASE_MS)
+                await self._runs.record_late()
                 for expired in await store.sweep(max_attempts=MAX_ATTEMPTS, keep_ms=KEEP_MS):
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
@@ -105,7 +105,7 @@ class Upkeep(Runs):
         if self.only is not None and expired.run not in self.only:
             return
         entry = self._dispatch.parts.registry.agents.get(expired.request.target)
-        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._parked:
+        if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._runs.parked:
             return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
         if expired.waiting and self._dispatch.parts.approver is None:
             return  # another hub may have someone to ask
@@ -119,7 +119,7 @@ class Upkeep(Runs):
 
     async def _claim(self, expired: Expired, entry: Entry) -> None:
         store = self._dispatch.parts.store
-        epoch = await store.claim(expired.run, self._worker, root_runs.LEASE_MS)
+        epoch = await store.claim(expired.run, self._runs.worker, root_runs.LEASE_MS)
         if epoch is None:
             return
         try:
@@ -140,15 +140,15 @@ class Upkeep(Runs):
         # What the user said, as the guards and the digest knew it before; what was shown with it is found again, unless
         # it was brought from elsewhere.
         said = restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
-        content = self._digest(said)
+        content = self._runs.digest_of(said)
         if expired.waiting:
-            work = self._run(said, content, epoch)
+            work = self._runs.run(said, content, epoch)
         elif entry.card.resumable:
             work = self._resume(run, entry)
         else:
             work = self._give_up(Run(request, epoch, None))
-        self._go(key, content, request.run, work)
-        self._on_record(request, request.run)
+        self._runs.launch(key, content, request.run, work)
+        self._runs.note_on_record(request, request.run)
         for control in called_off:
             self._obey(control)
 
@@ -157,7 +157,7 @@ class Upkeep(Runs):
         run.steps = await parts.store.load(run.id)
         run.told = await self._told(run.id)
         try:
-            run.request = await self._redacted(run, await self._reminded(run, run.request, goes_on=True))
+            run.request = await self._runs.redacted(run, await self._runs.with_context(run, run.request, goes_on=True))
         except StoreError:
             raise
         except RemitError as error:  # what it was shown may not be shown any more
@@ -174,7 +174,7 @@ class Upkeep(Runs):
             frame.doubt = "it had left for another hub before the restart, and may have been done"
         elif not isinstance(entry.agent, Remote):
             frame.doubt = "it had begun before the restart, and it is not known how far it came"
-        if (why := self._called_off.get(run.id)) is not None:
+        if (why := self._runs.called_off.get(run.id)) is not None:
             run.handed_back = why is CLOSING
             if left is None:
                 self._dispatch.tasks.stop(frame, why)
@@ -182,7 +182,7 @@ class Upkeep(Runs):
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
         self._dispatch.recording.notice(frame, "taken up again after a restart")
-        return await self._carry_out(frame)
+        return await self._runs.carry_out(frame)
 
     async def _told(self, run: str) -> Counter[tuple[str, str]]:
         """Return what the agents of a run have said of their work so far."""
@@ -209,4 +209,4 @@ class Upkeep(Runs):
             session=request.session,
             fault=why,
         )
-        return await self._finish(run, response)
+        return await self._runs.finish(run, response)

@@ -52,18 +52,18 @@ class Going:
         """Set once it is on record, or has ended without having got there."""
 
 
-class Runs:
+class RootRuns:
     """The runs of one hub: starting, attaching to, finishing and taking up again."""
 
     def __init__(self, dispatch: Dispatch, worker: str) -> None:
-        self._dispatch = dispatch
-        self._worker = worker
+        self.dispatch = dispatch
+        self.worker = worker
         self._going: dict[tuple[str, str, str], Going] = {}
         self._by_run: dict[str, Going] = {}
         self._tasks: set[asyncio.Task[Response]] = set()
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
         """Those that wait for a person or for another hub, and why they need not wait any more."""
-        self._called_off: dict[str, Fault] = {}
+        self.called_off: dict[str, Fault] = {}
         """Runs that were cancelled before they were admitted."""
         self._unrecorded: list[tuple[Run, Response, bool]] = []
         """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
@@ -71,7 +71,7 @@ class Runs:
         """Whether a refusal could not be recorded, the last time."""
         self._once: dict[str, Once] = {}
         """What came with the request of a run and counts once, until the store has taken note of it."""
-        self._parked: dict[str, int] = {}
+        self.parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
 
     async def ask(self, request: Request) -> Response:
@@ -95,25 +95,25 @@ class Runs:
         if once is not None:
             self._once[request.run] = once
         light = is_light_request(request)
-        content = self._digest(request) if light else await aside.run(self._digest, request)
+        content = self.digest_of(request) if light else await aside.run(self.digest_of, request)
         key = (request.sender, request.remit.user, request.id)
         going = self._going.get(key)
         if going is not None and going.digest != content:
             # One that was changed before it began, and taken up since, is known to the store by what was said first.
-            known = await self._dispatch.parts.store.find(request, content)
+            known = await self.dispatch.parts.store.find(request, content)
             if known is None or not known.same_content:
                 return await self._refuse(request, _duplicate(request))
             going = going if known.run == going.run else None
         if going is not None and (why := await self._used(request)) is not None:
             return await self._refuse(request, why)
-        return going or self._go(key, content, request.run, self._run(request, content))
+        return going or self.launch(key, content, request.run, self.run(request, content))
 
     async def refuse(self, request: Request, why: Fault) -> Response:
         """Refuse a root request that is not begun, and put that on record."""
         try:
             return await self._refuse(request, why)
         except StoreError as error:
-            return self._dispatch.refusals.refused(request, error.fault)
+            return self.dispatch.refusals.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
         """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
@@ -121,14 +121,14 @@ class Runs:
         going = self._named(delegation)
         if going is not None and self._interrupt(going.task, why):
             return True
-        frames = self._dispatch.parts.ledger.frames
+        frames = self.dispatch.parts.ledger.frames
         frame = frames.get(delegation) or (frames.get(going.run) if going is not None else None)
         if frame is None:
             if going is not None:  # it is still being admitted, and will find that it need not be
-                self._called_off.setdefault(going.run, why)
+                self.called_off.setdefault(going.run, why)
             return going is not None
-        self._dispatch.recording.notice(frame, why.message, why.code)
-        self._dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
+        self.dispatch.recording.notice(frame, why.message, why.code)
+        self.dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
     def _named(self, name: str) -> Going | None:
@@ -142,44 +142,48 @@ class Runs:
     async def close(self) -> None:
         """Stop everything and return once it is durable how it ended, or that it is to be taken up again."""
         while self._tasks:
-            for frame in self._dispatch.parts.ledger.frames.values():
+            for frame in self.dispatch.parts.ledger.frames.values():
                 if frame.parent is None and frame.stopping is None and frame.card.resumable:
                     frame.run.handed_back = True
-            for run in [frame.path for frame in self._dispatch.parts.ledger.frames.values() if frame.parent is None]:
+            for run in [frame.path for frame in self.dispatch.parts.ledger.frames.values() if frame.parent is None]:
                 self.cancel(run, "the hub is closing")
             for task in self._tasks:
                 self._interrupt(task, CLOSING)
             for going in self._going.values():
-                self._called_off.setdefault(going.run, CLOSING)
+                self.called_off.setdefault(going.run, CLOSING)
             # One that was still being admitted may start after this; the next turn of the loop finds it.
             await asyncio.wait(self._tasks, timeout=CLOSING_S, return_when=asyncio.FIRST_COMPLETED)
         with suppress(StoreError):
-            await self._record_late()
+            await self.record_late()
 
     # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _go(self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]) -> Going:
+    def launch(
+        self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]
+    ) -> Going:
+        """Have a run go on in a task of its own."""
         task = asyncio.get_running_loop().create_task(work)
         going = self._going[key] = self._by_run[run] = Going(content, run, task)
         self._tasks.add(task)
-        self._dispatch.parts.store.sizes[run] = 0
+        self.dispatch.parts.store.sizes[run] = 0
         task.add_done_callback(lambda _: self._gone(key, going))
         return going
 
     def _gone(self, key: tuple[str, str, str], going: Going) -> None:
         self._tasks.discard(going.task)
-        self._called_off.pop(going.run, None)
+        self.called_off.pop(going.run, None)
         self._once.pop(going.run, None)
-        self._dispatch.parts.passed_on.pop(going.run, None)
-        self._dispatch.parts.remarks.pop(going.run, None)
-        self._dispatch.parts.store.sizes.pop(going.run, None)
+        self.dispatch.parts.passed_on.pop(going.run, None)
+        self.dispatch.parts.remarks.pop(going.run, None)
+        self.dispatch.parts.store.sizes.pop(going.run, None)
         going.decided.set()
         if self._going.get(key) is going:
             del self._going[key]
         if self._by_run.get(going.run) is going:
             del self._by_run[going.run]
 
-    def _on_record(self, request: Request, run: str) -> None:
+    def note_on_record(self, request: Request, run: str) -> None:
+        """Note that a request is safely on record."""
         if (going := self._by_run.get(request.run)) is not None:
             going.on_record = run
             going.decided.set()
@@ -211,9 +215,10 @@ class Runs:
         finally:
             del self._waiting[task]
 
-    async def _run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
+    async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
+        """Admit a root request and carry it out, or refuse it; *parked* is its epoch if the store has it already."""
         if parked is not None:
-            self._parked[request.run] = parked
+            self.parked[request.run] = parked
         try:
             try:
                 return await self._admit(request, content)
@@ -222,18 +227,18 @@ class Runs:
             except RemitError as error:
                 return await self._refuse(request, error.fault)
         except StoreError as error:  # also one that could not even take the refusal
-            return self._dispatch.refusals.refused(request, error.fault)
+            return self.dispatch.refusals.refused(request, error.fault)
         finally:
-            self._parked.pop(request.run, None)
+            self.parked.pop(request.run, None)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
-        parts = self._dispatch.parts
+        parts = self.dispatch.parts
         entry = parts.registry.agents.get(request.target)
         if entry is not None and request.remit.chain:
             request = received(request, entry.card, parts.limits)
         # What the sender chose may have been used before: an id for the same request, a session by its owner.
         chosen = request.session if request.session != request.run else None
-        may_be_known = request.id != request.run and request.run not in self._parked
+        may_be_known = request.id != request.run and request.run not in self.parked
         # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
         if may_be_known and (
             (chosen and not is_new(request)) or request.context is not None or request.retry_of is not None
@@ -255,13 +260,13 @@ class Runs:
         if request.retry_of is not None and run.steps is not None:
             await self._take_over(run, request, content)
         if goes_on or request.view is not None or (owner is None and request.context is not None):
-            request = await self._reminded(run, request, goes_on=goes_on)
+            request = await self.with_context(run, request, goes_on=goes_on)
         taken = False
         looked: Looked | None = None
         while True:
             now = parts.clock.now()
-            facts = self._dispatch.admission.facts_of_root(request, run, entry, owner, approved, now)
-            verdict = self._dispatch.admission.judge(request, facts, run, looked)
+            facts = self.dispatch.admission.facts_of_root(request, run, entry, owner, approved, now)
+            verdict = self.dispatch.admission.judge(request, facts, run, looked)
             # Nothing may be refused, asked or kept for what has an outcome already.
             if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):
                 if (known := await parts.store.find(request, content)) is not None:
@@ -269,15 +274,15 @@ class Runs:
                 may_be_known = False
             match verdict:
                 case Heavy():
-                    looked = await self._dispatch.admission.look_through(request, facts, run, of_user=True)
+                    looked = await self.dispatch.admission.look_through(request, facts, run, of_user=True)
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask() as ask:
                     if (known := await self._park(request, content, run)) is not None:
                         return await self._known(request, known)
-                    if (why := self._called_off.get(request.run)) is not None:
+                    if (why := self.called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
-                    asking = self._dispatch.approval.ask_person(request, ask, questions, run.sealing)
+                    asking = self.dispatch.approval.ask_person(request, ask, questions, run.sealing)
                     edits = await self._interruptible(asking)
                     # A yes is to what the person was shown: what another makes of it is asked about again.
                     approved = (frozenset[str]() if edits else approved) | {ask.question}
@@ -285,7 +290,7 @@ class Runs:
                     if edits:
                         request = replace(request, **edits)
                         if request.view is not None:  # a longer task leaves less room for the rest
-                            request = await self._reminded(run, request, goes_on=goes_on)
+                            request = await self.with_context(run, request, goes_on=goes_on)
                     entry = parts.registry.agents.get(request.target)
                 case Rewrite(request=clean, struck=struck):
                     assert entry is not None, "a guard refuses unknown targets"
@@ -293,18 +298,18 @@ class Runs:
                         # Also one that was in use without having been given: its values are kept from now on.
                         owner, taken = await parts.store.session(chosen, request.remit.user, request.target), True
                         continue
-                    if (why := self._called_off.get(request.run)) is not None:
+                    if (why := self.called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
                     if struck:
-                        self._dispatch.admission.keep(run, struck, looked, of_user=True)
+                        self.dispatch.admission.keep(run, struck, looked, of_user=True)
                     run.request = clean
                     if chosen:
                         parts.sessions.hear(run, clean)
                     if clean.handoff is not None:
                         parts.sessions.heed(run, clean.handoff, speaker_of(clean))
                     # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
-                    frame = self._dispatch.admission.reserve(clean, entry, run, None, now)
-                    frame.lookup = self._dispatch.admission.lookup(request, clean, entry, run)
+                    frame = self.dispatch.admission.reserve(clean, entry, run, None, now)
+                    frame.lookup = self.dispatch.admission.lookup(request, clean, entry, run)
                     return await self._submit(frame, frame.recorded or clean, content)
 
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
@@ -312,7 +317,7 @@ class Runs:
 
         Only of the same user's, for the same; whoever asks for something else begins from the start.
         """
-        store, redactor = self._dispatch.parts.store, self._dispatch.parts.redactor
+        store, redactor = self.dispatch.parts.store, self.dispatch.parts.redactor
         known = await store.find(replace(request, id=request.retry_of), content)
         if known is None or not known.same_content or known.response is None:
             return
@@ -320,9 +325,9 @@ class Runs:
         if run.steps:
             await redactor.take_over(run, known.response.session or known.run, known.run)
 
-    async def _reminded(self, run: Run, request: Request, *, goes_on: bool) -> Request:
+    async def with_context(self, run: Run, request: Request, *, goes_on: bool) -> Request:
         """Return a root request with what its agent is shown of the conversation that it goes on with, if it does."""
-        sessions, room = self._dispatch.parts.sessions, request.remit.context_tokens
+        sessions, room = self.dispatch.parts.sessions, request.remit.context_tokens
         if goes_on:
             await sessions.recall(run)
         # A session that was nobody's a moment ago may be another's by now.
@@ -334,16 +339,16 @@ class Runs:
 
     async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
         """Make a request durable that waits for a person before it begins; return what is known if it is not new."""
-        parts = self._dispatch.parts
-        if request.run in self._parked or parts.approver is None:
+        parts = self.dispatch.parts
+        if request.run in self.parked or parts.approver is None:
             return None
-        clean = await self._redacted(run, request)
+        clean = await self.redacted(run, request)
         if clean.view is not None:
             clean = replace(clean, view=clean.view.recorded())
         submitted = await parts.store.submit(
             clean,
             content,
-            worker=self._worker,
+            worker=self.worker,
             lease_ms=LEASE_MS,
             waiting=True,
             once=self._once.pop(request.run, None),
@@ -352,15 +357,15 @@ class Runs:
             raise RemitError(USED)
         if isinstance(submitted, Known):
             return submitted
-        self._parked[request.run] = submitted.epoch
-        self._on_record(request, request.run)
+        self.parked[request.run] = submitted.epoch
+        self.note_on_record(request, request.run)
         return None
 
-    async def _redacted(self, run: Run, request: Request) -> Request:
+    async def redacted(self, run: Run, request: Request) -> Request:
         """Return a root request as it may be kept and shown; what is taken out of it is its user's."""
         if run.sealing is None:
             return request
-        redactor = self._dispatch.parts.redactor
+        redactor = self.dispatch.parts.redactor
         struck: dict[str, str | int] = {}
         light = is_light_request(request)
         try:
@@ -383,29 +388,29 @@ class Runs:
         return clean
 
     async def _submit(self, frame: Frame, clean: Request, content: bytes) -> Response:
-        parts = self._dispatch.parts
-        parked = self._parked.pop(clean.run, None)
+        parts = self.dispatch.parts
+        parked = self.parked.pop(clean.run, None)
         try:
             if parked is not None:
                 begun = await parts.store.begin(clean.run, parked, clean)
                 submitted = Accepted(parked) if begun else None
             else:
                 once = self._once.pop(clean.run, None)
-                submitted = await parts.store.submit(clean, content, worker=self._worker, lease_ms=LEASE_MS, once=once)
+                submitted = await parts.store.submit(clean, content, worker=self.worker, lease_ms=LEASE_MS, once=once)
         except BaseException:
             parts.ledger.withdraw(frame, parts.clock.now())
             raise
         if isinstance(submitted, Accepted):
             frame.run.epoch = submitted.epoch
-            self._on_record(clean, clean.run)
+            self.note_on_record(clean, clean.run)
             for path, step in (frame.run.steps or {}).items():
                 parts.store.journal(clean.run, submitted.epoch, path, step)
-            return await self._carry_out(frame)
+            return await self.carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
         if isinstance(submitted, Repeated):
             return await self._refuse(clean, USED)
         return (
-            self._dispatch.refusals.refused(clean, journal.TAKEN_OVER)
+            self.dispatch.refusals.refused(clean, journal.TAKEN_OVER)
             if submitted is None
             else await self._known(clean, submitted)
         )
@@ -413,7 +418,7 @@ class Runs:
     async def _used(self, request: Request) -> Fault | None:
         """Have what counts once remembered, if that was not done yet; return why the request is refused if it was."""
         once = self._once.pop(request.run, None)
-        if once is None or await self._dispatch.parts.store.incr(once.key, 1, once.until_ms) == 1:
+        if once is None or await self.dispatch.parts.store.incr(once.key, 1, once.until_ms) == 1:
             return None
         return USED
 
@@ -422,33 +427,35 @@ class Runs:
             return await self._refuse(request, _duplicate(request))
         if (why := await self._used(request)) is not None:
             return await self._refuse(request, why)
-        self._on_record(request, known.run)
+        self.note_on_record(request, known.run)
         response = known.response or await self._attach(request, known.run)
-        return _for_asker(request, await self._dispatch.parts.redactor.for_user(known.run, response))
+        return _for_asker(request, await self.dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
         """Wait for another process to finish the same request, as long as this one may take."""
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
-                return await self._interruptible(self._dispatch.parts.store.wait(run))
+                return await self._interruptible(self.dispatch.parts.store.wait(run))
         except TimeoutError:
             # It goes on, so it is no time-out, after which the same would be asked for under a new id.
             why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
             again = "Ask again under the same id: that gets its outcome, and begins nothing."
-            unknown = self._dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
+            unknown = self.dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
-    async def _carry_out(self, frame: Frame) -> Response:
-        (response,) = await self._dispatch.tasks.join(None, (self._dispatch.tasks.start(frame),))
+    async def carry_out(self, frame: Frame) -> Response:
+        """Carry out what was admitted and submitted, and answer once that is durable."""
+        (response,) = await self.dispatch.tasks.join(None, (self.dispatch.tasks.start(frame),))
         # Only what happened after the agent's code began is kept: before that, the same request may come again.
-        response = await self._finish(frame.run, response, keep=frame.ran)
+        response = await self.finish(frame.run, response, keep=frame.ran)
         if frame.run.scope != frame.run.id:
             with suppress(StoreError):  # it is answered, whatever becomes of what was asked back
-                await self._dispatch.parts.sessions.ask_back(frame.run, response)
+                await self.dispatch.parts.sessions.ask_back(frame.run, response)
         return _for_asker(frame.request, await made_whole(response, frame.run.held))
 
-    async def _finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
-        parts = self._dispatch.parts
+    async def finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
+        """Put the outcome of a run on record, or hand the run back."""
+        parts = self.dispatch.parts
         if run.handed_back:
             await parts.store.release(run.id, run.epoch)
             return response
@@ -462,15 +469,15 @@ class Runs:
         return replace(response, status=Status.FAILED, result=None, fault=journal.TAKEN_OVER)
 
     async def _refuse(self, request: Request, why: Fault) -> Response:
-        store, parked = self._dispatch.parts.store, self._parked.pop(request.run, None)
+        store, parked = self.dispatch.parts.store, self.parked.pop(request.run, None)
         why = await self._used(request) or why
         if parked is not None and why is CLOSING:
             await store.release(request.run, parked)
-            return self._dispatch.refusals.refused(request, why)
+            return self.dispatch.refusals.refused(request, why)
         if parked is None:
             if self._troubled:
                 await store.flush()  # what cannot be recorded is no refusal, and must not pile up
-            response = self._dispatch.refusals.refuse(request, why)
+            response = self.dispatch.refusals.refuse(request, why)
             try:
                 await store.flush()
             except StoreError:
@@ -479,19 +486,20 @@ class Runs:
             self._troubled = False
             return response
         # Its request is on record: what is to be added is how it ended.
-        sealing = self._dispatch.recording.sealing_of(request.run)
-        clean = self._dispatch.parts.redactor.clean(brief_fault(why), sealing)
-        response = self._dispatch.refusals.refused(request, clean)
+        sealing = self.dispatch.recording.sealing_of(request.run)
+        clean = self.dispatch.parts.redactor.clean(brief_fault(why), sealing)
+        response = self.dispatch.refusals.refused(request, clean)
         if why.code is Code.CANCELLED:
             response = replace(response, status=Status.CANCELLED)
-        return await self._finish(Run(request, parked, None), response, keep=False)
+        return await self.finish(Run(request, parked, None), response, keep=False)
 
-    def _digest(self, request: Request) -> bytes:
+    def digest_of(self, request: Request) -> bytes:
         """Return what identifies a request's content, and tells nothing of it to who can only read the store."""
-        return self._dispatch.parts.redactor.keys.digest(digest(request))
+        return self.dispatch.parts.redactor.keys.digest(digest(request))
 
-    async def _record_late(self) -> None:
-        parts = self._dispatch.parts
+    async def record_late(self) -> None:
+        """Record the outcomes that the store could not take before."""
+        parts = self.dispatch.parts
         while self._unrecorded:
             run, response, keep = self._unrecorded[0]
             await parts.store.finish(run.id, run.epoch, response, parts.clock.wall_ms(), keep=keep)
