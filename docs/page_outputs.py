@@ -1,6 +1,8 @@
 """The page about what `--json` prints, from the structs that are printed."""
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from remit.documents.schema import outputs_schema
@@ -20,37 +22,41 @@ know.
 def outputs_page() -> str:
     """Return the page about the documents that commands print."""
     definitions: dict[str, Any] = outputs_schema()["$defs"]
-    documents = {name: each for name, each in definitions.items() if "schema" in each.get("properties", {})}
-    parts = {name: each for name, each in definitions.items() if name not in documents and "properties" in each}
-    sections = [
-        _section(each["properties"]["schema"]["enum"][0], each)
-        for each in sorted(documents.values(), key=lambda each: each["properties"]["schema"]["enum"][0])
-    ]
-    sections += [_section(name, parts[name]) for name in sorted(parts)]
-    return HEAD + "".join(sections)
+    titles = {name: _title(name, each) for name, each in definitions.items()}
+    documents = sorted((name for name in definitions if titles[name] != name), key=titles.__getitem__)
+    parts = sorted(name for name in definitions if titles[name] == name)
+    return HEAD + "".join(_section(titles[name], definitions[name], titles) for name in (*documents, *parts))
 
 
-def _section(title: str, struct: dict[str, Any]) -> str:
+def _title(name: str, definition: dict[str, Any]) -> str:
+    """Return the heading of a definition: a document's is what it says of itself."""
+    schema = definition.get("properties", {}).get("schema")
+    return name if schema is None else schema["enum"][0]
+
+
+def _section(title: str, definition: dict[str, Any], titles: Mapping[str, str]) -> str:
+    head = f"\n## {title}\n\n{definition.get('description', '')}\n\n"
+    if "properties" not in definition:
+        return f"{head}One of: {_takes(definition, titles)}.\n"
     rows = [
-        f"| `{name}` | {_takes(field)} | {field.get('description', '')} |"
-        for name, field in struct["properties"].items()
+        f"| `{name}` | {_takes(field, titles)} | {field.get('description', '')} |"
+        for name, field in definition["properties"].items()
         if name != "schema"
     ]
-    table = "\n".join(("| field | is | meaning |", "|---|---|---|", *rows))
-    return f"\n## {title}\n\n{struct.get('description', '')}\n\n{table}\n"
+    return head + "\n".join(("| field | is | meaning |", "|---|---|---|", *rows)) + "\n"
 
 
-def _takes(kind: dict[str, Any]) -> str:
+def _takes(kind: dict[str, Any], titles: Mapping[str, str]) -> str:
     match kind:
         case {"$ref": str(name)}:
             part = name.rpartition("/")[2]
-            return f"[{part}](#{part.lower()})"
+            return f"[{part}](#{re.sub(r'[^a-z0-9-]', '', titles[part].lower())})"
         case {"enum": values}:
             return ", ".join(f"`{json.dumps(each)}`" for each in values)
         case {"anyOf": options}:
-            return " or ".join(_takes(each) for each in options)
+            return " or ".join(_takes(each, titles) for each in options)
         case {"type": "array", "items": items} if items:
-            return f"list of {_takes(items)}"
+            return f"list of {_takes(items, titles)}"
         case {"type": "array"}:
             return "list"
         case {"type": str(name)}:
