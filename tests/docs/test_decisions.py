@@ -1,0 +1,21 @@
+"""Every decision is in the list, and every page of one has the same parts."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "decisions"
+DECISIONS = sorted(page for page in FOLDER.glob("*.md") if page.name != "index.md")
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
+def test_every_decision_is_in_the_list_under_its_own_title(page: Path) -> None:
+    title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+    assert f"[{title}]({page.name})" in (FOLDER / "index.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
+def test_every_decision_says_what_was_rejected_and_what_follows(page: Path) -> None:
+    said = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert said == ["Context", "Decision", "Rejected", "Consequences"]
