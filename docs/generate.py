@@ -9,6 +9,7 @@ from page_outputs import outputs_page
 from page_relay import profiles_page
 from page_team import team_page
 from page_tracing import tracing_page
+from picture_architecture import architecture_picture
 
 PAGES: dict[str, Callable[[], str]] = {
     "errors.md": errors_page,
@@ -17,8 +18,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli-json.md": outputs_page,
     "tracing.md": tracing_page,
     "relay-profiles.md": profiles_page,
+    "images/architecture.svg": architecture_picture,
 }
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        Path(__file__).with_name(name).write_text(page(), encoding="utf-8")
+        (Path(__file__).parent / name).write_text(page(), encoding="utf-8")
