@@ -7,7 +7,7 @@ PYTHON_VERSIONS := 3.11 3.12 3.13
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: build help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -94,6 +94,10 @@ test-model: .venv-model/.ready ## Run delegations with a real, small model, serv
 
 test-acp: tests/acp_agents/node_modules/.remit-ready ## Run turns with real ACP agents and a scripted model
 	@$(BIN)/pytest -q tests/acp_agents
+
+build: $(VENV)/.ready ## Build the sdist and the wheel into dist, and try the wheel in an empty environment
+	@rm -rf dist
+	@$(BIN)/python tests/build_wheel.py dist
 
 docs: $(VENV)/.ready ## Make the pages anew that are made from the code
 	@$(BIN)/python docs/generate.py
