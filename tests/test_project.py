@@ -38,3 +38,18 @@ def test_every_public_name_is_in_the_documentation() -> None:
     pages = [README, *(ROOT / "docs").rglob("*.md")]
     words = set(re.findall(r"\w+", "\n".join(page.read_text(encoding="utf-8") for page in pages)))
     assert set(remit.__all__) - words == set()
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    (packaged,) = re.findall(r'^version = "(.+)"$', text_of("pyproject.toml"), flags=re.MULTILINE)
+    newest = re.search(r"^## \[(.+?)\] - (?:unreleased|\d{4}-\d\d-\d\d)$", text_of("CHANGELOG.md"), flags=re.MULTILINE)
+    assert newest is not None
+    assert packaged == newest[1] == remit.__version__
+
+
+def test_the_changelog_groups_the_changes_of_each_version() -> None:
+    versions = re.split(r"^## .+$", text_of("CHANGELOG.md"), flags=re.MULTILINE)[1:]
+    kinds = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for version in versions:
+        said = re.findall(r"^### (.+)$", version, flags=re.MULTILINE)
+        assert said == [kind for kind in kinds if kind in said]
