@@ -3,11 +3,11 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3 python3.13 python3.12 python3.11
-PYTHON_VERSIONS := 3.11 3.12 3.13
+PYTHON_VERSIONS := 3.11 3.12 3.13 3.14
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: build help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
+.PHONY: build hooks help demo demo-relay test fuzz check whole others fix bench pytest test-all-pythons test-chaos test-kills test-frameworks test-model test-acp docs screenshots lock lock-frameworks lock-model clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,11 +24,14 @@ WHOLE := tests/protocol tests/policy tests/hub/test_outflow.py
 WORKERS ?= 4
 side_by_side := --numprocesses $(WORKERS) --dist worksteal
 
-# All at once, so that no core waits for another; what each prints comes when it ends.
+# All at once, so that no core waits for another; what each prints comes when it ends. The make of macOS (3.81) prints
+# it as it comes: it does not know the option.
+together := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+
 test: $(VENV)/.ready tests/a2a_js/node_modules/.remit-ready ## Run every check and every test
 	@rm -f .coverage
 	@$(compile)
-	@$(MAKE) -j3 --output-sync=target check whole others
+	@$(MAKE) -j3 $(together) check whole others
 	@echo "Branch coverage of protocol and policy, which must be whole:"
 	@$(BIN)/coverage report --include='src/remit/protocol/*,src/remit/policy/*' --fail-under=100
 
@@ -45,6 +48,9 @@ check: $(VENV)/.ready ## Lint, formatting, types, imports, lock
 	@$(call quiet_unless_wrong,$(BIN)/lint-imports --no-logo)
 	@$(call quiet_unless_wrong,$(BIN)/pytest -q -k lock tests/test_project.py)
 	@echo "Lint, formatting, types, imports and lock are in order."
+
+hooks: $(VENV)-hooks/.ready $(VENV)/.ready ## Run the same checks before every commit, from now on
+	@$(VENV)-hooks/bin/pre-commit install
 
 others: $(VENV)/.ready
 	@$(BIN)/pytest -q $(side_by_side) $(addprefix --ignore=,$(WHOLE))
@@ -177,6 +183,11 @@ tests/acp_agents/node_modules/.remit-ready: tests/acp_agents/package-lock.json t
 
 .venv-model/.ready: .venv-model/.locked pyproject.toml
 	@.venv-model/bin/python -m pip install -qq --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(VENV)-hooks/.ready:
+	$(call new_venv,$(VENV)-hooks)
+	@$(VENV)-hooks/bin/python -m pip install -qq --disable-pip-version-check pre-commit
 	@touch $@
 
 $(VENV)-lock/.ready:

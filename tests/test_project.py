@@ -25,12 +25,14 @@ def test_the_locks_and_the_settings_leave_open_where_packages_come_from() -> Non
     places = re.compile(r"://|index-url|find-links|trusted-host")
     assert places.findall(text_of(*LOCKS)) == []
     places = re.compile(r"index-url|find-links|trusted-host|tool\.uv|tool\.pip")
-    assert places.findall(text_of("pyproject.toml", "Makefile", ".ci/run")) == []
+    files = ("pyproject.toml", "Makefile", ".ci/run", ".pre-commit-config.yaml", ".github/workflows/test.yml")
+    assert places.findall(text_of(*files)) == []
 
 
-def test_the_readme_names_only_make_targets_that_exist() -> None:
+def test_pages_name_only_make_targets_that_exist() -> None:
     targets = set(re.findall(r"^([a-z][a-z-]*):", text_of("Makefile"), flags=re.MULTILINE))
-    named = set(re.findall(r"(?:^|`|\$ )make ([a-z][a-z-]*)", text_of("README.md"), flags=re.MULTILINE))
+    pages = ("README.md", "CONTRIBUTING.md", "docs/releasing.md", ".github/pull_request_template.md")
+    named = set(re.findall(r"(?:^|`|\$ )make ([a-z][a-z-]*)", text_of(*pages), flags=re.MULTILINE))
     assert named <= targets
 
 
@@ -38,6 +40,24 @@ def test_every_public_name_is_in_the_documentation() -> None:
     pages = [README, *(ROOT / "docs").rglob("*.md")]
     words = set(re.findall(r"\w+", "\n".join(page.read_text(encoding="utf-8") for page in pages)))
     assert set(remit.__all__) - words == set()
+
+
+def test_the_hooks_before_a_commit_are_the_checks_of_make_check() -> None:
+    check = re.search(r"^check:.*\n((?:\t.*\n)+)", text_of("Makefile"), flags=re.MULTILINE)
+    assert check is not None
+    commands = [line.replace("$(BIN)", ".venv/bin") for line in check[1].splitlines() if "$(BIN)" in line]
+    hooks = re.findall(r"^ +entry: (.+)$", text_of(".pre-commit-config.yaml"), flags=re.MULTILINE)
+    assert len(hooks) == len(commands)
+    assert [hook for hook, command in zip(hooks, commands, strict=True) if hook not in command] == []
+
+
+def test_the_workflow_runs_every_python_that_make_knows_and_macos() -> None:
+    workflow = text_of(".github/workflows/test.yml")
+    (known,) = re.findall(r"^PYTHON_VERSIONS := (.+)$", text_of("Makefile"), flags=re.MULTILINE)
+    (tried,) = re.findall(r"^ +python: \[(.+)\]$", workflow, flags=re.MULTILINE)
+    assert re.findall(r"[\d.]+", tried) == known.split()
+    assert "macos-latest" in workflow
+    assert "run: .ci/run" in workflow
 
 
 def test_the_version_is_the_same_everywhere() -> None:
