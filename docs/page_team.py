@@ -222,7 +222,7 @@ changes nothing.
 
 ## Reference
 
-Each key with the variable that overrides it. This part is made from the structs in `src/remit/faces/team/sections`;
+Each key with the variable that overrides it. This part is made from the structs in `src/remit/config/sections`;
 `.venv/bin/python docs/generate.py` makes it anew.
 """
 

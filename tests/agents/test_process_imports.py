@@ -11,7 +11,11 @@ NOT_NEEDED = (
     "remit.agents.sandbox",
     "remit.agents.own_network",
     "remit.stores",
-    "remit.faces",
+    "remit.hub",
+    "remit.config",
+    "remit.server",
+    "remit.documents",
+    "remit.cli",
 )
 
 

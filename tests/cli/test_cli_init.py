@@ -1,10 +1,7 @@
 """`remit init`: a team that runs, to begin with."""
 
 import shlex
-import subprocess
-import sys
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,6 @@ from openai_server import OpenAIServer, say
 from remit.cli.init import TEMPLATES
 from remit.config.load import load_team
 from terminals import Terminal
-from waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("template", list(TEMPLATES))
@@ -125,19 +121,3 @@ def test_at_a_terminal_it_asks_nothing_if_told_so(tmp_path: Path) -> None:
     with Terminal([REMIT, "init", "--yes"], folder=tmp_path) as terminal:
         assert terminal.wait() == 0
         assert "?" not in terminal.screen
-
-
-def test_a_wheel_contains_the_templates(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)],
-        cwd=root,
-        check=True,
-        capture_output=True,
-        timeout=PATIENCE_S,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = zipfile.ZipFile(wheel).namelist()
-    for template in TEMPLATES:
-        for name in ("remit.toml", "agents.py"):
-            assert f"remit/faces/cli/templates/{template}/{name}" in names

@@ -347,7 +347,7 @@ async def test_an_id_is_found_whatever_it_is_made_of(hub: Hub, name: str) -> Non
         "/dialects/..%2fv1%2fagents",
         "/dialects/employee/../../v1/audit",
         "/dialects/employee/..%2f..%2f..%2fetc%2fpasswd",
-        "/dialects/remit.faces",
+        "/dialects/remit.cli",
         "/dialects/__init__",
         "/dialects/a2a",
         "/dialects/librarian/..%2fecho",
