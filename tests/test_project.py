@@ -1,6 +1,7 @@
 """What the files around the code promise each other."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import remit
@@ -73,3 +74,20 @@ def test_the_changelog_groups_the_changes_of_each_version() -> None:
     for version in versions:
         said = re.findall(r"^### (.+)$", version, flags=re.MULTILINE)
         assert said == [kind for kind in kinds if kind in said]
+
+
+def test_the_page_for_contributors_names_only_files_that_exist() -> None:
+    named = re.findall(r"`([\w./-]+(?:\.(?:pyi?|md|toml|json)|/))`", text_of("CONTRIBUTING.md"))
+    places = (ROOT, ROOT / "src" / "remit")
+    assert [name for name in named if not any((place / name).exists() for place in places)] == []
+
+
+def test_every_dependency_is_on_its_page() -> None:
+    settings = tomllib.loads(text_of("pyproject.toml"))
+    project, groups = settings["project"], settings["dependency-groups"]
+    wanted = [*project["dependencies"], *groups["dev"], *groups["test"]]
+    wanted += [each for extra in project["optional-dependencies"].values() for each in extra]
+    names = {re.split(r"[\[><= ]", each)[0] for each in wanted if isinstance(each, str)}
+    page = set(re.findall(r"[\w@/.-]+", text_of("docs/dependencies.md")))
+    assert names - page == set()
+    assert len(project["dependencies"]) == 13, "the page says how many packages are installed"
