@@ -60,7 +60,7 @@ def try_out(wheel: Path) -> None:
     """
     with TemporaryDirectory() as folder:
         home = Path(folder, "venv")
-        venv.create(home, with_pip=True)
+        venv.create(home, symlinks=True, with_pip=True)
         python, remit = home / "bin" / "python", home / "bin" / "remit"
         pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-index", "--no-deps"]
         run([*pip, wheel], home)
