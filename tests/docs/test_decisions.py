@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "decisions"
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "docs" / "decisions"
 DECISIONS = sorted(page for page in FOLDER.glob("*.md") if page.name != "index.md")
 
 
@@ -19,3 +20,11 @@ def test_every_decision_is_in_the_list_under_its_own_title(page: Path) -> None:
 def test_every_decision_says_what_was_rejected_and_what_follows(page: Path) -> None:
     said = re.findall(r"^## (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert said == ["Context", "Decision", "Rejected", "Consequences"]
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda page: page.name)
+def test_every_file_that_a_decision_names_exists(page: Path) -> None:
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", page.read_text(encoding="utf-8"))
+    assert [
+        path for path in named if not any((place / path).exists() for place in (ROOT, ROOT / "src" / "remit"))
+    ] == []
