@@ -21,11 +21,11 @@ from remit.runtime import journal
 from remit.runtime.aside import aside
 from remit.runtime.delegation.admission import Heavy
 from remit.runtime.delegation.dispatch import Dispatch
-from remit.runtime.delegation.looking import Looked
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
 from remit.runtime.redactor import made_whole
+from remit.runtime.root_attempt import RootAttempt
 
 log = logging.getLogger("remit")
 
@@ -232,85 +232,107 @@ class RootRuns:
             self.parked.pop(request.run, None)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
-        parts = self.dispatch.parts
-        entry = parts.registry.agents.get(request.target)
-        if entry is not None and request.remit.chain:
-            request = received(request, entry.card, parts.limits)
-        # What the sender chose may have been used before: an id for the same request, a session by its owner.
-        chosen = request.session if request.session != request.run else None
-        may_be_known = request.id != request.run and request.run not in self.parked
-        # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
-        if may_be_known and (
-            (chosen and not is_new(request)) or request.context is not None or request.retry_of is not None
-        ):
-            if (known := await parts.store.find(request, content)) is not None:
-                return await self._known(request, known)
-            may_be_known = False
-        owner = await parts.store.owner(chosen) if chosen else None
-        if owner is None and is_new(request):
-            chosen = None  # begun by this request, it is like one that nobody chose
-        approved: frozenset[str] = frozenset()
-        questions = 0
-        steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
-        run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
-        run.tally = parts.ledger.tally_of(request)
-        goes_on = owner == (request.remit.user, request.target)  # of another's conversation nothing is even read
-        if goes_on:
-            await parts.redactor.recall(run)
-        if request.retry_of is not None and run.steps is not None:
-            await self._take_over(run, request, content)
-        if goes_on or request.view is not None or (owner is None and request.context is not None):
-            request = await self.with_context(run, request, goes_on=goes_on)
-        taken = False
-        looked: Looked | None = None
+        """Judge a root request, and submit and carry it out if nothing speaks against it."""
+        attempt = RootAttempt(
+            request, content, may_be_known=request.id != request.run and request.run not in self.parked
+        )
+        admission, clock = self.dispatch.admission, self.dispatch.parts.clock
+        if (known := await self._prepare(attempt)) is not None:
+            return await self._known(attempt.request, known)
+        run = attempt.run
         while True:
-            now = parts.clock.now()
-            facts = self.dispatch.admission.facts_of_root(request, run, entry, owner, approved, now)
-            verdict = self.dispatch.admission.judge(request, facts, run, looked)
+            request, now = attempt.request, clock.now()
+            facts = admission.facts_of_root(request, run, attempt.entry, attempt.owner, attempt.approved, now)
+            verdict = admission.judge(request, facts, run, attempt.looked)
             # Nothing may be refused, asked or kept for what has an outcome already.
-            if may_be_known and not (isinstance(verdict, Rewrite) and not verdict.struck):
-                if (known := await parts.store.find(request, content)) is not None:
-                    return await self._known(request, known)
-                may_be_known = False
+            may_go_on = isinstance(verdict, Rewrite) and not verdict.struck
+            if not may_go_on and (known := await self._find(attempt)) is not None:
+                return await self._known(request, known)
             match verdict:
                 case Heavy():
-                    looked = await self.dispatch.admission.look_through(request, facts, run, of_user=True)
+                    attempt.looked = await admission.look_through(request, facts, run, of_user=True)
                 case Refuse(fault=why):
                     return await self._refuse(request, why)
                 case Ask() as ask:
-                    if (known := await self._park(request, content, run)) is not None:
-                        return await self._known(request, known)
-                    if (why := self.called_off.get(request.run)) is not None:
-                        return await self._refuse(request, why)
-                    asking = self.dispatch.approval.ask_person(request, ask, questions, run.sealing)
-                    edits = await self._interruptible(asking)
-                    # A yes is to what the person was shown: what another makes of it is asked about again.
-                    approved = (frozenset[str]() if edits else approved) | {ask.question}
-                    questions += 1
-                    if edits:
-                        request = replace(request, **edits)
-                        if request.view is not None:  # a longer task leaves less room for the rest
-                            request = await self.with_context(run, request, goes_on=goes_on)
-                    entry = parts.registry.agents.get(request.target)
-                case Rewrite(request=clean, struck=struck):
-                    assert entry is not None, "a guard refuses unknown targets"
-                    if chosen and not taken:
+                    if (ended := await self._ask(attempt, ask)) is not None:
+                        return ended
+                case Rewrite():
+                    if attempt.session is not None and not attempt.taken:
                         # Also one that was in use without having been given: its values are kept from now on.
-                        owner, taken = await parts.store.session(chosen, request.remit.user, request.target), True
-                        continue
-                    if (why := self.called_off.get(request.run)) is not None:
+                        user, store = request.remit.user, self.dispatch.parts.store
+                        attempt.owner = await store.session(attempt.session, user, request.target)
+                        attempt.taken = True
+                    elif (why := self.called_off.get(request.run)) is not None:
                         return await self._refuse(request, why)
-                    if struck:
-                        self.dispatch.admission.keep(run, struck, looked, of_user=True)
-                    run.request = clean
-                    if chosen:
-                        parts.sessions.hear(run, clean)
-                    if clean.handoff is not None:
-                        parts.sessions.heed(run, clean.handoff, speaker_of(clean))
-                    # What the guards allowed is taken before anything is awaited, so that others cannot take it too.
-                    frame = self.dispatch.admission.reserve(clean, entry, run, None, now)
-                    frame.lookup = self.dispatch.admission.lookup(request, clean, entry, run)
-                    return await self._submit(frame, frame.recorded or clean, content)
+                    else:
+                        frame = self._reserve(attempt, verdict, now)
+                        return await self._submit(frame, frame.recorded or verdict.request, content)
+
+    async def _prepare(self, attempt: RootAttempt) -> Known | None:
+        """Read what a request needs to be judged; return what is known of it if it was asked for before."""
+        parts, request = self.dispatch.parts, attempt.request
+        attempt.entry = entry = parts.registry.agents.get(request.target)
+        if entry is not None and request.remit.chain:
+            attempt.request = request = received(request, entry.card, parts.limits)
+        # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
+        needed = (
+            (attempt.session and not is_new(request)) or request.context is not None or request.retry_of is not None
+        )
+        if needed and (known := await self._find(attempt)) is not None:
+            return known
+        attempt.owner = owner = await parts.store.owner(attempt.session) if attempt.session else None
+        if owner is None and is_new(request):
+            attempt.session = None  # begun by this request, it is like one that nobody chose
+        steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
+        attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
+        run.tally = parts.ledger.tally_of(request)
+        # Of another's conversation nothing is even read.
+        attempt.goes_on = goes_on = owner == (request.remit.user, request.target)
+        if goes_on:
+            await parts.redactor.recall(run)
+        if request.retry_of is not None and run.steps is not None:
+            await self._take_over(run, request, attempt.content)
+        if goes_on or request.view is not None or (owner is None and request.context is not None):
+            attempt.request = await self.with_context(run, request, goes_on=goes_on)
+        return None
+
+    async def _find(self, attempt: RootAttempt) -> Known | None:
+        """Return what is known of a request from before; it is looked for once."""
+        if not attempt.may_be_known:
+            return None
+        known = await self.dispatch.parts.store.find(attempt.request, attempt.content)
+        attempt.may_be_known = known is not None
+        return known
+
+    async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
+        """Have a person asked; return the outcome if the request goes no further."""
+        run = attempt.run
+        if (known := await self._park(attempt.request, attempt.content, run)) is not None:
+            return await self._known(attempt.request, known)
+        if (why := self.called_off.get(attempt.request.run)) is not None:
+            return await self._refuse(attempt.request, why)
+        asking = self.dispatch.approval.ask_person(attempt.request, ask, attempt.questions, run.sealing)
+        edits = await self._interruptible(asking)
+        attempt.agreed(ask.question, edits)
+        if edits and attempt.request.view is not None:  # a longer task leaves less room for the rest
+            attempt.request = await self.with_context(run, attempt.request, goes_on=attempt.goes_on)
+        attempt.entry = self.dispatch.parts.registry.agents.get(attempt.request.target)
+        return None
+
+    def _reserve(self, attempt: RootAttempt, verdict: Rewrite, now: float) -> Frame:
+        """Take what the guards allowed before anything is awaited, so that others cannot take it too."""
+        clean, run, entry, sessions = verdict.request, attempt.run, attempt.entry, self.dispatch.parts.sessions
+        assert entry is not None, "a guard refuses unknown targets"
+        if verdict.struck:
+            self.dispatch.admission.keep(run, verdict.struck, attempt.looked, of_user=True)
+        run.request = clean
+        if attempt.session is not None:
+            sessions.hear(run, clean)
+        if clean.handoff is not None:
+            sessions.heed(run, clean.handoff, speaker_of(clean))
+        frame = self.dispatch.admission.reserve(clean, entry, run, None, now)
+        frame.lookup = self.dispatch.admission.lookup(attempt.request, clean, entry, run)
+        return frame
 
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
         """Let a run that tries another again know what that one has done, so that nothing of it is done twice.

@@ -1,0 +1,58 @@
+"""A root request while it is judged: what is known of it until it is submitted or refused."""
+
+from msgspec.structs import replace
+
+from remit.protocol.envelope import Json, Request
+from remit.runtime.delegation.looking import Looked
+from remit.runtime.ports import Owner
+from remit.runtime.registry import Entry
+
+_NONE: frozenset[str] = frozenset()
+
+
+class RootAttempt:
+    """The request of a user on its way to an agent."""
+
+    __slots__ = (
+        "approved",
+        "content",
+        "entry",
+        "goes_on",
+        "looked",
+        "may_be_known",
+        "owner",
+        "questions",
+        "request",
+        "run",
+        "session",
+        "taken",
+    )
+
+    def __init__(self, request: Request, content: bytes, *, may_be_known: bool) -> None:
+        self.request = request
+        self.content = content
+        """The digest of what was asked for."""
+        self.may_be_known = may_be_known
+        """Whether the same request may have been submitted before: its sender chose the id."""
+        self.session = request.session if request.session != request.run else None
+        """The session that the sender chose; it may have been used before, by its owner."""
+        self.owner: Owner | None = None
+        self.taken = False
+        """Whether the session was given to this user and agent."""
+        self.goes_on = False
+        """Whether it goes on with a conversation."""
+        self.entry: Entry | None = None
+        self.approved = _NONE
+        """The questions that a person has answered with yes."""
+        self.questions = 0
+        self.looked: Looked | None = None
+
+    def agreed(self, question: str, edits: dict[str, Json]) -> None:
+        """Note that a person agreed, and what they changed before.
+
+        A yes is to what the person was shown: what another makes of it is asked about again.
+        """
+        self.approved = (_NONE if edits else self.approved) | {question}
+        self.questions += 1
+        if edits:
+            self.request = replace(self.request, **edits)
