@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from remit.telemetry import names
-from remit.telemetry.collector import TIMEOUT_S
 from remit.telemetry.exporter import FLUSH_S, MOST_BYTES
+from remit.telemetry.sinks import TIMEOUT_S
 
 HEAD = """\
 # Tracing and metrics
@@ -148,8 +148,8 @@ are only a view of it.
 ## What it costs
 
 Spans are made of records after they are committed, in a thread, so that no delegation waits for them. A hop in
-process takes about twice the processor's time if every one is traced, and a tenth more if its run is not sampled;
-`bench/telemetry.py` measures both. Without `[telemetry]` nothing is done at all.
+process takes two to two and a half times the processor's time if every one is traced, and a tenth more if its run is
+not sampled; `bench/telemetry.py` measures both. Without `[telemetry]` nothing is done at all.
 
 ## Variables of OpenTelemetry that count
 

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from collector import Collector, rejecting, told
-from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow, telemetry
+from remit import Answer, Brief, Call, Capability, Code, Hub, Limits, RemitError, Step, Workflow
 from remit.protocol.trace import place_of, span_id
 from remit.telemetry import exporter, names
 from waiting import PATIENCE_S, eventually
@@ -416,9 +416,9 @@ async def test_an_exporter_that_fails_harms_nobody(hub: Hub, how: Callable[[], S
 
 
 def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "remit.telemetry.otlp", raising=False)
-    monkeypatch.delattr(telemetry, "otlp", raising=False)
-    monkeypatch.setitem(sys.modules, "opentelemetry.proto.collector.metrics.v1.metrics_service_pb2", None)
+    for name in ("sinks", "otlp", "sdk"):
+        monkeypatch.delitem(sys.modules, f"remit.telemetry.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace.export", None)
     with pytest.raises(RemitError, match=r"pip install 'remit\[otel\]'") as refused:
         hub.telemetry("http://localhost:4318")
     assert refused.value.fault.code is Code.TEAM_INVALID

@@ -1,4 +1,4 @@
-"""What is sent to a collector is what OpenTelemetry's own exporter would send."""
+"""What a collector is sent: the messages that OpenTelemetry's own exporter would send."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import Resource
 
-from collector import plain, told
+from collector import plain, rejecting, told
 from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
@@ -17,8 +17,8 @@ from remit.protocol.records import Kind, Record, Refusal
 from remit.runtime.hub import Standing
 from remit.runtime.metrics import BUCKETS, OTHERS, Figures
 from remit.telemetry import names
-from remit.telemetry.foreign import readable
-from remit.telemetry.otlp import encode_figures, encode_spans, resource_of
+from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
+from remit.telemetry.sdk import readable_span
 from remit.telemetry.span import Event, Link, Span, SpanKind
 from remit.testing.samples import a_request
 
@@ -55,28 +55,35 @@ def any_span(draw: st.DrawFn) -> Span:
 
 @given(st.lists(any_span(), min_size=1, max_size=4))
 def test_spans_are_written_as_the_sdk_writes_them(spans: list[Span]) -> None:
-    resource = {"service.name": "here", "other": "x" * 300}
-    ours = ExportTraceServiceRequest.FromString(encode_spans(spans, resource_of(resource)))
-    theirs = encode_as_the_sdk_does([readable(span, Resource(resource)) for span in spans])
-    for request in (ours, theirs):
-        for span in request.resource_spans[0].scope_spans[0].spans:
-            span.flags &= 0x300  # it leaves out whether a span is sampled, which it is
-            for link in span.links:
-                link.flags = 0
-            if not span.HasField("status"):
-                span.status.SetInParent()  # nothing said, and said that nothing is wrong, are one
-            for each in (span, *span.events):
-                ordered = sorted(each.attributes, key=lambda each: each.key)
-                del each.attributes[:]
-                each.attributes.extend(ordered)
+    resource = Resource({"service.name": "here", "other": "x" * 300})
+    ours = ExportTraceServiceRequest.FromString(encode_spans(spans, resource))
+    theirs = encode_as_the_sdk_does([readable_span(span, resource) for span in spans])
+    for span in theirs.resource_spans[0].scope_spans[0].spans:
+        span.flags |= 1  # it leaves out that a span is sampled
     assert ours == theirs
+
+
+def test_no_spans_are_an_empty_request() -> None:
+    assert encode_spans([], Resource({})) == b""
+
+
+def test_a_collector_says_how_many_spans_it_rejected() -> None:
+    assert (rejected_spans(b""), rejected_spans(rejecting(2))) == (0, 2)
 
 
 def test_a_span_says_that_it_is_sampled_and_how_many_events_it_has_lost() -> None:
     span = Span(
-        trace="1" * 32, span="2" * 16, parent=None, name="x", start_ns=1, end_ns=2, attributes={}, lost_events=3
+        trace="1" * 32,
+        span="2" * 16,
+        parent=None,
+        name="x",
+        start_ns=1,
+        end_ns=2,
+        attributes={},
+        events=(Event("e", 1, {}),),
+        lost_events=3,
     )
-    request = ExportTraceServiceRequest.FromString(encode_spans([span], resource_of({})))
+    request = ExportTraceServiceRequest.FromString(encode_spans([span], Resource({})))
     (sent,) = request.resource_spans[0].scope_spans[0].spans
     assert (sent.flags & 1, sent.dropped_events_count, sent.parent_span_id) == (1, 3, b"")
     assert request.resource_spans[0].scope_spans[0].scope.name == "remit"
@@ -117,7 +124,7 @@ def points(metric: Any) -> dict[tuple[str, ...], Any]:
 
 def test_figures_are_reported_as_sums_a_histogram_and_gauges() -> None:
     standing = {"prime": Standing(2, 3, Phase.OPEN), "tax": Standing(0, 0, Phase.CLOSED)}
-    body = encode_figures(counted(), standing, 5_000, resource_of({"service.name": "here"}))
+    body = encode_figures(counted(), standing, 5_000, Resource({"service.name": "here"}))
     (metered,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     assert told(metered.resource.attributes) == {"service.name": "here"}
     metrics = {metric.name: metric for metric in metered.scope_metrics[0].metrics}

@@ -1,57 +1,19 @@
-"""A collector, and how spans and figures are sent to it: OTLP over HTTP."""
+"""The address of a collector: as a program or a team gives it, else as OpenTelemetry's variables do."""
 
-import asyncio
 import re
 import ssl
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from remit import __version__
-from remit.runtime.hub import Standing
-from remit.runtime.metrics import Figures
 from remit.runtime.registry import team_invalid
-from remit.telemetry.span import Span
-
-if TYPE_CHECKING:  # it takes its time to load, and most hubs have no collector
-    from aiohttp import ClientSession
 
 INSTALL = "pip install 'remit[otel]'"
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-# As long as OpenTelemetry's own exporters wait.
-TIMEOUT_S = 10.0
-# A collector says little.
-MOST_BYTES = 65_536
-# Who asks for more patience than this is asked again all the same.
-LONGEST_PAUSE_S = 60.0
-_AGAIN = (429, 502, 503, 504)
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _TEXT = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-
-
-class UndeliveredError(Exception):
-    """A collector did not take what it was sent; after so many seconds it may, or (None) never."""
-
-    def __init__(self, why: str, after_s: float | None) -> None:
-        super().__init__(why)
-        self.after_s = after_s
-
-
-class Sink(Protocol):
-    """Where spans and figures go."""
-
-    async def deliver(self, spans: Sequence[Span]) -> int:
-        """Return how many were turned down, or raise `UndeliveredError`."""
-        ...
-
-    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
-        """Return once they have arrived, or raise `UndeliveredError`."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class Collector(Struct, frozen=True, kw_only=True):
@@ -89,7 +51,7 @@ def collector_at(endpoint: str | None, headers: Mapping[str, str], environ: Mapp
         certificate=environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE") or None,
     )
     if found.certificate is not None:
-        _context(found.certificate)
+        ssl_context(found.certificate)
     return found
 
 
@@ -120,7 +82,8 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _context(certificate: str) -> ssl.SSLContext:
+def ssl_context(certificate: str) -> ssl.SSLContext:
+    """Return what trusts the certificates in a file alone, or raise a `RemitError`."""
     try:
         return ssl.create_default_context(cafile=certificate)
     except OSError as error:
@@ -128,73 +91,3 @@ def _context(certificate: str) -> ssl.SSLContext:
         raise team_invalid(
             f"OTEL_EXPORTER_OTLP_CERTIFICATE names {certificate}, which cannot be used: {why}"
         ) from error
-
-
-class OtlpSink:
-    """Sends to a collector, over connections that are kept."""
-
-    def __init__(self, collector: Collector, resource: Mapping[str, str]) -> None:
-        from remit.telemetry import otlp  # it needs the extra
-
-        self._otlp = otlp
-        self._collector = collector
-        self._resource = otlp.resource_of(resource)
-        self._session: ClientSession | None = None
-
-    async def deliver(self, spans: Sequence[Span]) -> int:
-        body = await asyncio.to_thread(self._otlp.encode_spans, spans, self._resource)
-        reply = await self._send(self._collector.traces, body)
-        try:
-            return min(len(spans), max(0, self._otlp.turned_down(reply)))
-        except Exception:  # noqa: BLE001 - whatever it is, it is no answer of a collector, and they were taken
-            return 0
-
-    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
-        await self._send(self._collector.metrics, self._otlp.encode_figures(figures, standing, at_ms, self._resource))
-
-    async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-
-    async def _send(self, url: str, body: bytes) -> bytes:
-        from aiohttp import ClientError
-
-        try:
-            # Not redirected: what proves this hub to its collector is for nobody else.
-            async with self._open().post(url, data=body, allow_redirects=False) as reply:
-                said = await reply.content.read(MOST_BYTES)
-                if reply.status // 100 == 2:
-                    return said
-                again = _pause(reply.headers.get("retry-after", "")) if reply.status in _AGAIN else None
-                raise UndeliveredError(f"{_shown(url)} answered with status {reply.status}", again)
-        except (ClientError, OSError, TimeoutError) as error:
-            raise UndeliveredError(f"{_shown(url)} cannot be reached ({type(error).__name__})", 0.0) from error
-
-    def _open(self) -> "ClientSession":
-        if self._session is None:
-            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
-
-            certificate = self._collector.certificate
-            headers = {
-                "user-agent": f"remit/{__version__}",
-                **self._collector.headers,
-                "content-type": "application/x-protobuf",
-            }
-            self._session = ClientSession(
-                connector=TCPConnector(ssl=True if certificate is None else _context(certificate), limit=2),
-                timeout=ClientTimeout(TIMEOUT_S),
-                headers=headers,
-                cookie_jar=DummyCookieJar(),
-                trust_env=True,
-            )
-        return self._session
-
-
-def _pause(said: str) -> float:
-    return min(float(said), LONGEST_PAUSE_S) if said.isdecimal() and len(said) < 6 else 0.0
-
-
-def _shown(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"

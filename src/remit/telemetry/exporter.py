@@ -4,14 +4,15 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from remit.protocol.records import Kind, Record
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Hub, Standing
+from remit.runtime.metrics import Figures
 from remit.runtime.ports import StoreError
 from remit.telemetry import names
-from remit.telemetry.collector import Sink, UndeliveredError
 from remit.telemetry.span import Span
 from remit.telemetry.spans import Spans
 
@@ -37,11 +38,36 @@ FLUSH_S = 3.0
 _TOO_LATE = "the collector had not taken them when the hub closed"
 
 
-class Telemetry:
-    """Hears what a hub records, makes spans of it, and delivers them, with the hub's figures from time to time.
+class UndeliveredError(Exception):
+    """A collector did not accept a request; it may after so many seconds, or (None) never will."""
 
-    The event loop only puts records aside; they are looked at and encoded in a thread, and sent by a task. What cannot
-    be delivered waits, the oldest give way to new ones, and how many were lost is one of the figures.
+    def __init__(self, why: str, after_s: float | None) -> None:
+        super().__init__(why)
+        self.after_s = after_s
+
+
+class Sink(Protocol):
+    """Where spans and figures go."""
+
+    async def deliver(self, spans: Sequence[Span]) -> int:
+        """Return how many were rejected, or raise `UndeliveredError`."""
+        ...
+
+    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+        """Return once they have arrived, or raise `UndeliveredError`."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Telemetry:
+    """Listens to what a hub records, makes spans of it, and delivers them, with the hub's figures from time to time.
+
+    The event loop only puts records aside; a thread makes spans of them and encodes them, and a task sends them. Spans
+    that cannot be delivered wait, the oldest are dropped for new ones, and how many were lost is one of the figures.
+
+    The SDK's `BatchSpanProcessor` does not fit: it drops a batch that its exporter could not deliver, limits the number
+    of waiting spans and not their memory, does not tell how many it dropped, and has no time limit for its end.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from remit import __version__
 from remit.runtime.clock import LoopClock
 from remit.runtime.hub import Hub
 from remit.runtime.registry import team_invalid
-from remit.telemetry.collector import INSTALL, OtlpSink, Sink, collector_at
-from remit.telemetry.exporter import Telemetry
+from remit.telemetry.collector import INSTALL, collector_at
+from remit.telemetry.exporter import Sink, Telemetry
 from remit.telemetry.spans import Spans, Who
 
 if TYPE_CHECKING:  # it comes with whoever brings an exporter
@@ -32,15 +32,14 @@ def sink_for(
     """Return where spans and figures go, or raise a `RemitError` that says what is missing or wrong."""
     resource = resource_attributes(hub, service, environ)
     try:
-        if exporter is None:
-            return OtlpSink(collector_at(endpoint, headers, environ), resource)
-        if endpoint is not None or headers:
-            raise team_invalid("spans go to an `exporter`, or to an `endpoint` with its `headers`: give one of them")
-        from remit.telemetry.foreign import ForeignSink
-
-        return ForeignSink(exporter, resource)
+        from remit.telemetry.sinks import ExporterSink, OtlpSink
     except ImportError as error:
         raise team_invalid(f"spans and metrics need the extra `otel`: {INSTALL}") from error
+    if exporter is None:
+        return OtlpSink(collector_at(endpoint, headers, environ), resource)
+    if endpoint is not None or headers:
+        raise team_invalid("spans go to an `exporter`, or to an `endpoint` with its `headers`: give one of them")
+    return ExporterSink(exporter, resource)
 
 
 def telemetry_for(

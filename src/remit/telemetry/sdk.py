@@ -1,0 +1,130 @@
+"""Spans and figures as the OpenTelemetry SDK represents them."""
+
+from collections.abc import Iterable, Mapping
+
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.util import BoundedList
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.status import Status, StatusCode
+
+from remit import __version__
+from remit.runtime.hub import Standing
+from remit.runtime.metrics import BUCKETS, PHASES, Figures
+from remit.telemetry import names
+from remit.telemetry.span import Attributes, Span
+from remit.telemetry.spans import MOST_EVENTS, MS
+
+SCOPE = InstrumentationScope("remit", __version__)
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+
+
+# ── spans ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def readable_span(span: Span, resource: Resource, attributes: Attributes | None = None) -> ReadableSpan:
+    """Return a span for an exporter, under its own ids and times; *attributes* replace those that it has."""
+    return ReadableSpan(
+        name=span.name,
+        context=_context(span.trace, span.span),
+        parent=None if span.parent is None else _context(span.trace, span.parent, remote=span.parent_elsewhere),
+        resource=resource,
+        attributes=span.attributes if attributes is None else attributes,
+        events=_events(span) if span.events else (),
+        links=[Link(_context(each.trace, each.span)) for each in span.links],
+        kind=SpanKind[span.kind.name],
+        instrumentation_scope=SCOPE,
+        status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
+        start_time=span.start_ns,
+        end_time=span.end_ns,
+    )
+
+
+def _events(span: Span) -> BoundedList[Event]:
+    events = BoundedList[Event](MOST_EVENTS)
+    events.extend([Event(each.name, each.attributes, each.at_ns) for each in span.events])
+    events.dropped += span.lost_events
+    return events
+
+
+def _context(trace: str, span: str, *, remote: bool = False) -> SpanContext:
+    return SpanContext(int(trace, 16), int(span, 16), remote, _SAMPLED)
+
+
+# ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def metrics_data(figures: Figures, standing: Mapping[str, Standing], at_ms: int, resource: Resource) -> MetricsData:
+    """Return what a hub has done so far, and the current state of its agents.
+
+    The hub has counted already (`/metrics` of a server shows the same numbers), so that no instruments of the SDK count
+    a second time.
+    """
+    metrics = [each for each in (*_totals(figures, at_ms), *_levels(standing, at_ms)) if each.data.data_points]
+    scope = ScopeMetrics(scope=SCOPE, metrics=metrics, schema_url="")
+    return MetricsData([ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")])
+
+
+def _totals(figures: Figures, at_ms: int) -> Iterable[Metric]:
+    start, now = figures.since_ms * MS, at_ms * MS
+
+    def total(name: str, unit: str, counts: Iterable[tuple[Mapping[str, str], int]]) -> Metric:
+        points = [NumberDataPoint(labels, start, now, number) for labels, number in counts]
+        return _metric(name, unit, Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True))
+
+    ended = (({names.AGENT_NAME: agent, names.STATUS: status}, n) for (agent, status), n in figures.ended.items())
+    yield total(names.ENDED, "{delegation}", ended)
+    refused = (({names.AGENT_NAME: agent, names.ERROR: code}, n) for (agent, code), n in figures.refused.items())
+    yield total(names.REFUSALS, "{request}", refused)
+    spent = (("input", figures.prompt), ("output", figures.completion))
+    tokens = (
+        ({names.AGENT_NAME: agent, names.TOKEN_TYPE: kind}, n) for kind, counts in spent for agent, n in counts.items()
+    )
+    yield total(names.TOKENS, "{token}", tokens)
+    yield total(names.LOST, "{span}", [({}, figures.lost_spans)])
+    times = [
+        HistogramDataPoint(
+            attributes={names.AGENT_NAME: agent},
+            start_time_unix_nano=start,
+            time_unix_nano=now,
+            count=sum(counts),
+            sum=figures.spent_ms[agent] / 1_000,
+            bucket_counts=counts,
+            explicit_bounds=BUCKETS,
+            # Optional in OTLP, though not by these types; the hub does not count them.
+            min=None,  # pyright: ignore[reportArgumentType]
+            max=None,  # pyright: ignore[reportArgumentType]
+        )
+        for agent, counts in figures.times.items()
+    ]
+    yield _metric(names.DURATIONS, "s", Histogram(times, AggregationTemporality.CUMULATIVE))
+
+
+def _levels(standing: Mapping[str, Standing], at_ms: int) -> Iterable[Metric]:
+    def level(name: str, unit: str, levels: Iterable[tuple[str, int]]) -> Metric:
+        now = at_ms * MS
+        return _metric(
+            name, unit, Gauge([NumberDataPoint({names.AGENT_NAME: agent}, now, now, n) for agent, n in levels])
+        )
+
+    yield level(names.RUNNING, "{delegation}", ((agent, each.running) for agent, each in standing.items()))
+    yield level(names.QUEUED_NOW, "{delegation}", ((agent, each.queued) for agent, each in standing.items()))
+    yield level(names.BREAKER, "1", ((agent, PHASES[each.breaker]) for agent, each in standing.items()))
+
+
+def _metric(name: str, unit: str, data: Sum | Gauge | Histogram) -> Metric:
+    return Metric(name=name, description=names.METRICS[name], unit=unit, data=data)

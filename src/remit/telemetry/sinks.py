@@ -1,0 +1,122 @@
+"""Where spans and figures go: to a collector over HTTP, or to an exporter of the OpenTelemetry SDK."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from google.protobuf.message import DecodeError
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from remit import __version__
+from remit.runtime.hub import Standing
+from remit.runtime.metrics import Figures
+from remit.telemetry.collector import Collector, ssl_context
+from remit.telemetry.exporter import UndeliveredError
+from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
+from remit.telemetry.sdk import readable_span
+from remit.telemetry.span import Span
+
+# The SDK's exporters wait as long.
+TIMEOUT_S = 10.0
+# The response of a collector is a few bytes; a longer one is not read to its end.
+MAX_RESPONSE_BYTES = 65_536
+# A collector that asks for a longer pause is tried again after this one.
+MAX_PAUSE_S = 60.0
+# The hub has waited for its spans already when it shuts an exporter down.
+SHUTDOWN_S = 1.0
+_RETRYABLE = (429, 502, 503, 504)
+
+
+class OtlpSink:
+    """Sends to a collector, over connections that are kept.
+
+    The encoding is the SDK's, the sending is not, since `OTLPSpanExporter` breaks what a hub promises: it sends the
+    headers in `OTEL_EXPORTER_OTLP_HEADERS`, secrets as a rule, to any endpoint; it takes a redirect for a success and
+    does not see which spans were rejected; it drops what it could not deliver within ten seconds and logs every
+    attempt; and it blocks a thread that nobody can interrupt when the hub closes.
+    """
+
+    def __init__(self, collector: Collector, resource: Mapping[str, str]) -> None:
+        self._collector = collector
+        self._resource = Resource(resource)
+        self._session: ClientSession | None = None
+
+    async def deliver(self, spans: Sequence[Span]) -> int:
+        body = await asyncio.to_thread(encode_spans, spans, self._resource)
+        response = await self._post(self._collector.traces, body)
+        try:
+            return min(len(spans), max(0, rejected_spans(response)))
+        except DecodeError:  # not OTLP, but a success by its status
+            return 0
+
+    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+        await self._post(self._collector.metrics, encode_figures(figures, standing, at_ms, self._resource))
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _post(self, url: str, body: bytes) -> bytes:
+        try:
+            # No redirects: the headers may hold a secret that only this collector may see.
+            async with self._open().post(url, data=body, allow_redirects=False) as response:
+                content = await response.content.read(MAX_RESPONSE_BYTES)
+                if response.status // 100 == 2:
+                    return content
+                retryable = response.status in _RETRYABLE
+                after_s = _pause(response.headers.get("retry-after", "")) if retryable else None
+                raise UndeliveredError(f"{_origin(url)} answered with status {response.status}", after_s)
+        except (ClientError, OSError, TimeoutError) as error:
+            raise UndeliveredError(f"{_origin(url)} cannot be reached ({type(error).__name__})", 0.0) from error
+
+    def _open(self) -> ClientSession:
+        if self._session is None:
+            certificate = self._collector.certificate
+            self._session = ClientSession(
+                connector=TCPConnector(ssl=True if certificate is None else ssl_context(certificate), limit=2),
+                timeout=ClientTimeout(TIMEOUT_S),
+                headers={
+                    "user-agent": f"remit/{__version__}",
+                    **self._collector.headers,
+                    "content-type": "application/x-protobuf",
+                },
+                cookie_jar=DummyCookieJar(),
+                trust_env=True,
+            )
+        return self._session
+
+
+class ExporterSink:
+    """Hands spans to an exporter of the SDK, in a thread; figures are not for it."""
+
+    def __init__(self, exporter: SpanExporter, resource: Mapping[str, str]) -> None:
+        self._exporter = exporter
+        self._resource = Resource(resource)
+
+    async def deliver(self, spans: Sequence[Span]) -> int:
+        return await asyncio.to_thread(self._export, spans)
+
+    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+        del figures, standing, at_ms
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHUTDOWN_S):
+                await asyncio.to_thread(self._exporter.shutdown)
+
+    def _export(self, spans: Sequence[Span]) -> int:
+        result = self._exporter.export([readable_span(span, self._resource) for span in spans])
+        return 0 if result is SpanExportResult.SUCCESS else len(spans)
+
+
+def _pause(retry_after: str) -> float:
+    return min(float(retry_after), MAX_PAUSE_S) if retry_after.isdecimal() and len(retry_after) < 6 else 0.0
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
