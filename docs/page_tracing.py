@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from remit.telemetry import names
-from remit.telemetry.exporter import FLUSH_S, MOST_BYTES
+from remit.telemetry.exporter import FLUSH_S, MAX_BYTES
 from remit.telemetry.sinks import TIMEOUT_S
 
 HEAD = """\
@@ -135,7 +135,7 @@ Tokens of a span are those of the callee and all below it, so that the root has 
 TAIL = f"""\
 ## When the collector is down
 
-The hub works on. Spans wait in memory, {MOST_BYTES // 2**20} MB of them at most; then the oldest give way. A
+The hub works on. Spans wait in memory, {MAX_BYTES // 2**20} MB of them at most; then the oldest give way. A
 collector that says when to come back is asked again then, any other after pauses of 1 to 30 seconds; it has
 {TIMEOUT_S:g} seconds to answer. The first time that something cannot be delivered is logged, once, and how much was
 lost is the metric `{names.LOST}`, which `/metrics` of `remit serve` has as well, as `remit_spans_lost_total`. A hub

@@ -309,7 +309,7 @@ async def test_a_collector_leads_nobody_elsewhere(hub: Hub, caplog: pytest.LogCa
 async def test_without_a_collector_memory_is_bounded_and_the_oldest_give_way(
     make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(exporter, "MOST_BYTES", 20_000)
+    monkeypatch.setattr(exporter, "MAX_BYTES", 20_000)
     for name in ("PAUSE_S", "GATHER_S", "SEND_S"):
         monkeypatch.setattr(exporter, name, 0.01)
     with Collector() as collector:
@@ -364,7 +364,7 @@ async def test_nobody_at_the_address_keeps_no_hub_open(hub: Hub, caplog: pytest.
 async def test_more_records_than_can_be_looked_at_are_lost_in_part_and_the_rest_is_right(
     make_hub: Callable[..., Hub], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exporter, "MOST_RECORDS", 10)
+    monkeypatch.setattr(exporter, "MAX_RECORDS", 10)
     monkeypatch.setattr(exporter, "GATHER_S", PATIENCE_S)
     hub, kept = make_hub(), InMemorySpanExporter()
 
@@ -429,8 +429,8 @@ def test_without_the_extra_it_is_said_what_to_install(hub: Hub, monkeypatch: pyt
     [
         ({"sample": 1.5}, "`sample` is a share"),
         ({"every_s": 0}, "`every_s`"),
-        ({"endpoint": "localhost:4318"}, "not the address of a collector"),
-        ({"endpoint": "http://x", "exporter": InMemorySpanExporter()}, "give one of them"),
+        ({"endpoint": "localhost:4318"}, "invalid collector endpoint"),
+        ({"endpoint": "http://x", "exporter": InMemorySpanExporter()}, "not both"),
         ({"environ": {}}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
     ],
 )

@@ -15,7 +15,7 @@ from remit.protocol.remit import Remit
 from remit.protocol.trace import span_id
 from remit.telemetry import names
 from remit.telemetry.span import Event, Link, Span, SpanKind
-from remit.telemetry.spans import MOST_EVENTS, MOST_RUNS, MS, Role, Spans, Who
+from remit.telemetry.spans import MAX_EVENTS, MAX_RUNS, MS, Role, Spans, Who
 
 RUN = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "00-11111111111111111111111111111111-2222222222222222-01"
@@ -357,9 +357,9 @@ def test_what_comes_after_the_end_of_a_delegation_is_told_of_the_nearest_above_i
 
 
 def test_of_too_many_events_the_last_are_kept_and_the_others_counted() -> None:
-    progress = [(2_000 + n, Progress(delegation=RUN, agent="boss", text=str(n))) for n in range(MOST_EVENTS + 10)]
+    progress = [(2_000 + n, Progress(delegation=RUN, agent="boss", text=str(n))) for n in range(MAX_EVENTS + 10)]
     span = one(Spans("here").fold(records(BEGUN, *progress, DONE)))
-    assert (len(span.events), span.lost_events, span.events[-1].at_ns) == (MOST_EVENTS, 10, progress[-1][0] * MS)
+    assert (len(span.events), span.lost_events, span.events[-1].at_ns) == (MAX_EVENTS, 10, progress[-1][0] * MS)
 
 
 # ── content ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -439,10 +439,10 @@ def test_a_run_whose_beginning_nobody_knows_has_no_spans_and_is_not_asked_for_ag
 
 def test_what_is_kept_of_runs_that_do_not_end_is_bounded() -> None:
     spans = Spans("here")
-    for number in range(MOST_RUNS + 1):
+    for number in range(MAX_RUNS + 1):
         run = f"{number + 1:032x}"
         spans.fold(records((1, replace(asked(run), id=run)), run=run))
-    oldest, newest = f"{1:032x}", f"{MOST_RUNS + 1:032x}"
+    oldest, newest = f"{1:032x}", f"{MAX_RUNS + 1:032x}"
     progress = Progress(delegation="x", agent="x", text="x")
     assert spans.unknown(records((2, progress), run=oldest)) == {oldest: 1}
     assert spans.unknown(records((2, progress), run=newest)) == {}

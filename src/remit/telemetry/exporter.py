@@ -1,4 +1,4 @@
-"""From what a hub records to its collector: beside the hub's work, within bounded memory, and never in its way."""
+"""Delivers the spans and figures of a hub in the background, within bounded memory."""
 
 import asyncio
 import logging
@@ -18,24 +18,24 @@ from remit.telemetry.spans import Spans
 
 log = logging.getLogger("remit")
 
-# Records are taken in groups: so soon that nobody waits for a trace, so seldom that it costs nothing.
+# Records are processed in groups: often enough to see a trace soon, seldom enough to cost little.
 GATHER_S = 0.2
-# Without spans for a whole request, those that are there are sent after this long.
+# An incomplete batch is sent after this time.
 SEND_S = 1.0
-# A request of this many spans is some 300 kB.
+# A request with this many spans has about 300 kB.
 BATCH = 512
-# At full speed a hub records some 20,000 in a second; those of two seconds may wait to be looked at.
-MOST_RECORDS = 50_000
-# What waits for a collector that is down may take so much memory; a span without content is about 1 kB of it.
-MOST_BYTES = 16 * 1024 * 1024
+# At full speed a hub records about 20,000 per second; those of two seconds may wait to be processed.
+MAX_RECORDS = 50_000
+# Memory for spans that wait for a collector; a span without content takes about 1 kB of it.
+MAX_BYTES = 16 * 1024 * 1024
 SPAN_BYTES = 1_000
-# So much of a run is read again, when its beginning was not heard.
-MOST_RECALLED = 10_000
-# The first pause after a collector could not be reached; each further one is twice as long, up to the last.
-PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
-# Whoever closes a hub waits no longer than this for its collector.
+# Records to read of a run that began before this hub was opened.
+MAX_RECALLED = 10_000
+# The pause after the first failed attempt; it doubles with each further one, up to the maximum.
+PAUSE_S, MAX_PAUSE_S = 1.0, 30.0
+# The close of a hub waits no longer than this for its collector.
 FLUSH_S = 3.0
-_TOO_LATE = "the collector had not taken them when the hub closed"
+_TOO_LATE = "not delivered when the hub closed"
 
 
 class UndeliveredError(Exception):
@@ -77,10 +77,10 @@ class Telemetry:
         self._sink = sink
         self._spans = spans
         self._every_s = every_s
-        """How often figures are reported; None: never."""
+        """Interval between reports of figures; None: no reports."""
         self._wall_ms = wall_ms
         self._figures = hub.figures
-        self._heard: deque[list[Record]] = deque()
+        self._waiting: deque[list[Record]] = deque()
         self._records = 0
         self._queue = _Queue()
         self._news = asyncio.Event()
@@ -91,21 +91,21 @@ class Telemetry:
         self._tasks: list[asyncio.Task[None]] = []
 
     def open(self) -> None:
-        """Begin to listen."""
+        """Start to listen to the hub."""
         loop = asyncio.get_running_loop()
-        self._leave = self._hub.store.listen(self._hear, patient=True)
+        self._leave = self._hub.store.listen(self._receive, patient=True)
         self._tasks = [loop.create_task(self._fold()), loop.create_task(self._send())]
         if self._every_s is not None:
             self._tasks.append(loop.create_task(self._report(self._every_s)))
 
     async def close(self) -> None:
-        """Deliver what is there, as far as that is possible in bounded time, and let go."""
+        """Deliver what is waiting, within bounded time, and stop."""
         if self._leave is None:
             return
         try:
             async with asyncio.timeout(FLUSH_S):
                 with suppress(StoreError):
-                    await self._hub.store.flush()  # what was recorded last is heard, too
+                    await self._hub.store.flush()  # so that the last records arrive here, too
                 self._leave()
                 self._closing.set()
                 self._news.set()
@@ -121,24 +121,24 @@ class Telemetry:
 
     # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _hear(self, records: list[Record]) -> None:
-        self._heard.append(records)
+    def _receive(self, records: list[Record]) -> None:
+        self._waiting.append(records)
         self._records += len(records)
-        while self._records > MOST_RECORDS and len(self._heard) > 1:
-            dropped = self._heard.popleft()
+        while self._records > MAX_RECORDS and len(self._waiting) > 1:
+            dropped = self._waiting.popleft()
             self._records -= len(dropped)
-            self._lose(_spans_of(dropped), "more is recorded than can be looked at")
+            self._lose(_span_count(dropped), "records arrive faster than they can be processed")
         self._news.set()
 
     async def _fold(self) -> None:
-        """Make spans of what was heard, until the hub closes."""
+        """Make spans of the received records, until the hub closes."""
         try:
-            while not (self._closing.is_set() and not self._heard):
+            while not (self._closing.is_set() and not self._waiting):
                 await self._news.wait()
                 await self._unless_closing(GATHER_S)
                 self._news.clear()
-                while self._heard:
-                    records = self._heard.popleft()
+                while self._waiting:
+                    records = self._waiting.popleft()
                     self._records -= len(records)
                     await self._fold_some(records)
         finally:
@@ -150,17 +150,17 @@ class Telemetry:
             for run, before in self._spans.unknown(records).items():
                 await self._recall(run, before)
             spans = await asyncio.to_thread(self._spans.fold, records)
-        except Exception as error:  # noqa: BLE001 - logged; whatever becomes of spans, the hub works on
-            log.error("spans could not be made (%s)", type(error).__name__)
-            self._lose(_spans_of(records), "they could not be made")
+        except Exception as error:  # noqa: BLE001 - logged; a fault here must not stop the hub
+            log.error("cannot make spans (%s)", type(error).__name__)
+            self._lose(_span_count(records), "an internal error")
             return
-        self._lose(self._queue.put(spans), "more is waiting than there is room for")
+        self._lose(self._queue.put(spans), "too many are waiting for the collector")
 
     async def _recall(self, run: str, before: int) -> None:
-        """Read what was recorded of a run before: by this hub, or by one that was there before it."""
+        """Read the earlier records of a run, made by this hub or by one that was open before."""
         known: list[Record] = []
         with suppress(StoreError):
-            while len(known) < MOST_RECALLED:
+            while len(known) < MAX_RECALLED:
                 page = await self._hub.store.records(run=run, after=known[-1].seq if known else 0)
                 known += [record for record in page if record.seq < before]
                 if not page or page[-1].seq >= before:
@@ -170,13 +170,13 @@ class Telemetry:
     # ── spans ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _send(self) -> None:
-        """Deliver spans as they come, until the hub closes and none is left."""
+        """Deliver spans as they arrive, until the hub closes and none is left."""
         pause_s = PAUSE_S
         while not (self._folded.is_set() and not self._queue):
             await self._queue.gathered(SEND_S)
             while batch := self._queue.take(BATCH):
                 try:
-                    self._lose(await self._sink.deliver(batch), "the collector turned them down")
+                    self._lose(await self._sink.deliver(batch), "the collector rejected them")
                 except UndeliveredError as error:
                     if error.after_s is None:
                         self._lose(len(batch), str(error))
@@ -187,12 +187,12 @@ class Telemetry:
                     self._warn(str(error))
                     self._lose(self._queue.put_back(batch), str(error))
                     await self._unless_closing(max(error.after_s, pause_s * random.uniform(0.5, 1.5)))
-                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                    pause_s = min(2 * pause_s, MAX_PAUSE_S)
                 except asyncio.CancelledError:
                     self._lose(len(batch), _TOO_LATE)
                     raise
-                except Exception as error:  # noqa: BLE001 - logged; an exporter of someone else's may raise anything
-                    self._lose(len(batch), f"they could not be sent ({type(error).__name__})")
+                except Exception as error:  # noqa: BLE001 - logged; an exporter may raise anything
+                    self._lose(len(batch), f"the exporter failed ({type(error).__name__})")
                 else:
                     pause_s = PAUSE_S
 
@@ -202,15 +202,15 @@ class Telemetry:
             self._warn(why)
 
     def _warn(self, why: str) -> None:
-        """Say once that spans are not where they should be; how many are lost, the figures tell."""
+        """Log once that spans are not delivered; a metric counts the lost ones."""
         if not self._warned:
             self._warned = True
-            log.warning("not all spans are delivered: %s (said once; the metric %s counts those lost)", why, names.LOST)
+            log.warning("cannot deliver all spans: %s (logged once; the metric %s counts lost spans)", why, names.LOST)
 
     # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _report(self, every_s: float) -> None:
-        """Report the figures from time to time, and once more at the end."""
+        """Report the figures at every interval, and once more at the end."""
         while not self._closing.is_set():
             await self._unless_closing(every_s)
             if self._closing.is_set():
@@ -218,9 +218,9 @@ class Telemetry:
             try:
                 await self._sink.report(self._figures, self._hub.standing(), self._wall_ms())
             except UndeliveredError as error:
-                self._warn(str(error))  # the next report holds all of this one
-            except Exception as error:  # noqa: BLE001 - logged; whatever becomes of figures, the hub works on
-                log.error("figures could not be reported (%s)", type(error).__name__)
+                self._warn(str(error))  # the next report includes this one
+            except Exception as error:  # noqa: BLE001 - logged; a fault here must not stop the hub
+                log.error("cannot report metrics (%s)", type(error).__name__)
 
     async def _unless_closing(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -229,7 +229,7 @@ class Telemetry:
 
 
 class _Queue:
-    """Spans that are to be delivered, within bounded memory: the oldest give way."""
+    """Spans that wait for delivery, within bounded memory: the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._spans: deque[tuple[Span, int]] = deque()
@@ -241,7 +241,7 @@ class _Queue:
         return len(self._spans)
 
     def put(self, spans: Sequence[Span]) -> int:
-        """Take spans, and return how many had to give way."""
+        """Add spans, and return how many were dropped."""
         for span in spans:
             size = _size(span)
             self._spans.append((span, size))
@@ -253,7 +253,7 @@ class _Queue:
         return self._make_room()
 
     def put_back(self, spans: Sequence[Span]) -> int:
-        """Take spans that could not be delivered to where they were, and return how many had to give way."""
+        """Put undelivered spans back to the front, and return how many were dropped."""
         for span in reversed(spans):
             size = _size(span)
             self._spans.appendleft((span, size))
@@ -261,7 +261,7 @@ class _Queue:
         return self._make_room()
 
     def take(self, most: int) -> list[Span]:
-        """Return the oldest, at most so many."""
+        """Remove and return the oldest spans, at most so many."""
         taken: list[Span] = []
         while self._spans and len(taken) < most:
             span, size = self._spans.popleft()
@@ -270,7 +270,7 @@ class _Queue:
         return taken
 
     async def gathered(self, seconds: float) -> None:
-        """Return once there are enough for a request, or some for so long, or `wake` was called."""
+        """Wait for a full batch, or for the first span and then so many seconds, or for `wake`."""
         await self._some.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -279,21 +279,21 @@ class _Queue:
         self._enough.clear()
 
     def wake(self) -> None:
-        """End the waiting for more."""
+        """End `gathered` at once."""
         self._some.set()
         self._enough.set()
 
     def _make_room(self) -> int:
         lost = 0
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MAX_BYTES:
             _, size = self._spans.popleft()
             self._bytes -= size
             lost += 1
         return lost
 
 
-def _spans_of(records: Sequence[Record]) -> int:
-    """Return how many spans records would have become, about."""
+def _span_count(records: Sequence[Record]) -> int:
+    """Return about how many spans the records would have become."""
     return sum(1 for record in records if record.kind in _ENDS)
 
 
@@ -301,6 +301,6 @@ _ENDS = (Kind.RESULT, Kind.REFUSED, Kind.TOOL)
 
 
 def _size(span: Span) -> int:
-    """Return about how much memory a span takes."""
+    """Return about how many bytes a span takes in memory."""
     texts = (span.attributes, *(event.attributes for event in span.events))
     return SPAN_BYTES + sum(len(each) for said in texts for each in said.values() if isinstance(each, str))

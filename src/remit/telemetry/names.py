@@ -1,6 +1,6 @@
-"""The names under which others find what is told of a delegation, each with its meaning.
+"""Names of spans, attributes, events and metrics, each with its meaning.
 
-Those that begin with `gen_ai.` are OpenTelemetry's, whose conventions for agents still change; those that begin with
+Names that begin with `gen_ai.` follow OpenTelemetry's conventions for agents, which still change; names that begin with
 `remit.` are ours.
 """
 
@@ -14,10 +14,10 @@ EXECUTE_TOOL: Final = "execute_tool"
 PLAN: Final = "plan"
 
 OPERATIONS = {
-    INVOKE_AGENT: "A delegation, or a refused one: `invoke_agent` and the name of the agent.",
-    INVOKE_WORKFLOW: "The same, where a workflow is asked: `invoke_workflow` and its name.",
-    PLAN: "The time that an orchestrator takes to find out what to do: `plan` and its name, within its delegation.",
-    EXECUTE_TOOL: "An agent's use of a tool: `execute_tool` and the name of the tool, within the agent's delegation.",
+    INVOKE_AGENT: "A delegation, also a refused one: `invoke_agent` and the name of the agent.",
+    INVOKE_WORKFLOW: "The same for a call of a workflow: `invoke_workflow` and its name.",
+    PLAN: "The planning of an orchestrator: `plan` and its name; a child of its delegation.",
+    EXECUTE_TOOL: "A tool call: `execute_tool` and the name of the tool; a child of the agent's delegation.",
 }
 
 # ── attributes ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -66,50 +66,50 @@ OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 
 ATTRIBUTES = {
-    OPERATION: "What the span is: `invoke_agent`, `invoke_workflow`, `plan` or `execute_tool`.",
+    OPERATION: "Operation of the span: `invoke_agent`, `invoke_workflow`, `plan` or `execute_tool`.",
     PROVIDER: "`remit`.",
-    AGENT_NAME: "Who is asked.",
-    AGENT_ID: "The same with its hub, as it stands in chains: `tax-ai@office`.",
-    AGENT_VERSION: "The version of the agent that answered.",
-    WORKFLOW_NAME: "The workflow, where it is one that is asked.",
-    CONVERSATION: "The callee's session.",
-    INPUT_TOKENS: "Tokens that the callee and all below it were sent.",
-    OUTPUT_TOKENS: "Tokens that they gave back.",
-    TOOL_NAME: "The tool.",
+    AGENT_NAME: "Name of the called agent.",
+    AGENT_ID: "The same with its hub, as in chains: `tax-ai@office`.",
+    AGENT_VERSION: "Version of the agent that answered.",
+    WORKFLOW_NAME: "Name of the called workflow, if the callee is one.",
+    CONVERSATION: "Session of the callee.",
+    INPUT_TOKENS: "Input tokens of the callee and its sub-agents.",
+    OUTPUT_TOKENS: "Output tokens of the callee and its sub-agents.",
+    TOOL_NAME: "Name of the tool.",
     TOOL_TYPE: "`function`.",
-    ERROR: "The code of the fault, where there is one; every refusal has one.",
-    RUN: "The run: `remit runs show` takes it.",
-    DELEGATION: "Its place in the run.",
-    ORIGIN: "Who asks: `user`, or an agent.",
-    VIA: "The hub or client that brought the request here.",
-    DEPTH: "How deep the callee stands below the agent that the user asked.",
-    CHAIN: "The agents between the user and the callee.",
-    REASON: "Why the caller asks, in its words, redacted.",
-    REFINED_BY: "Who put the request into its words.",
-    CAPABILITY: "The capability that is asked for.",
-    CAPABILITY_VERSION: "Its version.",
-    ATTEMPT: "Which attempt at the same call it is, from 1 on.",
-    ROUTE_REASON: "Why it went to this agent and not to the one before: the code with which that one failed.",
-    STATUS: "How it ended: `success`, `partial`, `failed`, `timeout`, `refused` or `cancelled`.",
-    CACHE: "`hit`: an earlier answer was given; `miss`: there was none.",
-    CONFIDENCE: "How sure the callee is of its answer, from 0 to 1.",
-    TOKENS_GRANTED: "The tokens that it could spend.",
-    TOKENS_LEFT: "Those that it did not spend.",
-    TOKENS_OVERRUN: "Those that it spent beyond its grant.",
-    TOKENS_ESTIMATED: "Whether what it spent is an estimate.",
-    TIME_GRANTED: "The milliseconds that it could take.",
-    TIME_LEFT: "Those that it did not take.",
-    QUEUED: "The milliseconds that it waited for a slot.",
-    PATH: "The agents through which the answer came, where the callee handed the request on.",
-    REPLAYED: "Whether the use of a tool was answered from the journal, after a restart.",
-    REVEALED: "The kinds of personal data that a tool was given as they are; never the values.",
+    ERROR: "Error code, if the operation failed; every refusal has one.",
+    RUN: "Id of the run, for `remit runs show`.",
+    DELEGATION: "Path of the delegation in its run.",
+    ORIGIN: "Caller: `user`, or an agent.",
+    VIA: "Hub or client that sent the request here.",
+    DEPTH: "Depth of the callee; the agent that the user called has 0.",
+    CHAIN: "Agents between the user and the callee.",
+    REASON: "Reason that the caller gives for the delegation, redacted.",
+    REFINED_BY: "Who rephrased the request.",
+    CAPABILITY: "Requested capability.",
+    CAPABILITY_VERSION: "Version of the capability.",
+    ATTEMPT: "Number of the attempt at the same call, starting at 1.",
+    ROUTE_REASON: "Error code of the previous agent, if the call was routed to this one instead.",
+    STATUS: "Outcome: `success`, `partial`, `failed`, `timeout`, `refused` or `cancelled`.",
+    CACHE: "`hit`: answered from the cache; `miss`: not in the cache.",
+    CONFIDENCE: "Confidence of the callee in its answer, from 0 to 1.",
+    TOKENS_GRANTED: "Tokens granted.",
+    TOKENS_LEFT: "Granted tokens that were not spent.",
+    TOKENS_OVERRUN: "Tokens spent beyond the grant.",
+    TOKENS_ESTIMATED: "Whether the token usage is an estimate.",
+    TIME_GRANTED: "Time granted, in milliseconds.",
+    TIME_LEFT: "Granted time that was left, in milliseconds.",
+    QUEUED: "Time waited for a slot, in milliseconds.",
+    PATH: "Agents that the answer passed through, if the callee handed the request on.",
+    REPLAYED: "Whether the tool call was answered from the journal, after a restart.",
+    REVEALED: "Kinds of personal data that the tool received unredacted; never the values.",
 }
 
-# Only if the team says so: what is said, and not only that it is.
+# Sent only if the team turns `content` on.
 CONTENT = {
     INPUT_MESSAGES: "Objective and input, redacted.",
     OUTPUT_MESSAGES: "The result, redacted.",
-    TOOL_ARGUMENTS: "What a tool was given, redacted.",
+    TOOL_ARGUMENTS: "Arguments of the tool call, redacted.",
 }
 
 # ── events ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -125,16 +125,16 @@ BY: Final = "remit.approval.by"
 EDITED: Final = "remit.approval.edited"
 
 EVENTS = {
-    PROGRESS: "The agent says how far it is.",
-    NOTICE: "Something that an operator should know: it overran, would not stop, was taken up again.",
-    APPROVAL: "A person was asked, or has answered.",
+    PROGRESS: "Progress reported by the agent.",
+    NOTICE: "Something for the operator: the agent overran its budget, did not stop, or was resumed.",
+    APPROVAL: "An approval was requested, or decided.",
 }
 EVENT_ATTRIBUTES = {
-    TEXT: "What was said, redacted; only with `content`.",
-    CODE: "The code of a notice that has one.",
-    AGREED: "Whether the person agreed; not there while nobody has answered.",
-    BY: "Who answered; only with `content`.",
-    EDITED: "What they changed before agreeing.",
+    TEXT: "Text of the event, redacted; only with `content`.",
+    CODE: "Error code of a notice, if it has one.",
+    AGREED: "Whether the request was approved; absent while undecided.",
+    BY: "Who decided; only with `content`.",
+    EDITED: "Fields that were edited before the approval.",
 }
 
 # ── metrics ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -151,12 +151,12 @@ LOST: Final = "remit.spans.lost"
 TOKEN_TYPE: Final = "gen_ai.token.type"
 
 METRICS = {
-    DURATIONS: "How long delegations took, in seconds: a histogram, by agent.",
-    ENDED: "Delegations that ended, by agent and `remit.status`.",
-    REFUSALS: "Requests that were refused, by agent and `error.type`.",
-    TOKENS: "Tokens spent, those of sub-agents included, by agent and `gen_ai.token.type`, `input` or `output`.",
-    RUNNING: "Delegations under way, by agent.",
-    QUEUED_NOW: "Delegations that wait for a slot, by agent.",
-    BREAKER: "The breaker of each agent: 0, asked as usual; 1, tried out; 2, left alone.",
-    LOST: "Spans that could not be delivered.",
+    DURATIONS: "Duration of delegations in seconds: a histogram, by agent.",
+    ENDED: "Finished delegations, by agent and `remit.status`.",
+    REFUSALS: "Refused requests, by agent and `error.type`.",
+    TOKENS: "Tokens spent, including sub-agents, by agent and `gen_ai.token.type`: `input` or `output`.",
+    RUNNING: "Running delegations, by agent.",
+    QUEUED_NOW: "Delegations waiting for a slot, by agent.",
+    BREAKER: "State of each agent's circuit breaker: 0, closed; 1, probing; 2, open.",
+    LOST: "Spans that were not delivered.",
 }

@@ -26,7 +26,7 @@ from remit.runtime.hub import Standing
 from remit.runtime.metrics import BUCKETS, PHASES, Figures
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, Span
-from remit.telemetry.spans import MOST_EVENTS, MS
+from remit.telemetry.spans import MAX_EVENTS, MS
 
 SCOPE = InstrumentationScope("remit", __version__)
 
@@ -55,7 +55,7 @@ def readable_span(span: Span, resource: Resource, attributes: Attributes | None 
 
 
 def _events(span: Span) -> BoundedList[Event]:
-    events = BoundedList[Event](MOST_EVENTS)
+    events = BoundedList[Event](MAX_EVENTS)
     events.extend([Event(each.name, each.attributes, each.at_ns) for each in span.events])
     events.dropped += span.lost_events
     return events

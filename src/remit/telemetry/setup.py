@@ -1,4 +1,4 @@
-"""What a program or a team says about its spans and metrics, made into what delivers them."""
+"""Builds the delivery of spans and metrics from the settings of a program or a team."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -13,11 +13,8 @@ from remit.telemetry.collector import INSTALL, collector_at
 from remit.telemetry.exporter import Sink, Telemetry
 from remit.telemetry.spans import Spans, Who
 
-if TYPE_CHECKING:  # it comes with whoever brings an exporter
+if TYPE_CHECKING:  # most hubs do not load the SDK
     from opentelemetry.sdk.trace.export import SpanExporter
-
-EVERY_S = 60.0
-"""How often figures are reported, as OpenTelemetry has it."""
 
 
 def sink_for(
@@ -29,7 +26,7 @@ def sink_for(
     exporter: "SpanExporter | None",
     environ: Mapping[str, str],
 ) -> Sink:
-    """Return where spans and figures go, or raise a `RemitError` that says what is missing or wrong."""
+    """Return where spans and figures go, or raise a `RemitError` if something is missing or invalid."""
     resource = resource_attributes(hub, service, environ)
     try:
         from remit.telemetry.sinks import ExporterSink, OtlpSink
@@ -38,7 +35,7 @@ def sink_for(
     if exporter is None:
         return OtlpSink(collector_at(endpoint, headers, environ), resource)
     if endpoint is not None or headers:
-        raise team_invalid("spans go to an `exporter`, or to an `endpoint` with its `headers`: give one of them")
+        raise team_invalid("give either an `exporter`, or an `endpoint` with its `headers`, not both")
     return ExporterSink(exporter, resource)
 
 
@@ -52,19 +49,19 @@ def telemetry_for(
     sample: float,
     every_s: float | None,
 ) -> Telemetry:
-    """Return what delivers the spans and figures of a hub of that name."""
+    """Return the delivery of spans and figures for the hub called *name*."""
     spans = Spans(name, describe, content=content, ratio=sample)
     return Telemetry(hub, sink, spans, every_s=every_s, wall_ms=LoopClock().wall_ms)
 
 
 def resource_attributes(hub: str, service: str | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what says whose spans and figures they are."""
+    """Return the attributes that identify the service that sends."""
     pairs = (each.partition("=") for each in environ.get("OTEL_RESOURCE_ATTRIBUTES", "").split(","))
     said = {unquote(name.strip()): unquote(value.strip()) for name, mark, value in pairs if mark and name.strip()}
     service = service or environ.get("OTEL_SERVICE_NAME", "").strip() or said.get("service.name") or hub
     return {
         "service.namespace": "remit",
-        # Without it the figures of two processes of one team would be taken for each other's.
+        # It tells the figures of two processes of one team apart.
         "service.instance.id": os.urandom(16).hex(),
         **said,
         "service.name": service,

@@ -1,4 +1,4 @@
-"""A span: one piece of work in a trace, as it is delivered."""
+"""A span: one operation in a trace."""
 
 from enum import IntEnum
 from typing import NamedTuple
@@ -10,7 +10,7 @@ Attributes = dict[str, Value]
 
 
 class SpanKind(IntEnum):
-    """Which side of a call a span is, with OpenTelemetry's numbers."""
+    """The side of a call that a span describes, with OpenTelemetry's numbers."""
 
     INTERNAL = 1
     SERVER = 2
@@ -18,7 +18,7 @@ class SpanKind(IntEnum):
 
 
 class Event(NamedTuple):
-    """Something that happened while a span was under way."""
+    """Something that happened during a span."""
 
     name: str
     at_ns: int
@@ -26,27 +26,27 @@ class Event(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Another span that this one has to do with."""
+    """A reference to a related span."""
 
     trace: str
     span: str
 
 
 class Span(Struct, frozen=True, kw_only=True):
-    """One piece of work in a trace."""
+    """One finished operation in a trace."""
 
     trace: str
     span: str
     parent: str | None
     parent_elsewhere: bool = False
-    """Whether the span above is another process's."""
+    """Whether the parent span belongs to another process."""
     name: str
     kind: SpanKind = SpanKind.INTERNAL
     start_ns: int
     end_ns: int
     attributes: Attributes
     error: str | None = None
-    """Why it failed; None: it did not."""
+    """Why the operation failed; None if it did not."""
     events: tuple[Event, ...] = ()
     lost_events: int = 0
     links: tuple[Link, ...] = ()

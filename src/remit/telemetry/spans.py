@@ -1,6 +1,6 @@
-"""The record as spans: a fold, in which every delegation, every refusal and every use of a tool becomes one.
+"""Makes spans from records: one for every delegation, every refusal and every use of a tool.
 
-Ids follow from the record alone, so that another hub, or the same after a restart, knows a span by the same id.
+Ids depend on the record alone, so that another hub, or the same hub after a restart, gives a span the same id.
 """
 
 from collections import OrderedDict, deque
@@ -14,22 +14,22 @@ from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress, Record, Refusal, SharedStep, ToolUse
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit.telemetry import names
+from remit.telemetry.attributes import MAX_TEXT_CHARS, add_content, add_outcome, attempt_of, links_of
 from remit.telemetry.span import Attributes, Event, Span, SpanKind
-from remit.telemetry.telling import LONGEST, attempt_of, links_of, quote, tell
 
 MS = 1_000_000
-"""Nanoseconds of a millisecond: the record counts in these, spans in those."""
+"""Nanoseconds in a millisecond: records have milliseconds, spans have nanoseconds."""
 
-# More events than this say no more of a delegation; OpenTelemetry's own limit.
-MOST_EVENTS = 128
-# Runs that wait for a person may do so for days; one that is forgotten is read from the store when it goes on.
-MOST_RUNS = 10_000
-# Records that come after the end of their run come soon after it.
-MOST_ENDED = 1_000
+# OpenTelemetry's own limit for the events of a span.
+MAX_EVENTS = 128
+# Runs may wait for a person for days; one that was dropped is read from the store when it continues.
+MAX_RUNS = 10_000
+# Ended runs to remember: a record that arrives after the end of its run arrives soon after it.
+MAX_ENDED = 1_000
 
 
 class Role(Enum):
-    """What an agent is, as far as its spans are named by it."""
+    """The kind of an agent, which its spans are named after."""
 
     AGENT = "agent"
     WORKFLOW = "workflow"
@@ -37,21 +37,21 @@ class Role(Enum):
 
 
 class Who(NamedTuple):
-    """What is known of an agent besides its name."""
+    """Properties of an agent that its spans depend on."""
 
     role: Role = Role.AGENT
     elsewhere: bool = False
-    """Whether it lives at another hub."""
+    """Whether it runs on another hub."""
 
 
 _SOMEONE = Who()
 
 
 class Spans:
-    """Makes spans of records, in the order in which they were committed; it reads no clock and no store.
+    """Makes spans of records, in the order in which they were committed, without a clock or a store.
 
-    *describe* says what an agent is, *content* whether what is said goes along, *ratio* which share of the runs that
-    begin here is kept; of those that came from elsewhere, whoever sent them has decided.
+    *describe* returns the properties of an agent; *content* adds texts to the spans; *ratio* is the share of the runs
+    started here that is sampled. For a run that came from elsewhere, its sender has decided.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Spans:
         self._ended: OrderedDict[str, None] = OrderedDict()
 
     def unknown(self, records: Iterable[Record]) -> dict[str, int]:
-        """Return the runs in these records whose beginning was not heard, each with the number of its first record."""
+        """Return the runs in these records that have no known start, each with the number of its first record."""
         found: dict[str, int] = {}
         begun: set[str] = set()
         for record in records:
@@ -84,13 +84,13 @@ class Spans:
         return found
 
     def recall(self, run: str, records: Iterable[Record]) -> None:
-        """Take in what was recorded of an unknown run before, without making spans of what has ended since."""
+        """Process the earlier records of an unknown run, without the spans that they complete."""
         self.fold(records)
         if run not in self._runs:
-            self._forget(run)  # nobody knows how it began, so that its spans would belong nowhere
+            self._forget(run)  # without its start its spans would have no parent
 
     def fold(self, records: Iterable[Record]) -> list[Span]:
-        """Return the spans that these records bring to their end."""
+        """Return the spans that these records complete."""
         return [span for record in records for span in self._take(record)]
 
     # ── one record ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -129,14 +129,14 @@ class Spans:
             None if place is None else place.span,
             is_sampled(root.run, root.traceparent, self._ratio),
         )
-        if len(self._runs) > MOST_RUNS:
+        if len(self._runs) > MAX_RUNS:
             self._runs.popitem(last=False)
         return run
 
     def _forget(self, run: str) -> None:
         self._runs.pop(run, None)
         self._ended[run] = None
-        if len(self._ended) > MOST_ENDED:
+        if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
 
     def _open(self, run: "_Run", request: Request, at_ms: int) -> Iterator[Span]:
@@ -144,7 +144,7 @@ class Spans:
         if (above := run.open.get(request.parent or "")) is not None:
             yield from self._plan(run, above, start_ms)
         if (known := run.open.get(path)) is not None:
-            known.request = request  # a person has changed it before it began, or it was begun again
+            known.request = request  # a person edited it before its start, or it was started again
         else:
             run.open[path] = _Open(request, start_ms, run.early.pop(path, None))
 
@@ -156,7 +156,7 @@ class Spans:
             yield from (self._used(run, use._replace(end_ms=at_ms), ended=False) for use in ended.uses)
             yield self._span(run, ended, response, at_ms)
         if is_root:
-            # What was under way when a hub went down, and was not taken up again, has no end of its own.
+            # A delegation that was running when its hub stopped, and was not resumed, has no end of its own.
             yield from (self._span(run, each, None, at_ms) for each in run.open.values())
             self._forget(run.root.run)
 
@@ -179,7 +179,7 @@ class Spans:
         made = _Use(use, record.seq, record.at_ms - use.duration_ms, record.at_ms)
         same = [each for each in user.uses if each.use.tool == use.tool]
         if same and not use.replayed:
-            # The same tool may be at work several times: whichever began when this one did.
+            # The same tool may run several times at once: take the one that began at the same time.
             begun = min(same, key=lambda each: abs(each.start_ms - made.start_ms))
             user.uses.remove(begun)
             made = made._replace(seq=begun.seq, start_ms=begun.start_ms, given=begun.use.input)
@@ -189,8 +189,8 @@ class Spans:
         event = Event(_EVENTS[type(body)], at_ms * MS, self._said(body))
         about = run.open.get(body.delegation)
         if about is None and isinstance(body, Approval):
-            # Whether it begins is what the person is asked.
-            run.early.setdefault(body.delegation, deque(maxlen=MOST_EVENTS)).append(event)
+            # The delegation starts only if the person agrees.
+            run.early.setdefault(body.delegation, deque(maxlen=MAX_EVENTS)).append(event)
             return
         about = about or next((run.open[each] for each in _above(body.delegation) if each in run.open), None)
         if about is not None:
@@ -229,7 +229,7 @@ class Spans:
         if request.capability is not None:
             attributes[names.CAPABILITY] = request.capability
         if request.reason:
-            attributes[names.REASON] = request.reason[:LONGEST]
+            attributes[names.REASON] = request.reason[:MAX_TEXT_CHARS]
         if request.refined_by is not None:
             attributes[names.REFINED_BY] = request.refined_by
         if before in run.failed:
@@ -239,9 +239,9 @@ class Spans:
         if code:
             attributes[names.ERROR] = run.failed[path] = code
         if response is not None:
-            tell(attributes, request, response, never_began=never_began)
+            add_outcome(attributes, request, response, never_began=never_began)
         if self._content:
-            quote(attributes, request, response)
+            add_content(attributes, request, response)
         above = run.parent if parent is None else span_id(parent)
         return Span(
             trace=run.trace,
@@ -260,7 +260,7 @@ class Spans:
         )
 
     def _plan(self, run: "_Run", planner: "_Open", at_ms: int) -> Iterator[Span]:
-        """Yield the span of an orchestrator's thinking, once: it ends with the first thing that it has done."""
+        """Yield the span of an orchestrator's planning, once: it ends with its first delegation, or with its answer."""
         request = planner.request
         if planner.planned or self._describe(request.target).role is not Role.PLANNER:
             return
@@ -290,7 +290,7 @@ class Spans:
         elif not ended:
             attributes[names.ERROR] = error = Code.OUTCOME_UNKNOWN.value
         if self._content and given is not None:
-            attributes[names.TOOL_ARGUMENTS] = text_of(given)[:LONGEST]
+            attributes[names.TOOL_ARGUMENTS] = text_of(given)[:MAX_TEXT_CHARS]
         return Span(
             trace=run.trace,
             span=span_id(f"{use.delegation}#{made.seq}"),
@@ -329,19 +329,19 @@ class Spans:
                 if self._content and by:
                     said[names.BY] = by
         if self._content and text:
-            said[names.TEXT] = text[:LONGEST]
+            said[names.TEXT] = text[:MAX_TEXT_CHARS]
         return said
 
     def _worded(self, why: Fault) -> str:
-        # The words of a fault may quote what someone said.
-        return f"{why.code}: {why.message[:LONGEST]}" if self._content else why.code.value
+        # The message of a fault may quote content.
+        return f"{why.code}: {why.message[:MAX_TEXT_CHARS]}" if self._content else why.code.value
 
 
 _EVENTS = {Progress: names.PROGRESS, Notice: names.NOTICE, Approval: names.APPROVAL}
 
 
 class _Use(NamedTuple):
-    """A use of a tool; the record of its end need not say what it was given."""
+    """A use of a tool; its input may be in the record of its start alone."""
 
     use: ToolUse
     seq: int
@@ -351,24 +351,24 @@ class _Use(NamedTuple):
 
 
 class _Open:
-    """A delegation under way."""
+    """A running delegation."""
 
     __slots__ = ("events", "noted", "planned", "request", "start_ms", "uses")
 
     def __init__(self, request: Request, start_ms: int, early: deque[Event] | None) -> None:
         self.request = request
-        self.events: deque[Event] = deque(maxlen=MOST_EVENTS) if early is None else early
+        self.events: deque[Event] = deque(maxlen=MAX_EVENTS) if early is None else early
         self.noted = len(self.events)
-        """How many events there were, also those that were too many."""
-        # Where a person was asked whether it may begin, that is part of it.
+        """Number of events, including those beyond the limit."""
+        # If a person had to approve it first, the span includes that time.
         self.start_ms = min(start_ms, self.events[0].at_ns // MS) if self.events else start_ms
         self.uses: list[_Use] = []
-        """Tools that are at work, of those whose use is recorded beforehand."""
+        """Running tools whose start was recorded."""
         self.planned = False
 
 
 class _Run:
-    """A run under way, and where in which trace it stands."""
+    """A running run, and its place in a trace."""
 
     __slots__ = ("early", "failed", "open", "parent", "root", "sampled", "trace")
 
@@ -379,13 +379,13 @@ class _Run:
         self.sampled = sampled
         self.open: dict[str, _Open] = {}
         self.early: dict[str, deque[Event]] = {}
-        """What happened to delegations that have not begun."""
+        """Events of delegations that have not started."""
         self.failed: dict[str | None, str] = {}
-        """The codes with which delegations failed: why others were asked in their place."""
+        """Codes of failed delegations: the reason why another agent was called instead."""
 
 
 def _root_of(record: Record) -> Request | None:
-    """Return the request that a run begins with, if this is its record."""
+    """Return the root request of a run, if this is its record."""
     match record.body:
         case Request() as request if request.parent is None:
             return request
@@ -408,12 +408,12 @@ def _ends(record: Record, root: Request) -> bool:
 def _kind(request: Request, who: Who, *, never_began: bool) -> SpanKind:
     if request.parent is None and request.via is not None:
         return SpanKind.SERVER
-    # What was refused has not left this hub.
+    # A refused request has not left this hub.
     return SpanKind.CLIENT if who.elsewhere and not never_began else SpanKind.INTERNAL
 
 
 def _above(path: str) -> Iterator[str]:
-    """Return the places above one, nearest first."""
+    """Yield the paths of the ancestors, nearest first."""
     while "." in path:
         path = path.rpartition(".")[0]
         yield path

@@ -1,4 +1,4 @@
-"""What a span tells of a delegation: how it ended, what was said, which attempt it is."""
+"""Attributes of a delegation's span: outcome, content, attempt, links."""
 
 import re
 
@@ -8,11 +8,11 @@ from remit.protocol.trace import span_id, trace_id
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, Link
 
-# What is said is shown to people, who read no more of it in a span.
-LONGEST = 10_000
+# People read content in a span, and nobody reads more of it than this.
+MAX_TEXT_CHARS = 10_000
 
 
-def tell(attributes: Attributes, request: Request, response: Response, *, never_began: bool) -> None:
+def add_outcome(attributes: Attributes, request: Request, response: Response, *, never_began: bool) -> None:
     """Add how a delegation ended."""
     attributes[names.STATUS] = response.status.value
     if never_began:
@@ -38,8 +38,8 @@ def tell(attributes: Attributes, request: Request, response: Response, *, never_
         attributes[names.PATH] = response.path
 
 
-def quote(attributes: Attributes, request: Request, response: Response | None) -> None:
-    """Add what was said, as OpenTelemetry writes messages."""
+def add_content(attributes: Attributes, request: Request, response: Response | None) -> None:
+    """Add objective, input and result, in OpenTelemetry's format for messages."""
     asked = [request.objective, *([] if request.input is None else [text_of(request.input)])]
     attributes[names.INPUT_MESSAGES] = _message("user", *asked)
     if response is not None and response.result is not None:
@@ -48,8 +48,8 @@ def quote(attributes: Attributes, request: Request, response: Response | None) -
 
 
 def _message(role: str, *texts: str, **more: str) -> str:
-    # Cut before it is written down, so that what is written can be read.
-    parts = [{"type": "text", "content": text[:LONGEST]} for text in texts if text]
+    # Truncated before it is encoded, so that the JSON stays valid.
+    parts = [{"type": "text", "content": text[:MAX_TEXT_CHARS]} for text in texts if text]
     return encode([{"role": role, "parts": parts, **more}]).decode()
 
 
@@ -57,14 +57,15 @@ _ATTEMPT = re.compile(r"(?:~([0-9]{1,4}))?(?:\+([0-9]{1,4}))?\Z")
 
 
 def attempt_of(path: str) -> tuple[int, str | None]:
-    """Return which attempt a delegation is, by its place, and the place of the one before.
+    """Return the number of the attempt that a delegation's path stands for, and the path of the previous attempt.
 
-    A step of a workflow is tried again as `run.npv~2`, a call by capability elsewhere as `run.2+1`.
+    The second attempt at a step of a workflow has the path `run.npv~2`; a call by capability that went to another agent
+    has `run.2+1`.
     """
     if "~" not in path and "+" not in path:
         return 1, None
     found = _ATTEMPT.search(path)
-    assert found is not None, "a pattern that may be empty is always found"
+    assert found is not None, "the pattern matches the empty text"
     attempt, leg = int(found[1] or 1), int(found[2] or 0)
     if leg:
         return attempt + leg, path[: found.start(2) - 1] + (f"+{leg - 1}" if leg > 1 else "")
@@ -77,7 +78,7 @@ _PATH = re.compile(r"[0-9a-f]{32}(\.[^.]+)*")
 
 
 def links_of(request: Request, trace: str) -> tuple[Link, ...]:
-    """Return the span of the request that this one repeats, if a hub made its id; *trace* is that of this one."""
+    """Return a link to the span of the request that this one retries, if a hub made its id; *trace* is the own one."""
     before = request.retry_of
     if before is None or not _PATH.fullmatch(before):
         return ()
