@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from google.protobuf.message import DecodeError
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
@@ -18,6 +18,9 @@ from remit.telemetry.exporter import UndeliveredError
 from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
 from remit.telemetry.sdk import readable_span
 from remit.telemetry.span import Span
+
+if TYPE_CHECKING:  # it takes 240 ms to load, and not every command has something to send
+    from aiohttp import ClientSession
 
 # The SDK's exporters wait as long.
 TIMEOUT_S = 10.0
@@ -61,6 +64,8 @@ class OtlpSink:
             await session.close()
 
     async def _post(self, url: str, body: bytes) -> bytes:
+        from aiohttp import ClientError
+
         try:
             # No redirects: the headers may hold a secret that only this collector may see.
             async with self._open().post(url, data=body, allow_redirects=False) as response:
@@ -73,8 +78,10 @@ class OtlpSink:
         except (ClientError, OSError, TimeoutError) as error:
             raise UndeliveredError(f"{_origin(url)} cannot be reached ({type(error).__name__})", 0.0) from error
 
-    def _open(self) -> ClientSession:
+    def _open(self) -> "ClientSession":
         if self._session is None:
+            from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+
             certificate = self._collector.certificate
             self._session = ClientSession(
                 connector=TCPConnector(ssl=True if certificate is None else ssl_context(certificate), limit=2),
