@@ -63,6 +63,16 @@ def test_spans_are_written_as_the_sdk_writes_them(spans: list[Span]) -> None:
     assert ours == theirs
 
 
+@given(st.lists(any_span(), min_size=2, max_size=4))
+def test_encoded_requests_in_a_row_are_one_request_with_all_spans(spans: list[Span]) -> None:
+    resource = Resource({"service.name": "here"})
+    joined = ExportTraceServiceRequest.FromString(b"".join(encode_spans([span], resource) for span in spans))
+    whole = ExportTraceServiceRequest.FromString(encode_spans(spans, resource))
+    assert [span for traced in joined.resource_spans for span in traced.scope_spans[0].spans] == list(
+        whole.resource_spans[0].scope_spans[0].spans
+    )
+
+
 def test_no_spans_are_an_empty_request() -> None:
     assert encode_spans([], Resource({})) == b""
 

@@ -6,7 +6,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from remit.protocol.records import Kind, Record
 from remit.runtime.hub import Hub, Standing
@@ -28,7 +28,6 @@ BATCH = 512
 MAX_RECORDS = 50_000
 # Memory for spans that wait for a collector; a span without content takes about 1 kB of it.
 MAX_BYTES = 16 * 1024 * 1024
-SPAN_BYTES = 1_000
 # Records to read of a run that began before this hub was opened.
 MAX_RECALLED = 10_000
 # The pause after the first failed attempt; it doubles with each further one, up to the maximum.
@@ -46,11 +45,24 @@ class UndeliveredError(Exception):
         self.after_s = after_s
 
 
+class Batch(NamedTuple):
+    """Spans in the form in which their sink delivers them."""
+
+    payload: object
+    spans: int
+    size: int
+    """Bytes of memory, about."""
+
+
 class Sink(Protocol):
     """Where spans and figures go."""
 
-    async def deliver(self, spans: Sequence[Span]) -> int:
-        """Return how many were rejected, or raise `UndeliveredError`."""
+    def prepare(self, spans: Sequence[Span]) -> Batch:
+        """Return spans as they are delivered; called in a thread."""
+        ...
+
+    async def deliver(self, batches: Sequence[Batch]) -> int:
+        """Return how many spans were rejected, or raise `UndeliveredError`."""
         ...
 
     async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
@@ -64,7 +76,7 @@ class Telemetry:
     """Listens to what a hub records, makes spans of it, and delivers them, with the hub's figures from time to time.
 
     The event loop only puts records aside; a thread makes spans of them and encodes them, and a task sends them. Spans
-    that cannot be delivered wait, the oldest are dropped for new ones, and how many were lost is one of the figures.
+    that cannot be delivered wait, the oldest are dropped for new ones, and the number of lost spans is a figure.
 
     The SDK's `BatchSpanProcessor` does not fit: it drops a batch that its exporter could not deliver, limits the number
     of waiting spans and not their memory, does not tell how many it dropped, and has no time limit for its end.
@@ -149,12 +161,16 @@ class Telemetry:
         try:
             for run, before in self._spans.unknown(records).items():
                 await self._recall(run, before)
-            spans = await asyncio.to_thread(self._spans.fold, records)
+            batches = await asyncio.to_thread(self._prepare, records)
         except Exception as error:  # noqa: BLE001 - logged; a fault here must not stop the hub
             log.error("cannot make spans (%s)", type(error).__name__)
             self._lose(_span_count(records), "an internal error")
             return
-        self._lose(self._queue.put(spans), "too many are waiting for the collector")
+        self._lose(self._queue.put(batches), "too many are waiting for the collector")
+
+    def _prepare(self, records: list[Record]) -> list[Batch]:
+        spans = self._spans.fold(records)
+        return [self._sink.prepare(spans[start : start + BATCH]) for start in range(0, len(spans), BATCH)]
 
     async def _recall(self, run: str, before: int) -> None:
         """Read the earlier records of a run, made by this hub or by one that was open before."""
@@ -174,25 +190,26 @@ class Telemetry:
         pause_s = PAUSE_S
         while not (self._folded.is_set() and not self._queue):
             await self._queue.gathered(SEND_S)
-            while batch := self._queue.take(BATCH):
+            while batches := self._queue.take(BATCH):
+                number = sum(batch.spans for batch in batches)
                 try:
-                    self._lose(await self._sink.deliver(batch), "the collector rejected them")
+                    self._lose(await self._sink.deliver(batches), "the collector rejected them")
                 except UndeliveredError as error:
                     if error.after_s is None:
-                        self._lose(len(batch), str(error))
+                        self._lose(number, str(error))
                         continue
                     if self._closing.is_set():
-                        self._lose(len(batch), str(error))
+                        self._lose(number, str(error))
                         return
                     self._warn(str(error))
-                    self._lose(self._queue.put_back(batch), str(error))
+                    self._lose(self._queue.put_back(batches), str(error))
                     await self._unless_closing(max(error.after_s, pause_s * random.uniform(0.5, 1.5)))
                     pause_s = min(2 * pause_s, MAX_PAUSE_S)
                 except asyncio.CancelledError:
-                    self._lose(len(batch), _TOO_LATE)
+                    self._lose(number, _TOO_LATE)
                     raise
                 except Exception as error:  # noqa: BLE001 - logged; an exporter may raise anything
-                    self._lose(len(batch), f"the exporter failed ({type(error).__name__})")
+                    self._lose(number, f"the exporter failed ({type(error).__name__})")
                 else:
                     pause_s = PAUSE_S
 
@@ -229,44 +246,40 @@ class Telemetry:
 
 
 class _Queue:
-    """Spans that wait for delivery, within bounded memory: the oldest are dropped first."""
+    """Batches that wait for delivery, within bounded memory: the oldest are dropped first."""
 
     def __init__(self) -> None:
-        self._spans: deque[tuple[Span, int]] = deque()
-        self._bytes = 0
+        self._batches: deque[Batch] = deque()
+        self._spans = self._bytes = 0
         self._some = asyncio.Event()
         self._enough = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._spans)
+        return self._spans
 
-    def put(self, spans: Sequence[Span]) -> int:
-        """Add spans, and return how many were dropped."""
-        for span in spans:
-            size = _size(span)
-            self._spans.append((span, size))
-            self._bytes += size
+    def put(self, batches: Sequence[Batch]) -> int:
+        """Add batches, and return how many spans were dropped."""
+        self._batches.extend(batches)
+        self._count(batches, 1)
         if self._spans:
             self._some.set()
-        if len(self._spans) >= BATCH:
+        if self._spans >= BATCH:
             self._enough.set()
         return self._make_room()
 
-    def put_back(self, spans: Sequence[Span]) -> int:
-        """Put undelivered spans back to the front, and return how many were dropped."""
-        for span in reversed(spans):
-            size = _size(span)
-            self._spans.appendleft((span, size))
-            self._bytes += size
+    def put_back(self, batches: Sequence[Batch]) -> int:
+        """Put undelivered batches back to the front, and return how many spans were dropped."""
+        self._batches.extendleft(reversed(batches))
+        self._count(batches, 1)
         return self._make_room()
 
-    def take(self, most: int) -> list[Span]:
-        """Remove and return the oldest spans, at most so many."""
-        taken: list[Span] = []
-        while self._spans and len(taken) < most:
-            span, size = self._spans.popleft()
-            self._bytes -= size
-            taken.append(span)
+    def take(self, most: int) -> list[Batch]:
+        """Remove and return the oldest batches, with at most so many spans."""
+        taken: list[Batch] = []
+        while self._batches and (not taken or self._batches[0].spans <= most):
+            taken.append(self._batches.popleft())
+            most -= taken[-1].spans
+        self._count(taken, -1)
         return taken
 
     async def gathered(self, seconds: float) -> None:
@@ -283,12 +296,16 @@ class _Queue:
         self._some.set()
         self._enough.set()
 
+    def _count(self, batches: Sequence[Batch], sign: int) -> None:
+        self._spans += sign * sum(batch.spans for batch in batches)
+        self._bytes += sign * sum(batch.size for batch in batches)
+
     def _make_room(self) -> int:
         lost = 0
         while self._bytes > MAX_BYTES:
-            _, size = self._spans.popleft()
-            self._bytes -= size
-            lost += 1
+            dropped = self._batches.popleft()
+            self._count([dropped], -1)
+            lost += dropped.spans
         return lost
 
 
@@ -298,9 +315,3 @@ def _span_count(records: Sequence[Record]) -> int:
 
 
 _ENDS = (Kind.RESULT, Kind.REFUSED, Kind.TOOL)
-
-
-def _size(span: Span) -> int:
-    """Return about how many bytes a span takes in memory."""
-    texts = (span.attributes, *(event.attributes for event in span.events))
-    return SPAN_BYTES + sum(len(each) for said in texts for each in said.values() if isinstance(each, str))

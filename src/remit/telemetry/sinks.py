@@ -3,23 +3,25 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from google.protobuf.message import DecodeError
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from remit import __version__
 from remit.runtime.hub import Standing
 from remit.runtime.metrics import Figures
 from remit.telemetry.collector import Collector, ssl_context
-from remit.telemetry.exporter import UndeliveredError
+from remit.telemetry.exporter import Batch, UndeliveredError
 from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
 from remit.telemetry.sdk import readable_span
 from remit.telemetry.span import Span
 
-if TYPE_CHECKING:  # it takes 240 ms to load, and not every command has something to send
+if TYPE_CHECKING:  # loaded with the first spans: it takes 240 ms, and not every command has something to send
     from aiohttp import ClientSession
 
 # The SDK's exporters wait as long.
@@ -30,6 +32,8 @@ MAX_RESPONSE_BYTES = 65_536
 MAX_PAUSE_S = 60.0
 # The hub has waited for its spans already when it shuts an exporter down.
 SHUTDOWN_S = 1.0
+# A span without its texts.
+SPAN_BYTES = 1_000
 _RETRYABLE = (429, 502, 503, 504)
 
 
@@ -47,11 +51,17 @@ class OtlpSink:
         self._resource = Resource(resource)
         self._session: ClientSession | None = None
 
-    async def deliver(self, spans: Sequence[Span]) -> int:
-        body = await asyncio.to_thread(encode_spans, spans, self._resource)
+    def prepare(self, spans: Sequence[Span]) -> Batch:
+        import_module("aiohttp")  # in this thread, because it would hold up the event loop
+        body = encode_spans(spans, self._resource)
+        return Batch(body, len(spans), len(body))
+
+    async def deliver(self, batches: Sequence[Batch]) -> int:
+        # Encoded requests in a row are one request with the spans of all of them: that is how protobuf merges.
+        body = b"".join(cast("bytes", batch.payload) for batch in batches)
         response = await self._post(self._collector.traces, body)
         try:
-            return min(len(spans), max(0, rejected_spans(response)))
+            return min(sum(batch.spans for batch in batches), max(0, rejected_spans(response)))
         except DecodeError:  # not OTLP, but a success by its status
             return 0
 
@@ -104,8 +114,14 @@ class ExporterSink:
         self._exporter = exporter
         self._resource = Resource(resource)
 
-    async def deliver(self, spans: Sequence[Span]) -> int:
-        return await asyncio.to_thread(self._export, spans)
+    def prepare(self, spans: Sequence[Span]) -> Batch:
+        exported = [readable_span(span, self._resource) for span in spans]
+        return Batch(exported, len(spans), sum(map(_size, spans)))
+
+    async def deliver(self, batches: Sequence[Batch]) -> int:
+        spans = [span for batch in batches for span in cast("list[ReadableSpan]", batch.payload)]
+        result = await asyncio.to_thread(self._exporter.export, spans)
+        return 0 if result is SpanExportResult.SUCCESS else len(spans)
 
     async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
         del figures, standing, at_ms
@@ -115,10 +131,6 @@ class ExporterSink:
             async with asyncio.timeout(SHUTDOWN_S):
                 await asyncio.to_thread(self._exporter.shutdown)
 
-    def _export(self, spans: Sequence[Span]) -> int:
-        result = self._exporter.export([readable_span(span, self._resource) for span in spans])
-        return 0 if result is SpanExportResult.SUCCESS else len(spans)
-
 
 def _pause(retry_after: str) -> float:
     return min(float(retry_after), MAX_PAUSE_S) if retry_after.isdecimal() and len(retry_after) < 6 else 0.0
@@ -127,3 +139,9 @@ def _pause(retry_after: str) -> float:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _size(span: Span) -> int:
+    """Return about how many bytes a span takes in memory."""
+    texts = (span.attributes, *(event.attributes for event in span.events))
+    return SPAN_BYTES + sum(len(text) for each in texts for text in each.values() if isinstance(text, str))
