@@ -29,6 +29,19 @@ tools: Any = import_module("autogen_core.tools")
 # What a run has to clean up once it was cancelled takes a few turns of the loop.
 GRACE_S = 1.0
 
+TESTED_WITH = {"autogen-agentchat": "0.7.5"}
+# Private names that this module uses; other versions may not have them.
+PRIVATE_NAMES = {
+    "autogen_agentchat.agents:AssistantAgent": (
+        "_max_tool_iterations",
+        "_model_client",
+        "_model_client_stream",
+        "_model_context",
+        "_system_messages",
+        "_workbench",
+    ),
+}
+
 
 def adapt(agent: Any) -> "AutoGenAgent":
     """Return what answers a brief with an agent or a team of AutoGen."""

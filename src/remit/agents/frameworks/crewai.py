@@ -38,6 +38,13 @@ i18n: Any = import_module("crewai.utilities.i18n")
 sanitized: Callable[[str], str] = import_module("crewai.utilities.string_utils").sanitize_tool_name
 pydantic: Any = import_module("pydantic")
 
+TESTED_WITH = {"crewai": "1.15.30"}
+# Private names that this module uses; other versions may not have them.
+PRIVATE_NAMES = {
+    "crewai:BaseLLM": ("_emit_stream_chunk_event", "_token_usage"),
+    "crewai.tools:BaseTool": ("_run",),
+}
+
 TASK = "remit_task"
 # What brings an agent tools that nobody can list before the run.
 _UNLISTED = ("allow_delegation", "mcps", "apps", "allow_code_execution", "multimodal", "knowledge_sources", "a2a")

@@ -27,6 +27,14 @@ sessions: Any = import_module("google.adk.sessions")
 adk_tools: Any = import_module("google.adk.tools")
 types: Any = import_module("google.genai").types
 
+TESTED_WITH = {"google-adk": "2.13.0"}
+# Private names that this module uses; other versions may not have them.
+PRIVATE_NAMES = {
+    "google.adk.agents:BaseAgent": ("_run_async_impl",),
+    "google.adk.tools:BaseTool": ("_get_declaration",),
+    "google.adk.workflow": ("_node_runner",),
+}
+
 APP = "remit"
 # How the kit itself lets a model hand over within its tree, and answer in a form; neither does anything else.
 _CONTROLS = frozenset({"transfer_to_agent", "set_model_response"})

@@ -20,6 +20,10 @@ from remit.runtime.origin import worded
 
 sdk: Any = import_module("agents")
 
+TESTED_WITH = {"openai-agents": "0.24.0"}
+# Private names that this module uses; other versions may not have them.
+PRIVATE_NAMES = {"agents:Model": ("_cleanup_on_run_end",)}
+
 # What a provider runs itself, on the way to an answer; other calls come back to be carried out here.
 _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 
