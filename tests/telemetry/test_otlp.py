@@ -19,7 +19,7 @@ from remit.runtime.metrics import BUCKETS, OTHERS, Figures
 from remit.telemetry import names
 from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
 from remit.telemetry.sdk import readable_span
-from remit.telemetry.span import Event, Link, Span, SpanKind
+from remit.telemetry.span import Span, SpanEvent, SpanKind, SpanLink
 from remit.testing.samples import a_request
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
@@ -31,7 +31,7 @@ attributes = st.dictionaries(keys, values, max_size=8)
 traces = st.integers(1, 2**128 - 1).map("{:032x}".format)
 ids = st.integers(1, 2**64 - 1).map("{:016x}".format)
 times = st.integers(0, 2**63 - 1)
-events = st.builds(Event, texts, times, attributes)
+events = st.builds(SpanEvent, texts, times, attributes)
 
 
 @st.composite
@@ -49,7 +49,7 @@ def any_span(draw: st.DrawFn) -> Span:
         attributes=draw(attributes),
         error=draw(st.none() | texts),
         events=tuple(draw(st.lists(events, max_size=3))),
-        links=tuple(draw(st.lists(st.builds(Link, traces, ids), max_size=2))),
+        links=tuple(draw(st.lists(st.builds(SpanLink, traces, ids), max_size=2))),
     )
 
 
@@ -90,7 +90,7 @@ def test_a_span_says_that_it_is_sampled_and_how_many_events_it_has_lost() -> Non
         start_ns=1,
         end_ns=2,
         attributes={},
-        events=(Event("e", 1, {}),),
+        events=(SpanEvent("e", 1, {}),),
         lost_events=3,
     )
     request = ExportTraceServiceRequest.FromString(encode_spans([span], Resource({})))

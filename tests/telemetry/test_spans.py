@@ -14,7 +14,7 @@ from remit.protocol.records import Approval, Body, Delta, Kind, Notice, Progress
 from remit.protocol.remit import Remit
 from remit.protocol.trace import span_id
 from remit.telemetry import names
-from remit.telemetry.span import Event, Link, Span, SpanKind
+from remit.telemetry.span import Span, SpanEvent, SpanKind, SpanLink
 from remit.telemetry.spans import MAX_EVENTS, MAX_RUNS, MS, Role, Spans, Who
 
 RUN = "0af7651916cd43dd8448eb211c80319c"
@@ -225,8 +225,8 @@ def test_a_step_whose_name_only_looks_like_a_further_attempt_is_a_first_one() ->
 def test_a_request_that_repeats_another_is_linked_to_it_if_a_hub_made_its_id() -> None:
     other = "f" * 32
     for retry_of, linked in (
-        (f"{RUN}.1", (Link("1" * 32, span_id(f"{RUN}.1")),)),
-        (f"{other}.2", (Link(other, span_id(f"{other}.2")),)),
+        (f"{RUN}.1", (SpanLink("1" * 32, span_id(f"{RUN}.1")),)),
+        (f"{other}.2", (SpanLink(other, span_id(f"{other}.2")),)),
         ("by hand", ()),
     ):
         root = replace(ROOT, retry_of=retry_of, traceparent=PARENT)
@@ -327,11 +327,11 @@ def test_progress_notices_and_approvals_are_events_of_their_delegation() -> None
     span = one(spans.fold(records(DONE)))
     at = 2_000 * MS
     assert span.events == (
-        Event("remit.progress", at, {}),
-        Event("remit.notice", at, {"remit.code": "TOKEN_BUDGET_EXCEEDED"}),
-        Event("remit.notice", at, {}),
-        Event("remit.approval", at, {}),
-        Event("remit.approval", at, {"remit.approval.agreed": True, "remit.approval.edited": ("x",)}),
+        SpanEvent("remit.progress", at, {}),
+        SpanEvent("remit.notice", at, {"remit.code": "TOKEN_BUDGET_EXCEEDED"}),
+        SpanEvent("remit.notice", at, {}),
+        SpanEvent("remit.approval", at, {}),
+        SpanEvent("remit.approval", at, {"remit.approval.agreed": True, "remit.approval.edited": ("x",)}),
     )
 
 

@@ -6,7 +6,7 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Request, Response
 from remit.protocol.trace import span_id, trace_id
 from remit.telemetry import names
-from remit.telemetry.span import Attributes, Link
+from remit.telemetry.span import Attributes, SpanLink
 
 # People read content in a span, and nobody reads more of it than this.
 MAX_TEXT_CHARS = 10_000
@@ -77,10 +77,10 @@ def attempt_of(path: str) -> tuple[int, str | None]:
 _PATH = re.compile(r"[0-9a-f]{32}(\.[^.]+)*")
 
 
-def links_of(request: Request, trace: str) -> tuple[Link, ...]:
+def links_of(request: Request, trace: str) -> tuple[SpanLink, ...]:
     """Return a link to the span of the request that this one retries, if a hub made its id; *trace* is the own one."""
     before = request.retry_of
     if before is None or not _PATH.fullmatch(before):
         return ()
     run = before.partition(".")[0]
-    return (Link(trace if run == request.run else trace_id(run), span_id(before)),)
+    return (SpanLink(trace if run == request.run else trace_id(run), span_id(before)),)

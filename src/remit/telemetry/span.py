@@ -17,7 +17,7 @@ class SpanKind(IntEnum):
     CLIENT = 3
 
 
-class Event(NamedTuple):
+class SpanEvent(NamedTuple):
     """Something that happened during a span."""
 
     name: str
@@ -25,7 +25,7 @@ class Event(NamedTuple):
     attributes: Attributes
 
 
-class Link(NamedTuple):
+class SpanLink(NamedTuple):
     """A reference to a related span."""
 
     trace: str
@@ -47,6 +47,6 @@ class Span(Struct, frozen=True, kw_only=True):
     attributes: Attributes
     error: str | None = None
     """Why the operation failed; None if it did not."""
-    events: tuple[Event, ...] = ()
+    events: tuple[SpanEvent, ...] = ()
     lost_events: int = 0
-    links: tuple[Link, ...] = ()
+    links: tuple[SpanLink, ...] = ()

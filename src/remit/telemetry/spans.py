@@ -15,7 +15,7 @@ from remit.protocol.records import Approval, ChainBreak, Delta, Notice, Progress
 from remit.protocol.trace import is_sampled, place_of, span_id, trace_id
 from remit.telemetry import names
 from remit.telemetry.attributes import MAX_TEXT_CHARS, add_content, add_outcome, attempt_of, links_of
-from remit.telemetry.span import Attributes, Event, Span, SpanKind
+from remit.telemetry.span import Attributes, Span, SpanEvent, SpanKind
 
 MS = 1_000_000
 """Nanoseconds in a millisecond: records have milliseconds, spans have nanoseconds."""
@@ -186,7 +186,7 @@ class Spans:
         yield self._used(run, made)
 
     def _note(self, run: "_Run", body: Progress | Notice | Approval, at_ms: int) -> None:
-        event = Event(_EVENTS[type(body)], at_ms * MS, self._said(body))
+        event = SpanEvent(_EVENTS[type(body)], at_ms * MS, self._said(body))
         about = run.open.get(body.delegation)
         if about is None and isinstance(body, Approval):
             # The delegation starts only if the person agrees.
@@ -355,9 +355,9 @@ class _Open:
 
     __slots__ = ("events", "noted", "planned", "request", "start_ms", "uses")
 
-    def __init__(self, request: Request, start_ms: int, early: deque[Event] | None) -> None:
+    def __init__(self, request: Request, start_ms: int, early: deque[SpanEvent] | None) -> None:
         self.request = request
-        self.events: deque[Event] = deque(maxlen=MAX_EVENTS) if early is None else early
+        self.events: deque[SpanEvent] = deque(maxlen=MAX_EVENTS) if early is None else early
         self.noted = len(self.events)
         """Number of events, including those beyond the limit."""
         # If a person had to approve it first, the span includes that time.
@@ -378,7 +378,7 @@ class _Run:
         self.parent = parent
         self.sampled = sampled
         self.open: dict[str, _Open] = {}
-        self.early: dict[str, deque[Event]] = {}
+        self.early: dict[str, deque[SpanEvent]] = {}
         """Events of delegations that have not started."""
         self.failed: dict[str | None, str] = {}
         """Codes of failed delegations: the reason why another agent was called instead."""
