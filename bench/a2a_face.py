@@ -34,7 +34,7 @@ async def serve_hub(folder: Path) -> None:
     from remit.server.a2a.routes import Exposure
     from remit.server.app import Api
     from remit.server.server import Server
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(store=folder / "hub.db")
 
@@ -44,7 +44,9 @@ async def serve_hub(folder: Path) -> None:
 
     assert echo
     async with hub:
-        door = Door([Known(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms)
+        door = Authenticator(
+            [KnownSender(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms
+        )
         async with Server(Api(hub, door, a2a=Exposure()), port=0) as server:
             print(f"{server.address}/a2a/echo", flush=True)
             await asyncio.Event().wait()

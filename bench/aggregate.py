@@ -11,7 +11,7 @@ from remit.protocol.envelope import VERSION, Json, Response
 from remit.protocol.lifecycle import Status
 from remit.text.components import Component
 from remit.text.conflicts import find
-from remit.text.narration import Section, narrate
+from remit.text.narration import NarrativeSection, narrate
 
 ROUNDS = 25
 RESULTS = 10
@@ -108,7 +108,7 @@ def measure() -> list[Figure]:
         runs[f"decode {kind}"] = lambda raw=raw: [msgspec.json.decode(each) for each in raw]
         runs[f"find {kind}"] = lambda components=components: find(components)
     several = results["fields and text"]
-    sections = [Section(f"agent{place}", each, 0.5, f"Part {place}") for place, each in enumerate(several)]
+    sections = [NarrativeSection(f"agent{place}", each, 0.5, f"Part {place}") for place, each in enumerate(several)]
     findings = find(sections)
     names = [section.name for section in sections]
     runs["narrate"] = lambda: narrate(sections, findings, glossary={"supplier": "vendor"}, forbidden=names)

@@ -21,7 +21,7 @@ from remit.protocol.envelope import VERSION, ContextFilter, Message, Request, Re
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
-from remit.stores.connection import Connection, connect_reader, connect_writer, write_lock
+from remit.stores.connection import SqliteConnection, connect_reader, connect_writer, write_lock
 from remit.stores.messages import choose
 from remit.stores.schema import KINDS
 from remit.stores.sqlite import SqliteStore
@@ -100,19 +100,19 @@ class Row(msgspec.Struct):
 read_row = msgspec.json.Decoder(Row).decode
 
 
-def read_all(connection: Connection, keyword: str) -> list[str]:
+def read_all(connection: SqliteConnection, keyword: str) -> list[str]:
     sql = "SELECT kind, body FROM record WHERE session = ? AND kind IN (1, 2, 6) ORDER BY seq"
     rows = connection.execute(sql, (SESSION,)).fetchall()
     asked = (read_row(body).objective for kind, body in rows if kind != KINDS[Kind.RESULT])
     return [text for text in asked if keyword in text.casefold()][-5:]
 
 
-def read_plain(connection: Connection, keyword: str) -> list[str]:
+def read_plain(connection: SqliteConnection, keyword: str) -> list[str]:
     rows = connection.execute("SELECT role, text FROM message WHERE session = ? ORDER BY id", (SESSION,)).fetchall()
     return [text for role, text in rows if role == "user" and keyword in text.casefold()][-5:]
 
 
-def plain(path: Path, said: list[str]) -> Connection:
+def plain(path: Path, said: list[str]) -> SqliteConnection:
     """Return a table with nothing but the messages, which is read faster than records are."""
     connection = connect_writer(path, "process", 1)
     connection.execute("CREATE TABLE message (id INTEGER PRIMARY KEY, session TEXT, role TEXT, text TEXT)")
@@ -142,7 +142,7 @@ async def medians(rounds: int, runs: Mapping[str, Callable[[], Awaitable[object]
     return {name: statistics.median(each) * 1e6 for name, each in taken.items()}
 
 
-async def compare(keyword: str, table: Connection, long: SqliteStore, short: SqliteStore) -> list[Figure]:
+async def compare(keyword: str, table: SqliteConnection, long: SqliteStore, short: SqliteStore) -> list[Figure]:
     reader = connect_reader(long.path, 1)
     query = choose(SESSION, wanted(keyword), 0, TOKENS)
 

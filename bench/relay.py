@@ -20,10 +20,10 @@ from typing import Protocol
 from aiohttp import ClientSession, ClientWebSocketResponse, TCPConnector, WSMsgType, web
 
 from harness import Figure, at_least, main, rss_mb
-from remit.relay.client.connection import Link
+from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
-from remit.relay.gateway.limits import Limits, Rate
+from remit.relay.gateway.limits import GatewayLimits, HourlyRate
 from remit.relay.gateway.serving import serve_gateway
 from remit.relay.wire import MAX_BODY, PATH, Ack, Put, Welcome, encode_binary, encode_text, read_delivery
 from remit.transports.credentials.keys import Pair
@@ -36,8 +36,8 @@ IDLE = 5_000
 LARGE = 16 * 1024 * 1024
 NAME = "bench"
 # As many as this benchmark needs: what is measured is the work, not the limits.
-ANY = Rate(burst=1e9, per_hour=1e9)
-LIMITS = Limits(
+ANY = HourlyRate(burst=1e9, per_hour=1e9)
+LIMITS = GatewayLimits(
     max_unauthenticated=IDLE,
     address_connections=2 * IDLE,
     address_unauthenticated=IDLE,
@@ -218,8 +218,8 @@ async def large(url: str) -> Figure:
     chunk = os.urandom(MAX_BODY)
     best = 0.0
     async with (
-        Link(url, gateway=NAME, key=pair_of("from")) as sender,
-        Link(url, gateway=NAME, key=pair_of("to")) as receiver,
+        GatewayConnection(url, gateway=NAME, key=pair_of("from")) as sender,
+        GatewayConnection(url, gateway=NAME, key=pair_of("to")) as receiver,
     ):
         # A device is known once it has connected; this waits until both have.
         await sender.publish(bundle=b"-")

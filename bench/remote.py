@@ -26,11 +26,11 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind
 from remit.protocol.remit import Remit
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Accepted, Sending
+from remit.runtime.ports import AcceptedRequest, OutgoingRequest
 from remit.stores.sqlite import SqliteStore
 from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.outgoing import Addressee, Papers
-from remit.transports.http import Peer
+from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
+from remit.transports.http import HubPeer
 
 COUNT = 1_500
 ROUNDS = 4
@@ -69,7 +69,7 @@ RESPONSE = Response(
 async def serve_hub(folder: Path) -> None:
     from remit.server.app import Api
     from remit.server.server import Server
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(name="callee", store=folder / "callee.db")
 
@@ -80,9 +80,9 @@ async def serve_hub(folder: Path) -> None:
     assert echo
     async with hub:
         theirs, mine = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
-        known = Known(name="caller", is_hub=True, token=TOKEN, keys=(theirs.signing(NOW_MS).public,))
+        known = KnownSender(name="caller", is_hub=True, token=TOKEN, keys=(theirs.signing(NOW_MS).public,))
         # As a team makes it: a proof is taken once by all that share the store.
-        door = Door([known], key=lambda: mine, count=hub.store.incr, wall_ms=LoopClock().wall_ms)
+        door = Authenticator([known], key=lambda: mine, count=hub.store.incr, wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door), port=0) as server:
             print(server.address, flush=True)
             await asyncio.Event().wait()
@@ -108,7 +108,7 @@ async def serve_bare(records: Path | None = None) -> None:
         await asked.body()
         run = f"{next(numbers):032x}"
         accepted = await store.submit(replace(REQUEST, id=run, run=run), bytes(32), worker="w", lease_ms=30_000)
-        assert isinstance(accepted, Accepted)
+        assert isinstance(accepted, AcceptedRequest)
         await store.finish(run, accepted.epoch, replace(RESPONSE, id=run, run=run), 0)
         return Reply(given, media_type="application/json")
 
@@ -134,9 +134,9 @@ async def serve_bare(records: Path | None = None) -> None:
 
 async def bare(url: str, count: int, at_once: int, store: SqliteStore | None = None) -> None:
     """Send the bodies and read what comes back, and nothing else; with a store, after a record of each is durable."""
-    peer = Peer(url, token=TOKEN)
+    peer = HubPeer(url, token=TOKEN)
     body, placed = encode(REQUEST), replace(REQUEST, traceparent=f"00-{REQUEST.run}-{'a' * 16}-01")
-    headers = await peer.headers(placed, Sending("POST", "/v1/delegations", body))
+    headers = await peer.headers(placed, OutgoingRequest("POST", "/v1/delegations", body))
 
     async def some() -> None:
         for _ in range(count // at_once):
@@ -163,7 +163,7 @@ def caller(folder: Path, url: str) -> Hub:
     )
     hub.connect("echo", url, token=TOKEN)
     mine, theirs = (HubKey.load(folder / f"{name}.key") for name in ("caller", "callee"))
-    papers = Papers(key=lambda: mine, wall_ms=LoopClock().wall_ms)
+    papers = CredentialHeaders(key=lambda: mine, wall_ms=LoopClock().wall_ms)
     callee = Addressee(name="callee", keys=(theirs.signing(NOW_MS).public,))
     hub.connect("signed", url, remote="echo", credential=papers.credential(callee))
 

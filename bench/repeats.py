@@ -34,7 +34,7 @@ from remit.policy.repeats import (
     CALL_SHARE,
     ENOUGH,
     CallKey,
-    Said,
+    CallWords,
     call_key,
     repeated_without_progress,
     words_of,
@@ -85,7 +85,7 @@ class Caller:
     def __init__(self, thresholds: Thresholds) -> None:
         self._thresholds = thresholds._asdict()
         self.done: dict[CallKey, int] = {}
-        self.asked: dict[str, list[Said]] = {}
+        self.asked: dict[str, list[CallWords]] = {}
         self.warned: set[str] = set()
 
     def ask(self, callee: str, text: str, *, reads: bool, changes: int) -> bool:
@@ -97,7 +97,7 @@ class Caller:
         near = callee not in self.warned and repeated_without_progress(words, before[:MOST_WATCHED], **self._thresholds)
         if near:
             self.warned.add(callee)
-        before.append(Said(words, None))
+        before.append(CallWords(words, None))
         return stopped or near
 
     def answered(self, callee: str, text: str) -> None:
@@ -216,7 +216,7 @@ def tau(folder: Path) -> list[Figure]:
     for path in (folder / "airline" / "tasks_test.py", folder / "retail" / "tasks_test.py"):
         for task in actions(path):
             keys: set[CallKey] = set()
-            before: dict[str, list[Said]] = {}
+            before: dict[str, list[CallWords]] = {}
             for name, arguments in task:
                 key, words = call_key("shop", None, name, arguments), words_of(name, arguments)
                 total += 1
@@ -224,7 +224,7 @@ def tau(folder: Path) -> list[Figure]:
                 keys.add(key)
                 earlier = before.setdefault(name, [])
                 warned += repeated_without_progress(words, earlier)
-                earlier.append(Said(words, words_of(f"what {name} gives for {key[2]!r}")))
+                earlier.append(CallWords(words, words_of(f"what {name} gives for {key[2]!r}")))
     return [
         Figure(name=f"repeats: refused of {total} right", value=100 * refused / total, unit="%", bound=at_most(1)),
         Figure(name=f"repeats: warned of {total} right", value=100 * warned / total, unit="%", bound=at_most(1)),

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from harness import Figure, at_least, at_most, best_of, main
-from remit.policy.routing import Candidate, Track, begun, ended, rank
+from remit.policy.routing import Candidate, TrackRecord, begun, rank, track_after_call
 from remit.protocol.records import Kind
 from remit.runtime.delegation.routing import RECALL_S
 from remit.runtime.track_record import NEWEST, tracks
@@ -40,7 +40,7 @@ class Target(NamedTuple):
 # From a small, fast model to a large one that is slow and often busy.
 TARGETS = {"best": Target(0.98, 0.3), "good": Target(0.96, 0.6), "slow": Target(0.95, 2.0), "poor": Target(0.7, 4.0)}
 
-Choose = Callable[[dict[str, Track], float, Random], list[str]]
+Choose = Callable[[dict[str, TrackRecord], float, Random], list[str]]
 
 
 class Outcome(NamedTuple):
@@ -50,12 +50,12 @@ class Outcome(NamedTuple):
     seconds: float
 
 
-def routed(tracks: dict[str, Track], now: float, random: Random) -> list[str]:
+def routed(tracks: dict[str, TrackRecord], now: float, random: Random) -> list[str]:
     candidates = [Candidate(name=name, track=track) for name, track in tracks.items()]
     return [each.name for each in rank(candidates, now, random.betavariate)]
 
 
-def by_chance(tracks: dict[str, Track], now: float, random: Random) -> list[str]:  # noqa: ARG001 - chance knows nothing
+def by_chance(tracks: dict[str, TrackRecord], now: float, random: Random) -> list[str]:  # noqa: ARG001 - chance knows nothing
     return random.sample(list(tracks), k=len(tracks))
 
 
@@ -70,7 +70,7 @@ def attempt(name: str, half: bool, random: Random) -> tuple[bool, float]:
 
 def simulate(choose: Choose) -> Outcome:
     random = Random(SEED)
-    tracks = {name: Track() for name in TARGETS}
+    tracks = {name: TrackRecord() for name in TARGETS}
     # When, in which order, what: a call that comes (nobody is asked yet), or an attempt that ends.
     events: list[tuple[float, int, float, str, bool, list[str]]] = []
     now = 0.0
@@ -83,7 +83,7 @@ def simulate(choose: Choose) -> Outcome:
         now, _, since, asked, failed, rest = heapq.heappop(events)
         if asked:
             taken = now - since
-            tracks[asked] = ended(tracks[asked], failed, taken, 0, now)
+            tracks[asked] = track_after_call(tracks[asked], failed, taken, 0, now)
             seconds += taken
             succeeded += not failed
             if not failed or not rest:
@@ -98,7 +98,7 @@ def simulate(choose: Choose) -> Outcome:
 
 def decide() -> None:
     random = Random(SEED)
-    tracks = {name: Track(successes=20, failures=1, latency_s=1, at=0.0) for name in TARGETS}
+    tracks = {name: TrackRecord(successes=20, failures=1, latency_s=1, at=0.0) for name in TARGETS}
     for _ in range(DECISIONS):
         routed(tracks, 1.0, random)
 

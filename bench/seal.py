@@ -17,16 +17,16 @@ from msgspec.structs import replace
 
 import relay
 from harness import Figure, at_least, at_most, cpu_seconds, main
-from remit.relay.client.connection import Link
-from remit.relay.client.delivery import Post
+from remit.relay.client.connection import GatewayConnection
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.device.identity import choose_prekey
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Sealer
 from remit.relay.e2e.streams import PIECE_BYTES
-from remit.relay.session.repository import Runs
-from remit.relay.session.run import Entry, Overlay
-from remit.runtime.keys import Keys
+from remit.relay.session.repository import RunRepository
+from remit.relay.session.run import Overlay, TimelineEntry
+from remit.runtime.keys import HubKeys
 
 COUNT = 200
 ROUNDS = 3
@@ -37,7 +37,7 @@ AT_ONCE = 64
 
 
 def device(folder: Path, name: str) -> Sealer:
-    state = State.open(folder / f"{name}.db", Keys(name.encode() * 8), "process")
+    state = DeviceFile.open(folder / f"{name}.db", HubKeys(name.encode() * 8), "process")
     return Sealer(Device.create(state, name=name))
 
 
@@ -85,19 +85,19 @@ def seconds(work: Callable[[], object]) -> float:
     return cpu_seconds() - start
 
 
-def commit(file: State, ratchet: vodozemac.Session, *rows: bytes) -> None:
+def commit(file: DeviceFile, ratchet: vodozemac.Session, *rows: bytes) -> None:
     with file.writing():
         file.execute("INSERT OR REPLACE INTO facts VALUES ('ratchet', ?)", ratchet.pickle(PICKLE))
         for row in rows:
             file.execute("INSERT INTO outbox (peer, sealed) VALUES (1, ?)", row)
 
 
-def encrypt(ratchet: vodozemac.Session, file: State) -> None:
+def encrypt(ratchet: vodozemac.Session, file: DeviceFile) -> None:
     for _ in range(COUNT):
         commit(file, ratchet, BODY, ratchet.encrypt(BODY).to_parts()[1])
 
 
-def decrypt(ratchet: vodozemac.Session, messages: list[vodozemac.AnyOlmMessage], file: State) -> None:
+def decrypt(ratchet: vodozemac.Session, messages: list[vodozemac.AnyOlmMessage], file: DeviceFile) -> None:
     for message in messages:
         commit(file, ratchet, ratchet.decrypt(message))
 
@@ -122,7 +122,7 @@ def sealing() -> list[Figure]:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             a, b = talking(folder)
-            bare = State.open(folder / "bare.db", Keys(b"bare" * 8), "process")
+            bare = DeviceFile.open(folder / "bare.db", HubKeys(b"bare" * 8), "process")
             one, other = ratchets()
             works: dict[str, Callable[[], object]] = {
                 "encrypt": partial(encrypt, one, bare),
@@ -178,7 +178,7 @@ def large() -> Figure:
 class Sealed:
     """One side of a gateway as a device is: what it sends is sealed and kept, what it gets is opened and kept."""
 
-    def __init__(self, post: Post, to: str) -> None:
+    def __init__(self, post: MessageDelivery, to: str) -> None:
         self._post = post
         self._to = to
         self._came = aiter(post)
@@ -200,8 +200,8 @@ class Sealed:
 
 @asynccontextmanager
 async def sealed_sides(url: str, a: Sealer, b: Sealer) -> AsyncGenerator[tuple[Sealed, Sealed]]:
-    links = [Link(url, gateway=relay.NAME, key=each.device) for each in (a, b)]
-    async with Post(a, links[0]) as one, Post(b, links[1]) as two:
+    links = [GatewayConnection(url, gateway=relay.NAME, key=each.device) for each in (a, b)]
+    async with MessageDelivery(a, links[0]) as one, MessageDelivery(b, links[1]) as two:
         for each in links:  # a device is known once it has connected
             await each.publish()
         yield Sealed(one, b.device.id), Sealed(two, a.device.id)
@@ -210,7 +210,7 @@ async def sealed_sides(url: str, a: Sealer, b: Sealer) -> AsyncGenerator[tuple[S
 class Counted:
     """A connection that counts its commits."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: DeviceFile) -> None:
         self._connection = state._connection  # pyright: ignore[reportPrivateUsage]
         self.commits = 0
         state._connection = self  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
@@ -267,13 +267,13 @@ async def through(url: str, folder: Path) -> list[Figure]:
 def step() -> Figure:
     """What a step of a run writes that has 16 texts of 1 MB behind it; the floor is the run whole."""
     entries = tuple(
-        Entry(role="local_agent", text=os.urandom(500_000).hex(), turn=number, at_ms=number, id=f"m{number}")
+        TimelineEntry(role="local_agent", text=os.urandom(500_000).hex(), turn=number, at_ms=number, id=f"m{number}")
         for number in range(16)
     )
     run = Overlay(id="r", profile="p", device="d", session="s", objective="Review this API", timeline=entries)
     with tempfile.TemporaryDirectory() as name:
-        file = State.open(Path(name) / "device.db", Keys(b"k" * 32), "process")
-        runs = Runs(file)
+        file = DeviceFile.open(Path(name) / "device.db", HubKeys(b"k" * 32), "process")
+        runs = RunRepository(file)
         runs.keep(run)
         written = Path(name) / "device.db-wal"
         file.rows("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -294,7 +294,7 @@ async def serve(folder: Path) -> None:
     from remit.server.a2a.routes import Exposure
     from remit.server.app import Api
     from remit.server.server import Server, freeze_loaded
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     turns = Turns(asyncio.get_running_loop())
     # More than the defaults, so that more is let through to what comes after.
@@ -335,9 +335,9 @@ async def serve(folder: Path) -> None:
     assert all((echo, count, flood, talker, boss, editor))
     hub.orchestrator()
     async with hub:
-        client = Known(name="client", token=TOKEN, users=frozenset({"u"}), may=frozenset(Permission))
-        peer = Known(name="north", token=HUB, is_hub=True)
-        door = Door([client, peer], wall_ms=LoopClock().wall_ms)
+        client = KnownSender(name="client", token=TOKEN, users=frozenset({"u"}), may=frozenset(Permission))
+        peer = KnownSender(name="north", token=HUB, is_hub=True)
+        door = Authenticator([client, peer], wall_ms=LoopClock().wall_ms)
         async with Server(Api(hub, door, a2a=Exposure()), port=0) as server:
             freeze_loaded()  # as a process does that serves nothing else
             print(server.address, flush=True)

@@ -64,7 +64,7 @@ async def serve_hub(folder: Path) -> None:
     from remit.runtime.clock import LoopClock
     from remit.server.app import Api
     from remit.server.server import Server
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     hub, go = Hub(store=folder / "hub.db"), asyncio.Event()
 
@@ -79,7 +79,9 @@ async def serve_hub(folder: Path) -> None:
 
     assert waiter
     async with hub:
-        door = Door([Known(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms)
+        door = Authenticator(
+            [KnownSender(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms
+        )
         async with Server(Api(hub, door), port=0, connections=STREAMS + OTHER_FILES) as server:
             print(server.address, flush=True)
             await obey(go)

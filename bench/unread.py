@@ -31,7 +31,7 @@ async def serve(folder: Path) -> None:
     from remit.runtime.clock import LoopClock
     from remit.server.app import Api
     from remit.server.server import Server
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
     hub = Hub(store=folder / "hub.db", redaction=False)
 
@@ -44,7 +44,9 @@ async def serve(folder: Path) -> None:
 
     assert talker
     async with hub:
-        door = Door([Known(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms)
+        door = Authenticator(
+            [KnownSender(name="client", token=TOKEN, users=frozenset({"u"}))], wall_ms=LoopClock().wall_ms
+        )
         async with Server(Api(hub, door), port=0, connections=CLIENTS + FIRST + 10) as server:
             print(server.address, flush=True)
             while (await asyncio.to_thread(sys.stdin.readline)).strip():

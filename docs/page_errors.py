@@ -1,6 +1,6 @@
 """The page of error codes, from the table in the code."""
 
-from remit.protocol.errors import TABLE, Blame, Code, Row
+from remit.protocol.errors import TABLE, Blame, Code, ErrorRow
 
 HEAD = """\
 # Error codes
@@ -33,12 +33,12 @@ def errors_page() -> str:
     return HEAD + "\n".join(lines) + "\n" + "".join(_section(code, row) for code, row in TABLE.items())
 
 
-def _line(code: Code, row: Row) -> str:
+def _line(code: Code, row: ErrorRow) -> str:
     cells = (f"[{code}](#{code.lower()})", FAULT_OF[row.blame], str(row.status), str(row.exit_code), _yes(row))
     return "| " + " | ".join(cells) + " |"
 
 
-def _section(code: Code, row: Row) -> str:
+def _section(code: Code, row: ErrorRow) -> str:
     return f"""
 ## {code}
 
@@ -49,5 +49,5 @@ def _section(code: Code, row: Row) -> str:
 """
 
 
-def _yes(row: Row) -> str:
+def _yes(row: ErrorRow) -> str:
     return "yes" if row.recoverable else "no"

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from msgspec import NODEFAULT, structs
 
-from remit.relay.bridge.frames import Constraints
+from remit.relay.bridge.frames import PromptConstraints
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.profile import Limits, Profile
-from remit.relay.session.review import RULES, Rules
+from remit.relay.session.moves import SessionState
+from remit.relay.session.profile import Profile, ProfileLimits
+from remit.relay.session.review import RULES, ReviewRules
 
 HEAD = """\
 # Profiles
@@ -134,7 +134,9 @@ CONSTRAINTS = {
 def profiles_page() -> str:
     """Return the page about profiles, modes, limits and states."""
     numbers = ", ".join(
-        f"`{field.name}` ({field.default})" for field in structs.fields(Rules) if isinstance(field.default, int | float)
+        f"`{field.name}` ({field.default})"
+        for field in structs.fields(ReviewRules)
+        if isinstance(field.default, int | float)
     )
     return "".join(
         (
@@ -143,11 +145,11 @@ def profiles_page() -> str:
             ABUSE,
             _table(("rule", "it asks when"), ((f"`{rule}`", said) for rule, said in RULES.items())),
             RULES_AFTER.format(numbers=numbers),
-            _defaults(Limits, LIMITS),
+            _defaults(ProfileLimits, LIMITS),
             TIME,
-            _defaults(Constraints, CONSTRAINTS),
+            _defaults(PromptConstraints, CONSTRAINTS),
             STATES,
-            _table(("state", "meaning"), ((f"`{state}`", MEANING[state]) for state in State)),
+            _table(("state", "meaning"), ((f"`{state}`", MEANING[state]) for state in SessionState)),
             TABLE,
             moves.as_markdown(),
             TAIL,
@@ -156,20 +158,20 @@ def profiles_page() -> str:
 
 
 MEANING = {
-    State.IDLE: "not started",
-    State.PLANNING: "what is said next is open: the agent is about to be asked, or you are to type",
-    State.WAITING_LOCAL: "the local agent is drafting",
-    State.READY_TO_SEND: "a draft waits for you, or a message is on its way out",
-    State.WAITING_REMOTE: "a message was sent, and its reply has not come",
-    State.PROCESSING_REMOTE: "a reply is to be answered: by the agent, or by you",
-    State.COMPLETED: "the agent said that the objective is met",
-    State.PAUSED: "nothing is sent until you resume",
-    State.ERROR: "something failed, and you say what comes next",
-    State.STOPPED: "ended by you, or at a limit",
+    SessionState.IDLE: "not started",
+    SessionState.PLANNING: "what is said next is open: the agent is about to be asked, or you are to type",
+    SessionState.WAITING_LOCAL: "the local agent is drafting",
+    SessionState.READY_TO_SEND: "a draft waits for you, or a message is on its way out",
+    SessionState.WAITING_REMOTE: "a message was sent, and its reply has not come",
+    SessionState.PROCESSING_REMOTE: "a reply is to be answered: by the agent, or by you",
+    SessionState.COMPLETED: "the agent said that the objective is met",
+    SessionState.PAUSED: "nothing is sent until you resume",
+    SessionState.ERROR: "something failed, and you say what comes next",
+    SessionState.STOPPED: "ended by you, or at a limit",
 }
 
 
-def _defaults(kind: type[Profile | Limits | Constraints], meaning: dict[str, str]) -> str:
+def _defaults(kind: type[Profile | ProfileLimits | PromptConstraints], meaning: dict[str, str]) -> str:
     fields = {field.name: field for field in structs.fields(kind)}
     return _table(
         ("", "default", "meaning"),

@@ -31,8 +31,8 @@ from remit.protocol.records import Progress, Record
 from remit.relay.bridge.ports import Draft
 from remit.relay.session.moves import Approve, Arrived, Drafted, Effect, Event, Prompt, Prompted, Send, Sent, Start
 from remit.relay.session.reducer import step
-from remit.relay.session.review import Facts, Rules, reviews
-from remit.relay.session.run import Overlay, Step
+from remit.relay.session.review import ReviewFacts, ReviewRules, reviews
+from remit.relay.session.run import Overlay, Transition
 
 ROOT = Path(__file__).parent.parent
 TEAM = ROOT / "examples" / "receipts" / "remit.toml"
@@ -175,9 +175,9 @@ def chatted() -> Overlay:
         (prompt,) = (each for each in effects if isinstance(each, Prompt))
         run, _ = stepped(run, Prompted(prompt.id), now_ms)
         draft = Draft(text=question, confidence=0.9)
-        facts = Facts(objective=OBJECTIVE, remote_message="", first_contact=not run.timeline, detect=no_findings)
+        facts = ReviewFacts(objective=OBJECTIVE, remote_message="", first_contact=not run.timeline, detect=no_findings)
         now_ms += 1_000
-        run, effects = stepped(run, Drafted(prompt.id, draft, reviews(draft, facts, Rules())), now_ms)
+        run, effects = stepped(run, Drafted(prompt.id, draft, reviews(draft, facts, ReviewRules())), now_ms)
         if not answer:
             break
         if run.pending is not None:
@@ -192,7 +192,7 @@ def chatted() -> Overlay:
 def stepped(run: Overlay, event: Event, now_ms: int) -> tuple[Overlay, tuple[Effect, ...]]:
     """Return a run after something has happened, and what follows."""
     taken = step(run, event, now_ms)
-    assert isinstance(taken, Step), taken
+    assert isinstance(taken, Transition), taken
     return taken.overlay, taken.effects
 
 

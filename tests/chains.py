@@ -8,8 +8,8 @@ from biscuit_auth import Biscuit, BiscuitBuilder, BlockBuilder, Fact, KeyPair, P
 
 from remit.protocol.errors import Fault
 from remit.protocol.remit import Remit
-from remit.transports.credentials.chain import attenuate, mint, read
-from remit.transports.credentials.hops import Chain, Hop, Verified
+from remit.transports.credentials.chain import attenuate, mint, read_chain
+from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.keys import HubKey, Pair, raw
 from remit.transports.credentials.proof import digest_of
 from remit.transports.credentials.verify import verify
@@ -52,7 +52,7 @@ class Way:
         assert isinstance(token, str), token
         return token
 
-    def onward(self, held: Chain, request_id: str, tokens: int = 10**6) -> str:
+    def onward(self, held: CredentialChain, request_id: str, tokens: int = 10**6) -> str:
         """Return what the hub that received *held* passes on to the next hub, for a request of its own."""
         hops, above = len(held.hops), held.agents
         remit = a_remit(depth=held.hops[-1].depth + 1, chain=(*above, f"agent{hops}@hub{hops}"), tokens=tokens)
@@ -61,10 +61,10 @@ class Way:
         assert isinstance(token, str), token
         return token
 
-    def chain(self, token: str | Fault) -> Chain:
+    def chain(self, token: str | Fault) -> CredentialChain:
         assert isinstance(token, str), token
-        chain = read(token, self.root)
-        assert isinstance(chain, Chain), chain
+        chain = read_chain(token, self.root)
+        assert isinstance(chain, CredentialChain), chain
         return chain
 
     def verify(self, token: str, hops: int, **otherwise: Any) -> Verified | Fault:

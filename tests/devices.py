@@ -5,18 +5,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from remit.protocol.errors import Fault
-from remit.relay.client.connection import Link, Pauses
-from remit.relay.client.delivery import Post
-from remit.relay.device.state import State
+from remit.relay.client.connection import GatewayConnection, Pauses
+from remit.relay.client.delivery import MessageDelivery
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Sealer
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import Serving
-from remit.runtime.keys import Keys
+from remit.relay.gateway.serving import GatewayListener
+from remit.runtime.keys import HubKeys
 
 
 def sealer(path: Path, name: str) -> Sealer:
-    state = State.open(path / f"{name}.db", Keys(name.encode() * 8), "process")
+    state = DeviceFile.open(path / f"{name}.db", HubKeys(name.encode() * 8), "process")
     return Sealer(Device.load(state) or Device.create(state, name=name))
 
 
@@ -26,12 +26,12 @@ def introduce(one: Sealer, other: Sealer) -> None:
         here.peers.allow(there.device.id)
 
 
-def linked(sealer: Sealer, url: str, trouble: Callable[[str, Fault | None], None] | None = None) -> Post:
-    link = Link(url, gateway="g", key=sealer.device, pauses=Pauses(first_s=0.01, most_s=0.05))
-    return Post(sealer, link, trouble=trouble)
+def linked(sealer: Sealer, url: str, trouble: Callable[[str, Fault | None], None] | None = None) -> MessageDelivery:
+    link = GatewayConnection(url, gateway="g", key=sealer.device, pauses=Pauses(first_s=0.01, most_s=0.05))
+    return MessageDelivery(sealer, link, trouble=trouble)
 
 
 @asynccontextmanager
-async def gateway(path: Path, port: int = 0) -> AsyncGenerator[Serving]:
-    async with Serving(Gateway(path / "gateway", name="g", durability="process"), port=port) as serving:
+async def gateway(path: Path, port: int = 0) -> AsyncGenerator[GatewayListener]:
+    async with GatewayListener(Gateway(path / "gateway", name="g", durability="process"), port=port) as serving:
         yield serving

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Dialect, Foreign
+from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.dialects.surplus import flat
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Request, Response
@@ -87,10 +87,12 @@ wild_claims = st.fixed_dictionaries(
 )
 
 
-def asked(body: Any, target: str = "", **headers: str) -> Foreign:
+def asked(body: Any, target: str = "", **headers: str) -> ForeignMessage:
     """A message of a foreign client; `x_agent_depth` is the header `x-agent-depth`."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Foreign(headers=named, body=body if isinstance(body, bytes) else json.dumps(body).encode(), target=target)
+    return ForeignMessage(
+        headers=named, body=body if isinstance(body, bytes) else json.dumps(body).encode(), target=target
+    )
 
 
 def refusal(call: Callable[[], object]) -> dict[str, str]:
@@ -109,7 +111,7 @@ def outcome(call: Callable[[], T]) -> T | Fault:
         return error.fault
 
 
-def body_of(foreign: Foreign) -> Plain:
+def body_of(foreign: ForeignMessage) -> Plain:
     return json.loads(foreign.body)
 
 
@@ -126,7 +128,7 @@ def a_response_comes_back_as_it_was(dialect: Dialect, request: Request, response
     assert dialect.response(dialect.reply(response, dialect.request(request)), request) == response
 
 
-def what_is_submitted_can_be_sent_on(dialect: Dialect, foreign: Foreign) -> None:
+def what_is_submitted_can_be_sent_on(dialect: Dialect, foreign: ForeignMessage) -> None:
     """Whatever a stranger sends is refused as a fault, or is a valid submission."""
     submission = outcome(lambda: dialect.submission(foreign))
     if isinstance(submission, Fault):
@@ -134,7 +136,7 @@ def what_is_submitted_can_be_sent_on(dialect: Dialect, foreign: Foreign) -> None
     assert decode(encode(submission), Submission, max_bytes=10**8) == submission
 
 
-def whatever_a_server_says_is_a_response_or_refused(dialect: Dialect, given: Foreign, request: Request) -> None:
+def whatever_a_server_says_is_a_response_or_refused(dialect: Dialect, given: ForeignMessage, request: Request) -> None:
     response = outcome(lambda: dialect.response(given, request))
     if isinstance(response, Fault):
         assert response.code is Code.RESULT_VALIDATION_FAILED
@@ -145,7 +147,7 @@ def whatever_a_server_says_is_a_response_or_refused(dialect: Dialect, given: For
 
 
 def claims_allow_nothing(
-    dialect: Dialect, plain: Foreign, claiming: Foreign, says: Callable[[Submission], object]
+    dialect: Dialect, plain: ForeignMessage, claiming: ForeignMessage, says: Callable[[Submission], object]
 ) -> None:
     """Nothing under `remit` is other than what the document's own fields say, or more than they allow."""
     without = dialect.submission(plain)
@@ -166,7 +168,7 @@ def claims_allow_nothing(
     assert without.may_delegate or not claimed.may_delegate
 
 
-def every_end_has_a_reply(dialect: Dialect, foreign: Foreign) -> None:
+def every_end_has_a_reply(dialect: Dialect, foreign: ForeignMessage) -> None:
     """Also one that no agent gave, of every status and code, and also if what was asked could not be read."""
     for code in Code:
         for status in Status:
@@ -185,7 +187,7 @@ def a_server_that_speaks_something_else_has_failed(dialect: Dialect) -> None:
     request = a_request(capability="TAG")
     page, waiting = b"<html>Bad gateway</html>", {"retry-after": "3"}
     codes = {
-        status: dialect.response(Foreign(status=status, body=page), request).fault
+        status: dialect.response(ForeignMessage(status=status, body=page), request).fault
         for status in (301, 401, 404, 413, 500, 502, 504)
     }
     assert {status: why.code for status, why in codes.items() if why} == {
@@ -197,15 +199,15 @@ def a_server_that_speaks_something_else_has_failed(dialect: Dialect) -> None:
         502: Code.DELEGATION_FAILED,
         504: Code.TIMEOUT,
     }
-    busy = dialect.response(Foreign(status=503, body=page, headers=waiting), request)
+    busy = dialect.response(ForeignMessage(status=503, body=page, headers=waiting), request)
     assert busy.fault is not None
     assert (busy.fault.code, busy.fault.retry_after_ms) == (Code.DELEGATION_UNAVAILABLE, 3_000)
     dated = dialect.response(
-        Foreign(status=429, body=page, headers={"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}), request
+        ForeignMessage(status=429, body=page, headers={"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}), request
     )
     assert dated.fault is not None
     assert (dated.fault.code, dated.fault.retry_after_ms) == (Code.RATE_LIMITED, None)
-    assert refusal(lambda: dialect.response(Foreign(body=page), request))[""] == "RESULT_VALIDATION_FAILED"
+    assert refusal(lambda: dialect.response(ForeignMessage(body=page), request))[""] == "RESULT_VALIDATION_FAILED"
 
 
 def a_success_with_the_status_of_a_failure_is_refused(dialect: Dialect) -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSMsgType
 
-from remit.relay.client.connection import Link, Pauses
+from remit.relay.client.connection import GatewayConnection, Pauses
 from remit.relay.client.handshake import greet
 from remit.relay.device.identity import device_id
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import Serving, serve_gateway
+from remit.relay.gateway.serving import GatewayListener, serve_gateway
 from remit.relay.wire import (
     PATH,
     Bye,
@@ -51,14 +51,16 @@ def id_of(name: str) -> str:
 
 
 @asynccontextmanager
-async def gateway_at(folder: Path, limits: Limits | None = None, **options: Any) -> AsyncGenerator[Serving]:
-    async with Serving(Gateway(folder, name=NAME, limits=limits, **options)) as serving:
+async def gateway_at(
+    folder: Path, limits: GatewayLimits | None = None, **options: Any
+) -> AsyncGenerator[GatewayListener]:
+    async with GatewayListener(Gateway(folder, name=NAME, limits=limits, **options)) as serving:
         yield serving
 
 
-def link_to(url: str, name: str, **options: Any) -> Link:
+def link_to(url: str, name: str, **options: Any) -> GatewayConnection:
     settings: dict[str, Any] = {"pauses": QUICK, **options}
-    return Link(url, gateway=NAME, key=pair_of(name), **settings)
+    return GatewayConnection(url, gateway=NAME, key=pair_of(name), **settings)
 
 
 class Client:
@@ -221,7 +223,7 @@ class GatewayProcess:
 
 def run_gateway(folder: Path, started: int) -> None:
     # Small windows and queues, so that full ones and pages from the file are part of what is interrupted.
-    limits = Limits(
+    limits = GatewayLimits(
         window_messages=8, sender_messages=40, full_retry_ms=2, back_ms=1, frames_per_s=1e9, frames_burst=1e9
     )
 

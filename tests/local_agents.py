@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from remit.agents.mcp.settings import Program
-from remit.relay.bridge.frames import Constraints, PromptRequest
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.frames import PromptConstraints, PromptRequest
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.supervised import SupervisedAgent
 from waiting import PATIENCE_S, eventually
 
@@ -21,8 +21,8 @@ def rogue(how: str, *files: Path, **options: Any) -> Program:
 
 def request(number: int = 1, **changed: Any) -> PromptRequest:
     """Return a request; what is no field of it is a constraint."""
-    names = Constraints.__struct_fields__
-    constraints = Constraints(**{name: changed.pop(name) for name in names if name in changed})
+    names = PromptConstraints.__struct_fields__
+    constraints = PromptConstraints(**{name: changed.pop(name) for name in names if name in changed})
     given: dict[str, Any] = {
         "request_id": f"r-{number}",
         "profile_id": "p-1",
@@ -35,13 +35,13 @@ def request(number: int = 1, **changed: Any) -> PromptRequest:
     return PromptRequest(**{**given, **changed})
 
 
-def drafted(outcome: Draft | Failed) -> str:
+def drafted(outcome: Draft | DraftFailure) -> str:
     assert isinstance(outcome, Draft), outcome
     return outcome.text
 
 
-def failed(outcome: Draft | Failed, *, hard: bool) -> str:
-    assert isinstance(outcome, Failed), outcome
+def failed(outcome: Draft | DraftFailure, *, hard: bool) -> str:
+    assert isinstance(outcome, DraftFailure), outcome
     assert outcome.hard is hard, outcome
     return outcome.reason
 

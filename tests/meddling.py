@@ -14,13 +14,13 @@ from yarl import URL
 from remit import Answer, Brief, Hub, Limits
 from remit.protocol.envelope import Request
 from remit.runtime.clock import LoopClock
-from remit.runtime.ports import Sending
+from remit.runtime.ports import OutgoingRequest
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.credentials.incoming import Door, Held, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
 from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.outgoing import Addressee, Papers
+from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
 from remit.transports.credentials.spending import Spending
 
 WALL_MS = LoopClock().wall_ms
@@ -120,17 +120,17 @@ class Keys(NamedTuple):
     def made(cls) -> "Keys":
         return cls(HubKey.create(WALL_MS()), HubKey.create(WALL_MS()))
 
-    def papers(self, held: Held | None = None) -> Callable[[Request, Sending], Any]:
+    def papers(self, held: RunCredentials | None = None) -> Callable[[Request, OutgoingRequest], Any]:
         """Return what makes the headers with which the front hub asks the back hub."""
         to = Addressee(name="back", keys=(public(self.back),))
-        return Papers(key=lambda: self.front, held=held, wall_ms=WALL_MS).credential(to)
+        return CredentialHeaders(key=lambda: self.front, held=held, wall_ms=WALL_MS).credential(to)
 
-    def door(self, hub: Hub, **bounds: Any) -> Door:
+    def door(self, hub: Hub, **bounds: Any) -> Authenticator:
         """Return the door of the back hub, with its store, as a team makes it."""
-        known = [Known(name="front", is_hub=True, keys=(public(self.front),), **bounds)]
-        held, count = Held(WALL_MS), hub.store.incr
+        known = [KnownSender(name="front", is_hub=True, keys=(public(self.front),), **bounds)]
+        held, count = RunCredentials(WALL_MS), hub.store.incr
         spending = Spending(count, wall_ms=WALL_MS)
-        return Door(known, key=lambda: self.back, held=held, spending=spending, count=count, wall_ms=WALL_MS)
+        return Authenticator(known, key=lambda: self.back, held=held, spending=spending, count=count, wall_ms=WALL_MS)
 
     def save(self, folder: Path) -> None:
         for name, key in zip(self._fields, self, strict=True):

@@ -8,13 +8,13 @@ from typing import Any
 
 from devices import introduce, sealer
 from remit import AgentCard, Hub
-from remit.relay.call_shared import Errand, Errands
-from remit.relay.client.delivery import Post
+from remit.relay.call_shared import RemoteCaller, RemoteCalls
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Opened, Sealer
-from remit.relay.messages.types import Asks
-from remit.relay.remote_agents import DeviceAgent, Outpost, outposts_of
-from remit.relay.router import read
-from remit.relay.serve_shared import Shared, Sharing, Told
+from remit.relay.messages.types import QuestionMessage
+from remit.relay.remote_agents import DeviceAgent, DeviceLender, outposts_of
+from remit.relay.router import route_messages
+from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session.profile import Profile
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
@@ -32,14 +32,14 @@ class Neighbour:
         self.name = name
         self.sealer: Sealer = sealer(path, name)
         self.hub = hub or Hub(name=name, store=MemoryStore())
-        self.outpost = Outpost()
+        self.outpost = DeviceLender()
         self.shared: dict[str, Shared] = {}
-        self.told: list[Told] = []
+        self.told: list[SharingEvent] = []
         self.remembers = True
         """Whether it knows what it works on otherwise than from the letters that wait."""
-        self.taken: Callable[[Asks], object] = lambda _: None
+        self.taken: Callable[[QuestionMessage], object] = lambda _: None
         """Hears of each question that comes."""
-        self.post: Post
+        self.post: MessageDelivery
         self.sharing: Sharing
 
     @property
@@ -49,7 +49,7 @@ class Neighbour:
     def knows(self, agent: str, other: "Neighbour", *, card: dict[str, Any] | None = None, **settings: Any) -> None:
         """Have an agent that the other one shares as an agent of this hub; both know each other."""
         introduce(self.sealer, other.sealer)
-        errand = Errand(agent=agent, device=other.name, **settings)
+        errand = RemoteCaller(agent=agent, device=other.name, **settings)
         given: dict[str, Any] = {"concurrency": errand.max_concurrent_shared_calls, "resumable": True} | (card or {})
         self.hub.register(AgentCard(name=agent, **given), DeviceAgent(errand, self.outpost))
 
@@ -66,12 +66,12 @@ class Neighbour:
         async with there(self.sealer, url) as self.post, AsyncExitStack() as stack:
             self.sharing = Sharing(self.hub, self.sealer, self.post, self.shared, now_ms=NOW_MS, told=self.told.append)
             known = self.sharing.control if self.remembers else None
-            errands = Errands(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
+            errands = RemoteCalls(self.sealer, self.post, now_ms=NOW_MS, control_of=known)
             for outpost in outposts_of(self.hub):
                 stack.enter_context(outpost.lent(errands))
             self._watch()
             reading = asyncio.create_task(
-                read(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, errands=errands)
+                route_messages(self.post, None, self.sharing, sealer=self.sealer, now_ms=NOW_MS, errands=errands)
             )
             try:
                 yield self
@@ -83,7 +83,7 @@ class Neighbour:
     def _watch(self) -> None:
         take = self.sharing.take
 
-        def watched(opened: Opened, asks: Asks) -> None:
+        def watched(opened: Opened, asks: QuestionMessage) -> None:
             self.taken(asks)
             take(opened, asks)
 

@@ -11,14 +11,14 @@ from remit import Brief, Hub
 from remit.detectors.pipeline import pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.e2e.channel import Sealer
-from remit.relay.router import read
+from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing
-from remit.relay.session.moves import State
+from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import Profile
 from remit.relay.session.run import Overlay
-from remit.relay.session_service import Host
+from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S, eventually
@@ -30,13 +30,13 @@ NOW_MS = LoopClock().wall_ms
 class Local:
     """A local agent that says what it is told to."""
 
-    def __init__(self, say: Callable[[PromptRequest], Draft | Failed]) -> None:
+    def __init__(self, say: Callable[[PromptRequest], Draft | DraftFailure]) -> None:
         self._say = say
         self.asked: list[PromptRequest] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def prompt(self, request: PromptRequest) -> Draft | Failed:
+    async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         self.asked.append(request)
         await self.gate.wait()
         return self._say(request)
@@ -52,10 +52,12 @@ def polite(request: PromptRequest) -> Draft:
 class Pair:
     """Anna, whose agent asks, and Bob, who shares one."""
 
-    def __init__(self, anna: Sealer, bob: Sealer, host: Host, hub: Hub, local: Local, notes: list[SharedStep]) -> None:
+    def __init__(
+        self, anna: Sealer, bob: Sealer, host: SessionService, hub: Hub, local: Local, notes: list[SharedStep]
+    ) -> None:
         self.anna, self.bob, self.host, self.hub, self.local, self.notes = anna, bob, host, hub, local, notes
 
-    async def until(self, run: Overlay, *states: State) -> Overlay:
+    async def until(self, run: Overlay, *states: SessionState) -> Overlay:
         def look() -> Overlay:
             return next(each for each in self.host.runs if each.id == run.id)
 
@@ -77,7 +79,7 @@ def profile(bob: Sealer, **changes: Any) -> Profile:
 @asynccontextmanager
 async def together(
     path: Path,
-    say: Callable[[PromptRequest], Draft | Failed] = polite,
+    say: Callable[[PromptRequest], Draft | DraftFailure] = polite,
     *,
     answers_after: asyncio.Event | None = None,
     **changes: Any,
@@ -98,7 +100,7 @@ async def together(
     async with hub, gateway(path) as serving, linked(bob, serving.url) as theirs, linked(anna, serving.url) as ours:
         shared = Shared(agent="helper", profile=profile(anna, id="theirs"))
         sharing = Sharing(hub, bob, theirs, {"helper": shared}, now_ms=NOW_MS)
-        host = Host(
+        host = SessionService(
             anna,
             ours,
             profiles={"mine": profile(bob, **changes)},
@@ -110,8 +112,8 @@ async def together(
         )
         async with host, asyncio.TaskGroup() as group:
             reading = [
-                group.create_task(read(ours, host, None, sealer=anna, now_ms=NOW_MS)),
-                group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
+                group.create_task(route_messages(ours, host, None, sealer=anna, now_ms=NOW_MS)),
+                group.create_task(route_messages(theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
             ]
             yield Pair(anna, bob, host, hub, local, notes)
             for task in reading:

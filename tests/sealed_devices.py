@@ -8,9 +8,9 @@ from typing import Any
 
 from remit.relay.device.identity import PreKey, choose_prekey
 from remit.relay.device.key_file import open_keys
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Opened, Outbound, Refused, Sealer
+from remit.relay.e2e.channel import Opened, OutboundMessage, RejectedMessageError, Sealer
 
 NAMES = ("ada", "bob")
 
@@ -31,7 +31,7 @@ class Ticks:
 
 def open_device(home: Path, now_us: Callable[[], int] | None = None) -> Sealer:
     """Return the device in a folder, named after the folder; it is made if it is not there."""
-    state = State.open(home / "device.db", open_keys(home / "device.key"), "process")
+    state = DeviceFile.open(home / "device.db", open_keys(home / "device.key"), "process")
     device = Device.load(state) or Device.create(state, name=home.name, gateway="wss://relay.example")
     return Sealer(device) if now_us is None else Sealer(device, now_us=now_us)
 
@@ -54,7 +54,7 @@ def prekey_of(sealer: Sealer) -> PreKey:
     return choose_prekey(sealer.device.card, published.bundle, published.one_time[0])
 
 
-def waiting(sealer: Sealer) -> list[Outbound]:
+def waiting(sealer: Sealer) -> list[OutboundMessage]:
     return sealer.outbox(limit=10_000)
 
 
@@ -71,7 +71,7 @@ def carry(sender: Sealer, receiver: Sealer) -> list[str]:
     for each in waiting(sender):
         try:
             receiver.open(sender.device.id, each.sealed)
-        except Refused as error:
+        except RejectedMessageError as error:
             refused.append(error.reason)
             if error.remedy == "later":
                 continue
@@ -114,7 +114,7 @@ class World:
         self.ticks = Ticks()
         self.devices = [open_device(home / name, self.ticks) for name in NAMES]
         self.ids = [each.device.id for each in self.devices]
-        self.flight: list[tuple[int, Outbound]] = []
+        self.flight: list[tuple[int, OutboundMessage]] = []
         self.sealed: list[list[bytes]] = [[], []]
         self.taken: list[list[bytes]] = [[], []]
 
@@ -137,7 +137,7 @@ class World:
         receiver, sender = self.devices[1 - side], self.devices[side]
         try:
             receiver.open(self.ids[side], each.sealed)
-        except Refused as error:
+        except RejectedMessageError as error:
             if error.remedy == "renew":
                 receiver.renew(self.ids[side], prekey_of(sender))
             if error.remedy == "acknowledge":

@@ -13,7 +13,7 @@ from remit.policy.reception import Permission, Sender
 from remit.runtime.clock import LoopClock
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.credentials.incoming import Door, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender
 
 WEB = Sender(name="web")
 NORTH = Sender(name="north", is_hub=True)
@@ -21,10 +21,10 @@ OPERATOR = Sender(name="ops", may=frozenset(Permission))
 ANNA = Sender(name="anna-app", users=frozenset({"anna"}))
 
 
-def gate_of(*senders: Sender) -> Door:
+def gate_of(*senders: Sender) -> Authenticator:
     """Return a door that knows each sender by a token that is its name."""
     known = [
-        Known(
+        KnownSender(
             name=sender.name,
             is_hub=sender.is_hub,
             token=sender.name,
@@ -35,7 +35,7 @@ def gate_of(*senders: Sender) -> Door:
         )
         for sender in senders
     ]
-    return Door(known, wall_ms=LoopClock().wall_ms)
+    return Authenticator(known, wall_ms=LoopClock().wall_ms)
 
 
 @asynccontextmanager

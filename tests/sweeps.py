@@ -1,6 +1,6 @@
 """A store that counts how often its hub looked for what others left behind."""
 
-from remit.runtime.ports import Expired
+from remit.runtime.ports import OrphanedRun
 from remit.stores.sqlite import SqliteStore
 from waiting import eventually
 
@@ -10,7 +10,7 @@ class SweptStore(SqliteStore):
 
     sweeps = 0
 
-    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Count, and do as asked."""
         self.sweeps += 1
         return await super().sweep(max_attempts=max_attempts, keep_ms=keep_ms)

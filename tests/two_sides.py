@@ -18,17 +18,17 @@ from remit.agents.mcp.settings import Program
 from remit.detectors.pipeline import pipeline
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.ndjson import NdjsonAgent
-from remit.relay.client.connection import Link, Pauses
-from remit.relay.client.delivery import Post
+from remit.relay.client.connection import GatewayConnection, Pauses
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Sealer
 from remit.relay.messages.types import Letter, write
-from remit.relay.messages.types import read as read_letter
-from remit.relay.router import read
+from remit.relay.messages.types import decode_message as read_letter
+from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing
-from remit.relay.session.moves import State
+from remit.relay.session.moves import SessionState
 from remit.relay.session.profile import Profile
 from remit.relay.session.run import Overlay
-from remit.relay.session_service import Host
+from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S, eventually
@@ -58,9 +58,9 @@ class Sides:
         self.noted: list[SharedStep] = []
         self.steps: list[Overlay] = []
         self.clock = Ahead()
-        self.host: Host
-        self.ours: Post
-        self.theirs: Post
+        self.host: SessionService
+        self.ours: MessageDelivery
+        self.theirs: MessageDelivery
         self.notes = notes
         self._stepped = asyncio.Event()
 
@@ -74,7 +74,9 @@ class Sides:
     async def start(self, objective: str = "review this API", **more: Any) -> Overlay:
         return await self.host.start("mine", self.bob.device.id, objective, **more)
 
-    async def until(self, run: Overlay, *states: State, when: Callable[[Overlay], bool] = lambda _: True) -> Overlay:
+    async def until(
+        self, run: Overlay, *states: SessionState, when: Callable[[Overlay], bool] = lambda _: True
+    ) -> Overlay:
         """Return the run once it is in one of *states*, and *when* holds of it."""
         async with asyncio.timeout(BOUND_S):
             while True:
@@ -106,7 +108,7 @@ class Sides:
 class Stranger:
     """A device of Anna's that says what it likes, in place of a host."""
 
-    def __init__(self, sealer: Sealer, post: Post, bob: str) -> None:
+    def __init__(self, sealer: Sealer, post: MessageDelivery, bob: str) -> None:
         self.sealer, self._post, self.bob = sealer, post, bob
 
     async def ask(self, letter: Letter) -> Letter:
@@ -167,7 +169,7 @@ async def two_sides(
             {"helper": Shared(agent="helper", profile=profile(anna, id="theirs", **(shared or {})))},
             now_ms=NOW_MS,
         )
-        sides.host = Host(
+        sides.host = SessionService(
             anna,
             sides.ours,
             profiles={"mine": profile(bob, **changes)},
@@ -182,8 +184,8 @@ async def two_sides(
         )
         async with sides.host, asyncio.TaskGroup() as group:
             reading = [
-                group.create_task(read(sides.ours, sides.host, None, sealer=anna, now_ms=NOW_MS)),
-                group.create_task(read(sides.theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
+                group.create_task(route_messages(sides.ours, sides.host, None, sealer=anna, now_ms=NOW_MS)),
+                group.create_task(route_messages(sides.theirs, None, sharing, sealer=bob, now_ms=NOW_MS)),
             ]
             yield sides
             for task in reading:
@@ -198,10 +200,10 @@ async def _devices(sides: Sides, url: str) -> AsyncGenerator[None]:
 
 
 @asynccontextmanager
-async def there(device: Sealer, url: str) -> AsyncGenerator[Post]:
+async def there(device: Sealer, url: str) -> AsyncGenerator[MessageDelivery]:
     """Have a device there, and its keys at the gateway: who asks for them earlier tries again only after a while."""
-    link = Link(url, gateway="g", key=device.device, pauses=Pauses(first_s=0.01, most_s=0.05))
-    async with Post(device, link) as post:
+    link = GatewayConnection(url, gateway="g", key=device.device, pauses=Pauses(first_s=0.01, most_s=0.05))
+    async with MessageDelivery(device, link) as post:
         published = await post.do(device.device.publish)
         await link.publish(bundle=published.bundle, one_time=published.one_time)
         yield post
@@ -219,7 +221,7 @@ async def stranger(path: Path, **shared: Any) -> AsyncGenerator[Stranger]:
         served = {"helper": Shared(agent="helper", profile=profile(anna, id="theirs", **shared))}
         sharing = Sharing(hub, bob, theirs, served, now_ms=NOW_MS)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=NOW_MS))
+            reading = group.create_task(route_messages(theirs, None, sharing, sealer=bob, now_ms=NOW_MS))
             yield Stranger(anna, ours, bob.device.id)
             reading.cancel()
             await sharing.close()

@@ -24,8 +24,8 @@ from remit.relay.device.identity import comparable_code, read_link
 from remit.relay.device.peers import Peers
 from remit.relay.e2e.account import Device
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.run import Entry, Overlay, Pending
+from remit.relay.session.moves import SessionState
+from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
 
 HERE = Path(__file__).parent
 FOLDER = Path(".remit") / "demo-relay"
@@ -92,7 +92,7 @@ async def together(anna: "Anna", bob: "Sharing") -> Overlay:
     behind(f"it waits for Anna, because of {'; '.join(f'{each.rule}: {each.why}' for each in draft.reviews)}")
     field("Anna", "changes a word, and lets it go")
     await anna.host.act(run.id, moves.Approve(draft.id, draft.text.replace("its", "your")))
-    run = await anna.until(run, State.COMPLETED)
+    run = await anna.until(run, SessionState.COMPLETED)
     show(run.timeline)
     behind(
         f"no rule asked about the second message. Bob's hub judged, ran and recorded {await bob.answered(2)} requests"
@@ -118,7 +118,7 @@ async def outage(anna: "Anna", bob: "Sharing", gateway: "Gateway") -> Overlay:
     field("gateway", f"a new one starts in the same folder, as process {gateway.process.pid}")
     await bob.begin()
     field("Bob", "comes back, and the message reaches him")
-    run = await anna.until(run, State.PROCESSING_REMOTE)
+    run = await anna.until(run, SessionState.PROCESSING_REMOTE)
     show(run.timeline[1:])
     await anna.host.act(run.id, moves.HandBack())
     run, draft = await anna.drafted(run)
@@ -177,20 +177,20 @@ class Anna:
         bob = find_device(await self.host.devices(), "bob-desktop")
         return await self.host.start("reviewer", bob.device, objective, mode=mode)
 
-    async def until(self, run: Overlay, state: State) -> Overlay:
+    async def until(self, run: Overlay, state: SessionState) -> Overlay:
         """Return the run once it is there."""
         while True:
             self._changed.clear()
             now = next(each for each in self.host.runs if each.id == run.id)
             if now.state is state:
                 return now
-            if now.state is State.ERROR:
+            if now.state is SessionState.ERROR:
                 raise SystemExit(f"The run failed: {now.failure}")
             await self._changed.wait()
 
-    async def drafted(self, run: Overlay) -> tuple[Overlay, Pending]:
+    async def drafted(self, run: Overlay) -> tuple[Overlay, PendingDraft]:
         """Return the run and the draft that waits for Anna."""
-        ready = await self.until(run, State.READY_TO_SEND)
+        ready = await self.until(run, SessionState.READY_TO_SEND)
         assert ready.pending is not None
         return ready, ready.pending
 
@@ -304,7 +304,7 @@ BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
 WHO = {"local_agent": "her agent", "remote_agent": "his agent", "user": "Anna"}
 
 
-def show(timeline: Sequence[Entry]) -> None:
+def show(timeline: Sequence[TimelineEntry]) -> None:
     """Print what was said, by whom, and who let it go."""
     for entry in timeline:
         label = f" ({entry.label.replace('_', '-')})" if entry.label else ""

@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 from unittest import SkipTest
 
 import remit
-from remit.dialects.a2a.tongue import A2aTongue
+from remit.dialects.a2a.tongue import A2aTranslator
 from remit.policy.reception import Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
 from remit.testing.distance import USER, TransportConformance
 from remit.transports.a2a.agent import A2aAgent
-from remit.transports.a2a.peer import Peer
-from remit.transports.a2a.tongue import Offer
+from remit.transports.a2a.peer import A2aPeer
+from remit.transports.a2a.tongue import A2aEndpoint
 from serving import gate_of
 
 
@@ -37,10 +37,10 @@ class TestA2a(TransportConformance):
             yield
 
 
-class _Plain(A2aTongue):
+class _Plain(A2aTranslator):
     """What a client speaks that knows nothing of the extension."""
 
-    def offer(self, card: bytes, url: str, keys: Collection[str]) -> Offer:
+    def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
         offer = super().offer(card, url, keys)
         headers = {name: value for name, value in offer.headers.items() if name != "a2a-extensions"}
         return offer._replace(extended=False, headers=headers)
@@ -69,5 +69,5 @@ class TestA2aWithoutExtension(TransportConformance):
 
 
 def _connect(hub: remit.Hub, name: str, server: Server, token: str) -> None:
-    peer = Peer(f"{server.address}/a2a/{name}", _Plain(), token=token)
+    peer = A2aPeer(f"{server.address}/a2a/{name}", _Plain(), token=token)
     hub.register(remit.AgentCard(name=name), A2aAgent(peer, name), peer.close)

@@ -6,17 +6,17 @@ from typing import Any
 from a2a_serving import NORTH, Caller, client_of, speaking, state, text_of
 from remit import Answer, Ask, Brief, Facts, Hub, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.tongue import A2aTongue
+from remit.dialects.a2a.tongue import A2aTranslator
 from remit.policy.verdict import ALLOW
 from remit.protocol.card import AgentCard
 from remit.server.server import Server
 from remit.testing import MemoryStore
 from remit.transports.a2a.agent import A2aAgent
-from remit.transports.a2a.peer import Peer
+from remit.transports.a2a.peer import A2aPeer
 from waiting import PATIENCE_S
 
 
-class Plain(A2aTongue):
+class Plain(A2aTranslator):
     """What a client speaks that knows nothing of the extension."""
 
     def offer(self, card: bytes, url: str, keys: Any) -> Any:
@@ -27,7 +27,7 @@ class Plain(A2aTongue):
 
 def strangers(hub: Hub, name: str, server: Server) -> None:
     """Let an agent of another server be asked as any client would."""
-    peer = Peer(f"{server.address}/a2a/{name}", Plain(), token="anna-app")
+    peer = A2aPeer(f"{server.address}/a2a/{name}", Plain(), token="anna-app")
     hub.register(AgentCard(name=name), A2aAgent(peer, name), peer.close)
 
 

@@ -15,7 +15,7 @@ from acp_agents.models import ModelServer, Script
 from acp_agents.processes import descendants
 from local_agents import down, drafted, failed, gone, request
 from remit.relay.bridge.acp import AcpAgent
-from remit.relay.bridge.permissions import Permission
+from remit.relay.bridge.permissions import PermissionRequest
 from remit.relay.bridge.ports import Draft
 from remit.testing import TurnedClock
 
@@ -68,10 +68,10 @@ def started(make: Make, kind: Kind, models: ModelServer, **options: Any) -> AcpA
     return make(kind.script, *kind.args, env=kind.env(models.url), **options)
 
 
-def choosing(kind: str, asked: list[Permission]) -> Callable[[Permission], Any]:
+def choosing(kind: str, asked: list[PermissionRequest]) -> Callable[[PermissionRequest], Any]:
     """Return a user who always gives an answer of one kind."""
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         asked.append(question)
         return next(choice.id for choice in question.choices if choice.kind == kind)
 
@@ -85,7 +85,7 @@ async def test_a_whole_turn_with_a_tool_that_the_user_allows(
     models.script = Script(
         calls=[kind.write(project / "made.txt", "by the model")], say="Which endpoints need no login?"
     )
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
     agent = started(make, kind, models, ask_user=choosing("allow_once", asked))
     outcome = await agent.prompt(request())
     assert isinstance(outcome, Draft), outcome
@@ -104,7 +104,7 @@ async def test_what_the_user_does_not_allow_is_not_done(
     make: Make, kind: Kind, models: ModelServer, project: Path
 ) -> None:
     models.script = Script(calls=[kind.write(project / "made.txt", "by the model")], say="Then I do not know.")
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
     agent = started(make, kind, models, ask_user=choosing("reject_once", asked))
     assert drafted(await agent.prompt(request())) == "Then I do not know."
     assert len(asked) == 1

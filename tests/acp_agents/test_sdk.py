@@ -10,7 +10,7 @@ from acp_agents.conftest import HERE, Make
 from local_agents import down, drafted, failed, gone, is_alive, request
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.permissions import Permission
+from remit.relay.bridge.permissions import PermissionRequest
 from remit.relay.bridge.ports import Draft
 
 # What is installed first comes from a registry.
@@ -28,9 +28,9 @@ def agent(make: Make, tmp_path: Path) -> AcpAgent:
 
 async def test_a_whole_turn_with_a_question_to_the_user(make: Make, tmp_path: Path) -> None:
     """S3: what the tool is used with was said before leave is asked for, and is shown all the same."""
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         asked.append(question)
         return "yes"
 

@@ -20,7 +20,7 @@ import shed_tools
 from remit import Brief, Hub, RemitError
 from remit.agents.mcp import pipes
 from remit.agents.mcp import server as module
-from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.server import McpServer
 from remit.agents.mcp.settings import Program, Settings, hub_name
 from remit.agents.toolbox import offers
@@ -573,13 +573,13 @@ def test_secrets_show_in_no_traceback() -> None:
 
 @given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line)), st.integers(1, 7))
 def test_lines_come_out_as_they_went_in_however_they_are_cut(lines: list[bytes], size: int) -> None:
-    stream, splitter = b"".join(line + b"\n" for line in lines), Lines(20)
+    stream, splitter = b"".join(line + b"\n" for line in lines), LineSplitter(20)
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     assert found == [line for line in lines if line.strip()]
 
 
 def test_a_line_that_is_too_long_is_passed_over_and_the_next_is_read() -> None:
-    splitter = Lines(10)
+    splitter = LineSplitter(10)
     found = [line for chunk in (b"short\nvery very", b" long indeed", b" so\nnext\n") for line in splitter.feed(chunk)]
-    assert found == [b"short", Long(b"very very long indeed"), b"next"]
+    assert found == [b"short", OverlongLine(b"very very long indeed"), b"next"]

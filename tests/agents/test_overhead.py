@@ -6,7 +6,7 @@ from typing import Any
 from conversations import LOOKUPS, RECEIPTS
 from overhead import compare
 from remit import Brief, ContextFilter, Hub
-from remit.agents.subagent_arguments import SubAgentArgs
+from remit.agents.subagent_arguments import SubAgentToolArgs
 from remit.agents.toolbox import Arguments, offers
 from remit.policy.budget import estimate
 from remit.testing import MemoryStore
@@ -44,7 +44,7 @@ async def schema_of(arguments: Arguments) -> dict[str, Any]:
 async def test_what_a_model_is_told_of_the_tool_is_whole_and_short() -> None:
     """O1: every argument; it is sent with every call of the model, so that each word of it counts."""
     schema = await schema_of("full")
-    assert set(schema["properties"]) == set(SubAgentArgs.__struct_fields__)
+    assert set(schema["properties"]) == set(SubAgentToolArgs.__struct_fields__)
     assert set(schema["properties"]["context"]["properties"]) == set(ContextFilter.__struct_fields__)
     assert estimate(json.dumps(schema)) < 370
 

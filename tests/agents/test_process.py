@@ -40,7 +40,7 @@ from remit import (
 from remit.agents.function import AgentFunction
 from remit.agents.process import ProcessAgent
 from remit.protocol.envelope import HandOn, Json
-from remit.runtime.brief import Delegate, Work
+from remit.runtime.brief import AvailableAgent, Work
 from samples import a_request, a_response
 from waiting import PATIENCE_S
 
@@ -131,8 +131,8 @@ class Desk:
     def note(self, note: Note) -> None:
         self.notes.append(note)
 
-    def delegates(self) -> tuple[Delegate, ...]:
-        return (Delegate(name="tag", description="sorts", capabilities=("TAG",)), Delegate(name="tax"))
+    def delegates(self) -> tuple[AvailableAgent, ...]:
+        return (AvailableAgent(name="tag", description="sorts", capabilities=("TAG",)), AvailableAgent(name="tax"))
 
     async def confirm(self, question: str) -> bool:
         return question == "Sure?"

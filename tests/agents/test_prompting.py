@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from remit import Brief, ContextFilter, Handoff, Hub, Message, Note, View
-from remit.agents.prompting import Prompt, background, prompt_of, task_of
+from remit.agents.prompting import ModelPrompt, background, prompt_of, task_of
 from remit.testing import MemoryStore
 from samples import a_request
 from waiting import PATIENCE_S
@@ -105,7 +105,7 @@ class Told:
 
     def __init__(self) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False)
-        self.prompts: list[Prompt] = []
+        self.prompts: list[ModelPrompt] = []
         self.hub.add("callee", self._callee, prompt="Be short.")
         self.hub.add("caller", self._caller, may_call=["callee"], prompt="The caller's own.")
         self.instructions: str | None = None
@@ -118,7 +118,7 @@ class Told:
         response = await brief.delegate("callee", objective="Listen", context=ContextFilter())
         return response.unwrap()
 
-    async def ask(self, agent: str, *texts: str) -> Prompt:
+    async def ask(self, agent: str, *texts: str) -> ModelPrompt:
         async with self.hub, asyncio.timeout(PATIENCE_S):
             session = None
             for text in texts:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from remit.agents.seccomp import Step, program
+from remit.agents.seccomp import BpfInstruction, program
 
 ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 NEWUSER, THREAD = 0x10000000, 0x3D0F00
 
 
-def verdict(steps: Sequence[Step], arch: int, number: int, argument: int = 0) -> int:
+def verdict(steps: Sequence[BpfInstruction], arch: int, number: int, argument: int = 0) -> int:
     """Return what a filter says of a system call with that first argument."""
     data = {0: number, 4: arch, 16: argument}
     at = held = 0

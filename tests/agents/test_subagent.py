@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit import Brief, Code, Hub, RemitError
-from remit.agents.subagent import SubAgentResult, list_agents, sub_agent
+from remit.agents.subagent import SubAgentToolResult, list_agents, sub_agent
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
@@ -21,7 +21,7 @@ class Table:
     def __init__(self, **options: Any) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False, workspace=Path(__file__).parent)
         self.briefs: list[Brief] = []
-        self.told: list[SubAgentResult] = []
+        self.told: list[SubAgentToolResult] = []
         self.arguments: list[dict[str, Any]] = []
         said: dict[str, Any] = {"may_call": ["expert"], **options}
         self.hub.add("caller", self._call, **said)
@@ -41,7 +41,7 @@ class Table:
             await brief.use("taste")
         return "Good."
 
-    async def ask(self, *arguments: dict[str, Any], **options: Any) -> list[SubAgentResult]:
+    async def ask(self, *arguments: dict[str, Any], **options: Any) -> list[SubAgentToolResult]:
         self.arguments = list(arguments)
         async with self.hub, asyncio.timeout(PATIENCE_S):
             (await self.hub.ask("caller", "Is this tea good?", user="u-1", **options)).unwrap()
@@ -51,7 +51,7 @@ class Table:
 async def test_the_result_says_who_did_what_at_which_cost() -> None:
     """O7: agent_name, success, output, tool_calls, tokens_used, duration, errors."""
     [told] = await Table().ask(CALL)
-    assert told == SubAgentResult(
+    assert told == SubAgentToolResult(
         agent_name="expert",
         success=True,
         output="Good.",

@@ -6,29 +6,29 @@ from typing import Any
 import pytest
 
 from remit import Brief, Hub, Limits
-from remit.agents.subagent import SubAgentResult, sub_agent
-from remit.agents.subagent_arguments import SubAgentArgs, read_arguments
+from remit.agents.subagent import SubAgentToolResult, sub_agent
+from remit.agents.subagent_arguments import SubAgentToolArgs, read_arguments
 from remit.protocol.envelope import ContextFilter
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
 CALL: dict[str, Any] = {"agent_name": "expert", "task": "Judge the tea."}
-PLAIN = SubAgentArgs(agent_name="expert", task="Judge the tea.")
+PLAIN = SubAgentToolArgs(agent_name="expert", task="Judge the tea.")
 TOOLS = {"expert": ("smell", "taste")}
 
 
-def read(**more: Any) -> tuple[SubAgentArgs, tuple[str, ...]]:
+def read(**more: Any) -> tuple[SubAgentToolArgs, tuple[str, ...]]:
     return read_arguments(CALL | more, tools_of=TOOLS.get)
 
 
-OPTIONAL = [name for name in SubAgentArgs.__struct_fields__ if name not in CALL]
+OPTIONAL = [name for name in SubAgentToolArgs.__struct_fields__ if name not in CALL]
 
 
 def test_null_is_the_same_as_left_out() -> None:
     """O1: for each optional argument, and for each part of a filter."""
     assert read(**dict.fromkeys(OPTIONAL)) == (PLAIN, ())
     nulls = dict.fromkeys(ContextFilter.__struct_fields__)
-    assert read(context=nulls) == (SubAgentArgs(**CALL, context=ContextFilter()), ())
+    assert read(context=nulls) == (SubAgentToolArgs(**CALL, context=ContextFilter()), ())
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_null_is_the_same_as_left_out() -> None:
     ],
 )
 def test_what_can_mean_only_one_thing_is_read_as_that(given: dict[str, Any], read_as: dict[str, Any]) -> None:
-    assert read(**given) == (SubAgentArgs(**CALL, **read_as), ())
+    assert read(**given) == (SubAgentToolArgs(**CALL, **read_as), ())
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_can_mean_only_one_thing_is_read_as_that(given: dict[str, Any], rea
 )
 def test_a_made_up_value_narrows_and_is_told(given: dict[str, Any], read_as: dict[str, Any], note: str) -> None:
     args, notes = read(**given)
-    assert args == SubAgentArgs(**CALL, **read_as)
+    assert args == SubAgentToolArgs(**CALL, **read_as)
     assert len(notes) == 1
     assert note in notes[0]
 
@@ -87,11 +87,11 @@ def test_tools_of_an_agent_that_is_not_there_are_left_to_the_guards() -> None:
     assert (args.allowed_tools, notes) == (("x",), ())
 
 
-async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tuple[SubAgentResult, Brief]:
+async def asked(arguments: dict[str, Any], *, context_tokens: int = 4_000) -> tuple[SubAgentToolResult, Brief]:
     """Return what the tool gives back, and what the callee was given."""
     hub, told, briefs = (
         Hub(store=MemoryStore(), limits=Limits(context_tokens=context_tokens)),
-        list[SubAgentResult](),
+        list[SubAgentToolResult](),
         list[Brief](),
     )
 

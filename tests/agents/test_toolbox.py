@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remit import Brief, Code, Hub, RemitError, fault
-from remit.agents.toolbox import Offer, offers
+from remit.agents.toolbox import ToolOffer, offers
 from remit.testing import MemoryStore
 from waiting import PATIENCE_S
 
@@ -25,7 +25,7 @@ class Kitchen:
         self, *, tools: Any = ("weigh",), may_call: Any = ("helper",), helps: str = "Helps\n  with all."
     ) -> None:
         self.hub = Hub(store=MemoryStore(), redaction=False)
-        self.offered: tuple[Offer, ...] = ()
+        self.offered: tuple[ToolOffer, ...] = ()
         self.hub.tool("weigh", safe_to_repeat=True)(self.weigh)
         self.hub.tool("fail", safe_to_repeat=True)(self.fail)
         self.hub.add("cook", self._cook, tools=tools, may_call=may_call)

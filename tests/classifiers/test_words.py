@@ -12,22 +12,22 @@ from intent import TEAM, calibration_error
 from properties import share
 from remit.classifiers import learn
 from remit.classifiers.learn import Examples, Sureness, gather
-from remit.classifiers.words import Words
+from remit.classifiers.words import WordClassifier
 from remit.protocol.card import Capability
-from remit.text.intent import Scored, Scorer, Thresholds
+from remit.text.intent import ScoredCapability, Scorer, Thresholds
 
 
 def a_capability(code: str, *examples: str, description: str = "") -> Capability:
     return Capability(code=code, description=description, examples=examples)
 
 
-def best(classifier: Scorer, text: str) -> Scored:
+def best(classifier: Scorer, text: str) -> ScoredCapability:
     return classifier.scores(text)[0]
 
 
 @pytest.fixture(scope="module")
-def team() -> Words:
-    return Words(TEAM)
+def team() -> WordClassifier:
+    return WordClassifier(TEAM)
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def team() -> Words:
         ("reccomend chanels for advertizing", "CHANNELS"),
     ],
 )
-def test_a_handful_of_examples_is_enough_to_tell_capabilities_apart(team: Words, text: str, code: str) -> None:
+def test_a_handful_of_examples_is_enough_to_tell_capabilities_apart(team: WordClassifier, text: str, code: str) -> None:
     assert best(team, text).code == code
 
 
-def test_confidences_fall_from_the_best_and_are_probabilities(team: Words) -> None:
+def test_confidences_fall_from_the_best_and_are_probabilities(team: WordClassifier) -> None:
     found = team.scores("forecast our sales for next year")
     assert found[0].code == "FORECAST"
     assert found[0].confidence > 0.8
@@ -56,21 +56,21 @@ def test_confidences_fall_from_the_best_and_are_probabilities(team: Words) -> No
 
 
 @pytest.mark.parametrize("text", ["my cat sleeps all day", "the weather was lovely on sunday", "thanks a lot"])
-def test_what_is_beside_the_point_is_not_taken_for_anything(team: Words, text: str) -> None:
+def test_what_is_beside_the_point_is_not_taken_for_anything(team: WordClassifier, text: str) -> None:
     assert best(team, text).confidence < Thresholds().nothing
 
 
-def test_words_that_say_nothing_weigh_little(team: Words) -> None:
+def test_words_that_say_nothing_weigh_little(team: WordClassifier) -> None:
     """`what`, `is` and `the` are in the examples of the one, `npv` and `report` in those of the others."""
     assert best(team, "what is the report").code == "REPORT"
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "!?…", "\u200b\ufeff", "—"])
-def test_a_text_without_words_asks_for_nothing(team: Words, text: str) -> None:
+def test_a_text_without_words_asks_for_nothing(team: WordClassifier, text: str) -> None:
     assert team.scores(text) == ()
 
 
-def test_what_has_nothing_in_common_with_any_example_asks_for_nothing(team: Words) -> None:
+def test_what_has_nothing_in_common_with_any_example_asks_for_nothing(team: WordClassifier) -> None:
     assert team.scores("你好") == ()
 
 
@@ -92,59 +92,61 @@ def test_what_has_nothing_in_common_with_any_example_asks_for_nothing(team: Word
     ],
 )
 def test_one_example_in_any_language_is_a_beginning(texts: tuple[str, str, str], question: str) -> None:
-    classifier = Words([a_capability(str(place), text) for place, text in enumerate(texts)])
+    classifier = WordClassifier([a_capability(str(place), text) for place, text in enumerate(texts)])
     assert best(classifier, question).code == "0"
 
 
 def test_accents_case_and_width_do_not_matter() -> None:
-    classifier = Words([a_capability("A", "prüfe die Größe"), a_capability("B", "melde dich an")])
+    classifier = WordClassifier([a_capability("A", "prüfe die Größe"), a_capability("B", "melde dich an")])
     assert classifier.scores("PRUFE DIE GRÖSSE") == classifier.scores("prüfe die größe")
     assert classifier.scores("ｐrüfe die größe") == classifier.scores("prüfe die größe")
 
 
 def test_a_description_alone_can_be_learnt_from() -> None:
-    classifier = Words([a_capability("A", description="Book a flight"), a_capability("B", description="Pay a bill")])
+    classifier = WordClassifier(
+        [a_capability("A", description="Book a flight"), a_capability("B", description="Pay a bill")]
+    )
     assert best(classifier, "flight to Rome").code == "A"
 
 
 def test_one_capability_alone_is_no_certainty() -> None:
-    classifier = Words([a_capability("A", "book a flight", "find me a plane")])
+    classifier = WordClassifier([a_capability("A", "book a flight", "find me a plane")])
     assert best(classifier, "book a flight").confidence > 0.8
     assert best(classifier, "my aunt plants tulips behind the house").confidence < 0.6
 
 
 def test_nothing_to_learn_from_is_nothing_to_answer() -> None:
-    assert Words([]).scores("book a flight") == ()
-    assert Words([a_capability("A"), a_capability("B", " ", "!!")]).scores("book a flight") == ()
+    assert WordClassifier([]).scores("book a flight") == ()
+    assert WordClassifier([a_capability("A"), a_capability("B", " ", "!!")]).scores("book a flight") == ()
 
 
 def test_capabilities_of_one_code_are_learnt_as_one() -> None:
-    twice = Words(
+    twice = WordClassifier(
         [a_capability("A", "book a flight"), a_capability("B", "pay a bill"), a_capability("A", "find a plane")]
     )
-    once = Words([a_capability("A", "book a flight", "find a plane"), a_capability("B", "pay a bill")])
+    once = WordClassifier([a_capability("A", "book a flight", "find a plane"), a_capability("B", "pay a bill")])
     assert twice.scores("a plane") == once.scores("a plane")
 
 
-def test_learning_gives_the_same_each_time(team: Words) -> None:
+def test_learning_gives_the_same_each_time(team: WordClassifier) -> None:
     text = "what should the report say of the campaign"
-    assert Words(TEAM).scores(text) == team.scores(text)
+    assert WordClassifier(TEAM).scores(text) == team.scores(text)
 
 
 @share(1 / 2)
 @given(st.text())
-def test_any_text_can_be_asked_about(team: Words, text: str) -> None:
+def test_any_text_can_be_asked_about(team: WordClassifier, text: str) -> None:
     assert all(0 < each.confidence <= 1 for each in team.scores(text))
 
 
 @pytest.mark.parametrize("unit", ["a", "a ", "'a", "forecast ", "é", "ﷺ", "\ud800", "\u0301", "中", "0", "- '", "\x00"])
-def test_what_is_made_to_be_slow_is_not(team: Words, unit: str) -> None:
+def test_what_is_made_to_be_slow_is_not(team: WordClassifier, unit: str) -> None:
     start = time.process_time()
     team.scores(unit * 500_000)
     assert time.process_time() - start < 0.5
 
 
-def test_only_the_beginning_of_a_long_text_counts(team: Words) -> None:
+def test_only_the_beginning_of_a_long_text_counts(team: WordClassifier) -> None:
     asked = "write a report on what follows. " + "lorem ipsum " * 200
     assert team.scores(asked + "forecast our sales " * 1_000) == team.scores(asked)
 
@@ -165,7 +167,7 @@ def test_confidence_means_what_it_says_on_made_up_topics() -> None:
     common, strange = words[:60], words[60:300]
     # Neighbouring topics share a quarter of their words, so that some sentences cannot be told apart.
     topics = [words[300 + 9 * place : 312 + 9 * place] for place in range(40)]
-    classifier = Words(
+    classifier = WordClassifier(
         a_capability(str(place), *(made_up(rng, topic, common) for _ in range(8))) for place, topic in enumerate(topics)
     )
     asked = [(made_up(rng, topic, common), str(place)) for place, topic in enumerate(topics) for _ in range(10)]
@@ -196,7 +198,7 @@ def test_too_many_examples_are_thinned_out_evenly(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_likeliest_few_are_named_of_many() -> None:
-    classifier = Words([a_capability(f"C{each}", f"book flight number{each}") for each in range(20)])
+    classifier = WordClassifier([a_capability(f"C{each}", f"book flight number{each}") for each in range(20)])
     assert len(classifier.scores("book a flight")) == learn.MOST_SCORED
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from command_line import REMIT, document, environment, remit
 from remit import Brief, Hub
 from remit.protocol.records import Kind, SharedStep
-from remit.runtime.ports import Numbered
+from remit.runtime.ports import NumberedRecord
 from remit.stores.sqlite import SqliteStore
 from remit.testing.samples import a_step
 from waiting import PATIENCE_S
@@ -181,7 +181,9 @@ async def test_the_steps_of_one_profile_are_shown_and_exported_by_themselves(tmp
     await store.transfer(
         "device/here",
         [
-            Numbered(number, Kind.SHARED, time.time_ns() // 1_000_000, f"{body.profile}-0{number}", "session", body)
+            NumberedRecord(
+                number, Kind.SHARED, time.time_ns() // 1_000_000, f"{body.profile}-0{number}", "session", body
+            )
             for number, body in enumerate(bodies, start=1)
         ],
     )

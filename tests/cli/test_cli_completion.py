@@ -12,8 +12,8 @@ from remit import Brief, Hub
 from remit.config.device import using_device
 from remit.policy.rules import Rule, guard_of
 from remit.relay.device.peers import Peers
-from remit.relay.session.moves import State
-from remit.relay.session.run import Overlay, Pending
+from remit.relay.session.moves import SessionState
+from remit.relay.session.run import Overlay, PendingDraft
 from shared_teams import device_of, introduce, make_annas, make_bobs, team_in
 from waiting import PATIENCE_S
 
@@ -116,8 +116,8 @@ def test_devices_drafts_and_shared_agents_are_completed(tmp_path: Path) -> None:
             device=device_of(bobs),
             session="s1",
             objective="it",
-            state=State.READY_TO_SEND,
-            pending=Pending(id="r1.p1", text="shall I?"),
+            state=SessionState.READY_TO_SEND,
+            pending=PendingDraft(id="r1.p1", text="shall I?"),
         )
         device.state.keep("run/r1", run)
     assert completed("chat", "m", folder=annas) == ["mine"]

@@ -9,7 +9,7 @@ from command_line import REMIT, document, remit
 from remit.config.device import using_device
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages.catalog import hear
-from remit.relay.messages.types import Offer, Offers
+from remit.relay.messages.types import AgentOffer, OffersMessage
 from shared_teams import device_of, introduce, introduce_by_typing, link_of, make_annas, make_bobs, team_in
 from terminals import Terminal
 
@@ -139,18 +139,18 @@ def test_a_device_that_was_revoked_cannot_be_paired_with_again_and_shows_no_code
 # ── what a device shares ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def offer(annas: Path, bobs: Path, *agents: Offer) -> None:
+def offer(annas: Path, bobs: Path, *agents: AgentOffer) -> None:
     """Have Anna's device hear what Bob's shares with it."""
     with using_device(team_in(annas)) as device:
         said = Opened(id=0, sender=device_of(bobs), message="", requester="", body=b"")
-        hear(Sealer(device), said, Offers(agents=agents))
+        hear(Sealer(device), said, OffersMessage(agents=agents))
 
 
 def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path) -> None:
     introduce(annas, bobs)
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert (bob["shared"], bob["offers"]) == (True, None), "it has said nothing yet"
-    offer(annas, bobs, Offer(name="expert", description="Knows\x1b[2J the \u202eAPI."), Offer(name="helper"))
+    offer(annas, bobs, AgentOffer(name="expert", description="Knows\x1b[2J the \u202eAPI."), AgentOffer(name="helper"))
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert [each["name"] for each in bob["offers"]] == ["expert", "helper"]
     listed = remit("devices", "list", folder=annas).stdout
@@ -164,7 +164,7 @@ def test_what_a_device_shares_is_listed_as_it_said_last(annas: Path, bobs: Path)
     offer(annas, bobs)
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert (bob["shared"], bob["offers"]) == (False, [])
-    offer(annas, bobs, Offer(name="helper"))
+    offer(annas, bobs, AgentOffer(name="helper"))
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert bob["shared"]
     revoked = document("devices", "revoke", "bob", folder=annas)["device"]
@@ -175,7 +175,7 @@ def test_who_is_allowed_shares_as_soon_as_it_says_so(annas: Path, bobs: Path) ->
     assert (
         document("devices", "pair", link_of(bobs), "--verified", "--allow", folder=annas)["device"]["shared"] is False
     )
-    offer(annas, bobs, Offer(name="helper"))
+    offer(annas, bobs, AgentOffer(name="helper"))
     (bob,) = document("devices", "list", folder=annas)["devices"]
     assert (bob["shared"], bob["allowed"]) == (True, True)
     taken_back = document("devices", "allow", "bob", "--remove", folder=annas)["device"]

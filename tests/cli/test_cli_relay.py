@@ -16,15 +16,15 @@ from msgspec import structs
 from certificates import certificate
 from command_line import REMIT, document, remit
 from remit import RemitError
-from remit.cli.drive.gateway import Asked, limits_of
+from remit.cli.drive.gateway import GatewayOptions, limits_of
 from remit.cli.relay import relay as relay_command
 from remit.config.composition import hub_of
 from remit.config.device_service import Relaying, relaying
 from remit.config.load import load_team
 from remit.protocol.errors import Code
 from remit.protocol.records import SharedStep
-from remit.relay.gateway.limits import Limits
-from remit.relay.session.moves import ENDED, State
+from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.run import Overlay
 from shared_teams import NOWHERE, device_of, introduce, introduce_by_typing, make_annas, make_bobs, relay, up
 from terminals import Terminal
@@ -33,7 +33,7 @@ from waiting import PATIENCE_S, eventually
 OBJECTIVE = "a wholly secret objective"
 
 
-async def until(working: Relaying, run: Overlay, *states: State) -> Overlay:
+async def until(working: Relaying, run: Overlay, *states: SessionState) -> Overlay:
     assert working.host is not None
     host = working.host
 
@@ -97,8 +97,8 @@ def test_a_gateway_that_cannot_be_says_why(tmp_path: Path, arguments: tuple[str,
 
 def test_what_a_gateway_takes_on_by_default_is_what_its_help_says() -> None:
     said: dict[str | None, Any] = {option.name: option.default for option in relay_command.params}
-    asked = Asked(**{field.name: said[field.name] for field in structs.fields(Asked)})
-    assert limits_of(asked) == Limits()
+    asked = GatewayOptions(**{field.name: said[field.name] for field in structs.fields(GatewayOptions)})
+    assert limits_of(asked) == GatewayLimits()
 
 
 def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_what_a_gateway_takes_on_can_be_said(tmp_path: Path) -> None:
 def test_a_gateway_opens_as_many_files_as_it_needs_and_says_if_it_may_not(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from remit.cli.drive.gateway import within_files; "
-        "from remit.relay.gateway.limits import Limits; "
+        "from remit.relay.gateway.limits import GatewayLimits; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1_024)); "
-        "limits = within_files(Limits(max_connections=int(sys.argv[1]))); "
+        "limits = within_files(GatewayLimits(max_connections=int(sys.argv[1]))); "
         "print(limits.max_connections, *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
     for asked, found, says in (("500", "500 820 1024", ""), ("5000", "704 1024 1024", "only 704 devices")):
@@ -228,13 +228,13 @@ async def test_a_local_agent_works_with_the_one_that_another_device_shares(tmp_p
             async with relaying(team, hub=None, host=True, share=False, noted=notes.append) as working:
                 assert working.host is not None
                 started = await working.host.start("mine", device_of(bobs), OBJECTIVE)
-                run = await until(working, started, *ENDED, State.ERROR)
+                run = await until(working, started, *ENDED, SessionState.ERROR)
             lines = [await asyncio.to_thread(sharing.line) for _ in range(4)]
             told = sharing.end(signal.SIGTERM)
         gateway.end(signal.SIGTERM)
         kept = b"".join(file.read_bytes() for file in (tmp_path / ".remit" / "relay").iterdir())
     assert (run.state, [each.text for each in run.timeline]) == (
-        State.COMPLETED,
+        SessionState.COMPLETED,
         [
             f"message 1 about {OBJECTIVE}",
             f"heard: message 1 about {OBJECTIVE}",
@@ -270,8 +270,8 @@ async def test_an_agent_is_shared_with_a_device_that_is_named_and_refused_to_oth
         with up("share", "--jsonl", folder=bobs) as sharing:
             async with relaying(team, hub=None, host=True, share=False) as working:
                 assert working.host is not None
-                run = await until(working, await working.host.start("mine", bob, OBJECTIVE), *ENDED, State.ERROR)
-                assert run.state is State.ERROR
+                run = await until(working, await working.host.start("mine", bob, OBJECTIVE), *ENDED, SessionState.ERROR)
+                assert run.state is SessionState.ERROR
                 assert "PERMISSION_DENIED" in run.failure
             lines = [await asyncio.to_thread(sharing.line) for _ in range(2)]
             assert [(each["event"], each["code"]) for each in lines] == [
@@ -282,8 +282,8 @@ async def test_an_agent_is_shared_with_a_device_that_is_named_and_refused_to_oth
         with up("share", "helper", "--device", "anna", "--json", folder=bobs) as sharing:
             async with relaying(team, hub=None, host=True, share=False) as working:
                 assert working.host is not None
-                run = await until(working, await working.host.start("mine", bob, OBJECTIVE), *ENDED, State.ERROR)
-                assert run.state is State.COMPLETED
+                run = await until(working, await working.host.start("mine", bob, OBJECTIVE), *ENDED, SessionState.ERROR)
+                assert run.state is SessionState.COMPLETED
             told = sharing.end(signal.SIGINT)
             assert "anna (anna@example.org) asks helper" in told
             assert "helper answered anna (anna@example.org)" in told
@@ -308,7 +308,7 @@ async def test_a_device_that_is_paired_meanwhile_is_known_to_who_is_at_work(tmp_
 
         run = await eventually(start)
         assert run is not None
-        assert run.state is not State.ERROR
+        assert run.state is not SessionState.ERROR
 
 
 async def test_one_process_at_a_time_speaks_for_a_device(tmp_path: Path) -> None:
@@ -370,7 +370,10 @@ async def test_a_profile_whose_agent_cannot_be_there_fails_with_the_reason(tmp_p
         async with relaying(load_team(file, code=False), hub=None, host=True, share=False) as working:
             assert working.host is not None
             run = await until(
-                working, await working.host.start("mine", device_of(bobs), OBJECTIVE), State.ERROR, State.STOPPED
+                working,
+                await working.host.start("mine", device_of(bobs), OBJECTIVE),
+                SessionState.ERROR,
+                SessionState.STOPPED,
             )
             assert why in run.failure
 
@@ -389,9 +392,9 @@ async def test_an_agent_of_the_own_hub_can_be_the_local_one(tmp_path: Path) -> N
             async with hub_of(team) as hub, relaying(team, hub=hub, host=True, share=False) as working:
                 assert working.host is not None
                 run = await until(
-                    working, await working.host.start("mine", device_of(bobs), OBJECTIVE), *ENDED, State.ERROR
+                    working, await working.host.start("mine", device_of(bobs), OBJECTIVE), *ENDED, SessionState.ERROR
                 )
-    assert run.state is State.COMPLETED, run
+    assert run.state is SessionState.COMPLETED, run
 
 
 # ── for people ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,7 @@ from remit.cli.reload import reload
 from remit.config import composition
 from remit.config.composition import hub_of
 from remit.config.load import load_team
-from remit.runtime.ports import Control
+from remit.runtime.ports import ControlCommand
 from waiting import PATIENCE_S
 
 TEAM = """
@@ -44,7 +44,7 @@ async def clerk(brief):
 
 async def test_a_hub_in_another_process_is_told(folder: Path) -> None:
     file = make_team(folder)
-    hub, told = hub_of(load_team(file)), asyncio.Queue[Control]()
+    hub, told = hub_of(load_team(file)), asyncio.Queue[ControlCommand]()
     hub.on_reload(told.put)
     async with hub:
         done = await asyncio.to_thread(remit, "reload", folder=folder)

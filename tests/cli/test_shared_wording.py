@@ -22,17 +22,19 @@ from remit.cli.shared.wording import (
     meters,
     trouble,
 )
-from remit.relay.bridge.permissions import Choice, Permission
+from remit.relay.bridge.permissions import Choice, PermissionRequest
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.profile import Limits
+from remit.relay.session.moves import SessionState
+from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
-from remit.relay.session.run import Entry, Overlay, Pending
+from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
 from remit.text.terminal import several_lines
 
 RUN = Overlay(id="r1", profile="mine", device="d1", session="s1", objective="review this API")
-DRAFT = Pending(id="r1.p1", text="first\nsecond", reviews=(Review(rule="money", why="It names an amount of money."),))
-ASKED = replace(RUN, state=State.READY_TO_SEND, pending=DRAFT)
+DRAFT = PendingDraft(
+    id="r1.p1", text="first\nsecond", reviews=(Review(rule="money", why="It names an amount of money."),)
+)
+ASKED = replace(RUN, state=SessionState.READY_TO_SEND, pending=DRAFT)
 
 
 def shown(run: Overlay, **changes: Any) -> list[str]:
@@ -67,7 +69,7 @@ def test_each_line_of_the_timeline_says_who_spoke_and_who_let_it_go(
     role: Any, label: Any, turn: int, says: str
 ) -> None:
     """S12."""
-    speaker, *text = entry_lines(Entry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, at_ms=0, label=label))
+    speaker, *text = entry_lines(TimelineEntry(role=role, text="a\n\x1b[31mb\u202e", turn=turn, at_ms=0, label=label))
     assert speaker.endswith(f"  {says}")
     assert text == ["    a", "    b\ufffd"]
 
@@ -147,12 +149,15 @@ def test_a_face_of_several_parts_takes_no_more_room_than_is_kept_for_it() -> Non
 @pytest.mark.parametrize(
     ("run", "says"),
     [
-        (replace(RUN, state=State.WAITING_LOCAL), "/pause · /take over · /stop · /help"),
-        (replace(RUN, state=State.PROCESSING_REMOTE, decides="person"), "what you type is sent · /hand back · /help"),
-        (replace(RUN, state=State.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
-        (replace(ASKED, state=State.PAUSED), "/resume goes on · /stop ends it · Ctrl-C leaves · /help"),
+        (replace(RUN, state=SessionState.WAITING_LOCAL), "/pause · /take over · /stop · /help"),
+        (
+            replace(RUN, state=SessionState.PROCESSING_REMOTE, decides="person"),
+            "what you type is sent · /hand back · /help",
+        ),
+        (replace(RUN, state=SessionState.WAITING_REMOTE, decides="person"), "/pause · /hand back · /stop · /help"),
+        (replace(ASKED, state=SessionState.PAUSED), "/resume goes on · /stop ends it · Ctrl-C leaves · /help"),
         (ASKED, "a approve · e edit · r WHY reject · /help"),
-        (replace(RUN, state=State.ERROR), ""),
+        (replace(RUN, state=SessionState.ERROR), ""),
     ],
 )
 def test_what_can_be_typed_is_always_in_sight(run: Overlay, says: str) -> None:
@@ -162,8 +167,8 @@ def test_what_can_be_typed_is_always_in_sight(run: Overlay, says: str) -> None:
 
 
 def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
-    sent = Entry(role="local_agent", text="x", turn=1, at_ms=0, sent_ms=0, label="approved")
-    run = replace(RUN, state=State.WAITING_REMOTE, turn=1, timeline=(sent,))
+    sent = TimelineEntry(role="local_agent", text="x", turn=1, at_ms=0, sent_ms=0, label="approved")
+    run = replace(RUN, state=SessionState.WAITING_REMOTE, turn=1, timeline=(sent,))
     assert shown(run, now_ms=2_000)[-1].startswith("waiting for the other agent · manual")
     assert shown(run, now_ms=12_000)[-1].startswith("waiting for the other agent for 12 s · manual")
     assert "may be away" not in " ".join(shown(run, now_ms=12_000))
@@ -173,46 +178,46 @@ def test_who_waits_long_is_told_for_how_long_and_what_may_be() -> None:
 
 def test_where_nobody_can_type_nothing_is_said_that_could_be() -> None:
     assert list(heading(RUN, "bob", typed=False))[-1].endswith("it is sent. Ctrl-C leaves it paused.")
-    failed = replace(RUN, state=State.ERROR, failure="the agent ended")
+    failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
     assert list(trouble(failed, typed=False)) == ["It does not go on: the agent ended."]
 
 
 def test_a_long_failure_leaves_what_can_be_typed_in_sight() -> None:
-    failed = replace(RUN, state=State.ERROR, failure="it said last: " + "a word " * 60)
+    failed = replace(RUN, state=SessionState.ERROR, failure="it said last: " + "a word " * 60)
     lines = shown(failed, width=40, height=10)
     assert len(lines) <= 8
     assert "/stop ends it." in " ".join(lines)
 
 
 def test_a_failure_calls_the_other_device_by_its_name() -> None:
-    failed = replace(RUN, state=State.ERROR, failure="the device d1 was revoked")
+    failed = replace(RUN, state=SessionState.ERROR, failure="the device d1 was revoked")
     assert next(iter(trouble(failed, "bob"))) == "It does not go on: the device bob was revoked."
     assert shown(failed, device="bob")[1] == "It does not go on: the device bob was revoked."
 
 
 def test_what_the_local_agent_asks_leave_for_is_shown_with_its_answers() -> None:
-    asks = Permission(
+    asks = PermissionRequest(
         session_id="s1",
         title="Run tests",
         kind="execute",
         details='{"command": "make"}',
         choices=(Choice(id="1", name="Once", kind="allow_once"),),
     )
-    lines = shown(replace(RUN, state=State.WAITING_LOCAL), asks=asks)
+    lines = shown(replace(RUN, state=SessionState.WAITING_LOCAL), asks=asks)
     assert lines[1:-1] == ["Your agent asks leave (execute): Run tests", '    {"command": "make"}', "1 Once · n no"]
 
 
 def test_what_does_not_fit_of_a_question_is_said_to_be_missing() -> None:
     """Nobody shall agree to the end of a command that they cannot see."""
     command = " ".join(f"word-{number}" for number in range(150))
-    asks = Permission(
+    asks = PermissionRequest(
         session_id="s1",
         title="Run it",
         kind="execute",
         details=command,
         choices=(Choice(id="1", name="Once", kind="allow_once"),),
     )
-    run = replace(RUN, state=State.WAITING_LOCAL)
+    run = replace(RUN, state=SessionState.WAITING_LOCAL)
     assert "word-149" in " ".join(shown(run, asks=asks, width=80, height=40))
     low = shown(run, asks=asks, width=80, height=10)
     assert len(low) <= 8
@@ -227,34 +232,36 @@ def test_meters_count_working_time_and_tokens_only_against_a_budget() -> None:
     """S7."""
     run = replace(RUN, turn=2, active_ms=61_000, since_ms=1_000, tokens=1_200)
     assert meters(run, 3_500) == "turn 2 of 8 · 63 s of 10 min"
-    budget = replace(run, limits=Limits(max_tokens_budget=5_000), since_ms=None)
+    budget = replace(run, limits=ProfileLimits(max_tokens_budget=5_000), since_ms=None)
     assert meters(budget, 99_000) == "turn 2 of 8 · 61 s of 10 min · 1,200 of 5,000 tokens"
 
 
 def test_every_state_is_said_without_jargon() -> None:
-    said = {state: doing(replace(RUN, state=state)) for state in State}
+    said = {state: doing(replace(RUN, state=state)) for state in SessionState}
     assert all(said.values())
     assert not any("_" in text for text in said.values())
-    assert doing(replace(RUN, state=State.PLANNING, decides="person")) == "your turn to write"
-    kept = (Entry(role="remote_agent", text="x", turn=1, at_ms=0),)
-    assert doing(replace(RUN, state=State.PAUSED, kept=kept)) == "paused; a reply came"
-    assert doing(replace(RUN, state=State.WAITING_REMOTE), "waiting") == "waiting to be sent"
+    assert doing(replace(RUN, state=SessionState.PLANNING, decides="person")) == "your turn to write"
+    kept = (TimelineEntry(role="remote_agent", text="x", turn=1, at_ms=0),)
+    assert doing(replace(RUN, state=SessionState.PAUSED, kept=kept)) == "paused; a reply came"
+    assert doing(replace(RUN, state=SessionState.WAITING_REMOTE), "waiting") == "waiting to be sent"
 
 
 def test_a_limit_has_a_banner_and_an_error_says_what_to_do() -> None:
     """S7, S12."""
-    ended = replace(RUN, state=State.STOPPED, ended="max_turns", banner="The run has ended at its limit of 8 turns")
+    ended = replace(
+        RUN, state=SessionState.STOPPED, ended="max_turns", banner="The run has ended at its limit of 8 turns"
+    )
     first, banner, last, meter = ending(ended)
     assert (first, banner, meter) == (last, ended.banner, "turn 0 of 8 · 0 s of 10 min.")
     assert set(first) == {"═"}
-    failed = replace(RUN, state=State.ERROR, failure="the agent ended")
+    failed = replace(RUN, state=SessionState.ERROR, failure="the agent ended")
     todo = "→ /resume tries again, /take over lets you write, /stop ends it."
     assert list(trouble(failed)) == ["It does not go on: the agent ended.", todo]
     assert shown(failed)[1:3] == list(trouble(failed))
 
 
 def test_who_has_to_say_which_agent_is_meant_can_type_it() -> None:
-    unclear = replace(RUN, state=State.ERROR, failure="AGENT_NOT_FOUND: several agents are shared")
+    unclear = replace(RUN, state=SessionState.ERROR, failure="AGENT_NOT_FOUND: several agents are shared")
     assert list(trouble(unclear))[1].startswith("→ /resume AGENT goes on with that one, ")
     assert list(trouble(replace(unclear, agent="cook")))[1].startswith("→ /resume tries again, ")
     assert understood("/resume cook", unclear) == Do(moves.Resume(agent="cook"))
@@ -298,19 +305,19 @@ def test_what_is_typed_at_a_draft_means(typed: str, means: Meaning | None) -> No
 @pytest.mark.parametrize(
     ("typed", "run", "says"),
     [
-        ("a", replace(RUN, state=State.WAITING_LOCAL), "Your agent writes here."),
-        ("/approve", replace(RUN, state=State.WAITING_LOCAL), "No draft waits: your agent is writing."),
-        ("/edit", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
-        ("/reject x", replace(RUN, state=State.WAITING_LOCAL), "No draft waits"),
-        ("a", replace(ASKED, state=State.PAUSED), "Not now: paused; a draft waits. You can: /resume, /stop."),
-        ("e", replace(ASKED, state=State.PAUSED), "Not now: paused"),
+        ("a", replace(RUN, state=SessionState.WAITING_LOCAL), "Your agent writes here."),
+        ("/approve", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits: your agent is writing."),
+        ("/edit", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits"),
+        ("/reject x", replace(RUN, state=SessionState.WAITING_LOCAL), "No draft waits"),
+        ("a", replace(ASKED, state=SessionState.PAUSED), "Not now: paused; a draft waits. You can: /resume, /stop."),
+        ("e", replace(ASKED, state=SessionState.PAUSED), "Not now: paused"),
         ("/resume", ASKED, "Not now: a draft waits for you. You can: /pause, /stop."),
-        ("/pause", replace(RUN, state=State.COMPLETED), "Not now: ended."),
+        ("/pause", replace(RUN, state=SessionState.COMPLETED), "Not now: ended."),
         ("/approve it", ASKED, "/approve sends the draft as it is"),
         ("a lot of words", ASKED, "Your agent writes here."),
         ("/stop it", ASKED, "/stop stands alone."),
         ("/hand back", ASKED, "Your agent writes already"),
-        ("/take over", replace(RUN, decides="person", state=State.PLANNING), "You write already"),
+        ("/take over", replace(RUN, decides="person", state=SessionState.PLANNING), "You write already"),
         ("/objective", ASKED, "Objective: review this API"),
         ("/mode", ASKED, "Mode manual: "),
         ("/mode loud", ASKED, "There is no mode loud; there are manual, semi_auto, full_auto."),
@@ -326,14 +333,14 @@ def test_what_cannot_be_now_is_said_with_what_can(typed: str, run: Overlay, says
 
 def test_who_has_taken_over_sends_each_line_and_keeps_one_that_cannot_go_yet() -> None:
     """S8."""
-    taken = replace(RUN, decides="person", state=State.PROCESSING_REMOTE)
+    taken = replace(RUN, decides="person", state=SessionState.PROCESSING_REMOTE)
     assert understood("a", taken) == Do(moves.Say("a"))
     assert understood("//etc", taken) == Do(moves.Say("/etc"))
-    waits = understood("too early", replace(taken, state=State.WAITING_REMOTE))
+    waits = understood("too early", replace(taken, state=SessionState.WAITING_REMOTE))
     assert isinstance(waits, Tell)
     assert waits.again == "too early"
     assert waits.lines == ("Not sent: waiting for the other agent; send it when that is done.",)
-    paused = understood("x", replace(taken, state=State.PAUSED))
+    paused = understood("x", replace(taken, state=SessionState.PAUSED))
     assert isinstance(paused, Tell)
     assert "/resume first" in paused.lines[0]
 

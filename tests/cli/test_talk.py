@@ -5,8 +5,8 @@ import pytest
 from remit.cli.show.calls import call_line, history, return_line
 from remit.cli.show.report import delegation
 from remit.cli.show.tree import Tree
-from remit.cli.talk.commands import command_in, request_in, shortly, told
-from remit.cli.talk.transcript import Said
+from remit.cli.talk.commands import command_in, format_messages, request_in, shortly
+from remit.cli.talk.transcript import AnswerSoFar
 from remit.cli.talk.typeahead import Typed
 from remit.protocol.envelope import Message, Usage, View
 from remit.protocol.errors import Code, fault
@@ -79,7 +79,7 @@ def test_a_slash_makes_a_command_and_two_make_a_request(text: str, command: str 
 def test_of_an_answer_only_that_is_written_which_is_not_there_yet(
     said: list[str | None], answer: str, missing: str | None
 ) -> None:
-    written = Said()
+    written = AnswerSoFar()
     for piece in said:
         if piece is None:
             written.interrupt()
@@ -157,7 +157,7 @@ def test_a_conversation_is_told_with_what_got_no_answer() -> None:
         "  you: What now?",
         f"  lead: {('This. ' * 50)[:32].strip()}",
     ]
-    lines = list(told(messages[:2]))
+    lines = list(format_messages(messages[:2]))
     assert [line for line in lines if line.startswith("  ")] == [
         "    lost",
         "    (no answer)",

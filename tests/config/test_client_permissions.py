@@ -10,7 +10,7 @@ from remit.config.load import load_team
 from remit.config.peers import door_of
 from remit.policy.reception import Permission
 from remit.runtime.clock import LoopClock
-from remit.transports.credentials.incoming import Held
+from remit.transports.credentials.incoming import RunCredentials
 from remit.transports.credentials.spending import Spending
 
 WALL_MS = LoopClock().wall_ms
@@ -31,7 +31,12 @@ async def no_fetch(_: str) -> bytes:
 async def test_a_client_may_do_what_its_table_says(tmp_path: Path, may: list[str]) -> None:
     team = load_team(make_team(tmp_path, more=f"{CLIENT}may = {may}\n"), environ=ENVIRON, code=False)
     door = door_of(
-        team, held=Held(WALL_MS), spending=Spending(wall_ms=WALL_MS), wall_ms=WALL_MS, fetch=no_fetch, environ=ENVIRON
+        team,
+        held=RunCredentials(WALL_MS),
+        spending=Spending(wall_ms=WALL_MS),
+        wall_ms=WALL_MS,
+        fetch=no_fetch,
+        environ=ENVIRON,
     )
     sender = await door.sender({"authorization": f"Bearer {ENVIRON['GRAFANA_TOKEN']}"})
     assert (sender.may, sender.answers) == (frozenset(map(Permission, may)), False)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.config.line_numbers import Lines, Place, Twice, dotted, value_at
+from remit.config.line_numbers import DuplicateKey, Place, TomlLines, dotted, value_at
 
 # ── any TOML ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,7 +108,7 @@ def places(value: object, place: Place = ()) -> Iterator[Place]:
 
 @given(documents())
 def test_every_key_is_found_at_a_line_that_contains_it(text: str) -> None:
-    lines = Lines(text)
+    lines = TomlLines(text)
     written = text.replace("\r\n", "\n").split("\n")
     found = set(places(tomllib.loads(text)))
     assert set(lines.of) == found
@@ -122,19 +122,19 @@ def test_every_key_is_found_at_a_line_that_contains_it(text: str) -> None:
 
 @given(st.text("ab.=\"[]{}\n#',\\ ", max_size=40))
 def test_what_is_not_toml_is_read_without_harm(text: str) -> None:
-    Lines(text)
+    TomlLines(text)
 
 
 # ── particular TOML ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_table_is_found_where_it_is_written_and_not_where_it_is_only_passed_through() -> None:
-    lines = Lines("[agents.tag.rate]\ncalls = 1\n[agents.tag]\n[agents.prime]\n")
+    lines = TomlLines("[agents.tag.rate]\ncalls = 1\n[agents.tag]\n[agents.prime]\n")
     assert (lines.of[("agents",)], lines.of["agents", "tag"], lines.of["agents", "prime"]) == (1, 3, 4)
 
 
 def test_tables_in_an_array_are_told_apart() -> None:
-    lines = Lines('[[rules]]\nthen = "ask"\n[rules.more]\nx = 1\n[[rules]]\nthen = "ask"\n')
+    lines = TomlLines('[[rules]]\nthen = "ask"\n[rules.more]\nx = 1\n[[rules]]\nthen = "ask"\n')
     assert lines.of == {
         ("rules",): 1,
         ("rules", 0): 1,
@@ -149,22 +149,22 @@ def test_tables_in_an_array_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("text", "twice"),
     [
-        ("a = 1\na = 2\n", [Twice(("a",), 1, 2)]),
-        ("[a]\nb.c = 1\n[a.b]\nc = 2\n", [Twice(("a", "b", "c"), 2, 4)]),
-        ("[a]\n[b]\n[a]\n", [Twice(("a",), 1, 3)]),
-        ("a = { b = 1, b = 2 }", [Twice(("a", "b"), 1, 1)]),
-        ('a = 1\n"a" = 2', [Twice(("a",), 1, 2)]),
+        ("a = 1\na = 2\n", [DuplicateKey(("a",), 1, 2)]),
+        ("[a]\nb.c = 1\n[a.b]\nc = 2\n", [DuplicateKey(("a", "b", "c"), 2, 4)]),
+        ("[a]\n[b]\n[a]\n", [DuplicateKey(("a",), 1, 3)]),
+        ("a = { b = 1, b = 2 }", [DuplicateKey(("a", "b"), 1, 1)]),
+        ('a = 1\n"a" = 2', [DuplicateKey(("a",), 1, 2)]),
     ],
 )
-def test_a_key_that_stands_twice_is_noticed(text: str, twice: list[Twice]) -> None:
-    assert Lines(text).twice == twice
+def test_a_key_that_stands_twice_is_noticed(text: str, twice: list[DuplicateKey]) -> None:
+    assert TomlLines(text).twice == twice
 
 
 @pytest.mark.parametrize(
     "text", ["a = [1", "a = {b = 1", "[a", "a", "= 1", '"\\x" = 1', 'a = "1" b = 2\nc = 3', "a = "]
 )
 def test_reading_ends_where_a_text_goes_wrong(text: str) -> None:
-    assert ("c",) not in Lines(text).of
+    assert ("c",) not in TomlLines(text).of
 
 
 def test_places_are_shown_as_they_would_be_written() -> None:

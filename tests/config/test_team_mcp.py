@@ -16,7 +16,7 @@ from remit.config.schema import team_schema
 from remit.config.serving import fetch
 from remit.runtime.clock import LoopClock
 from remit.runtime.schemas import misfits
-from remit.transports.credentials.incoming import Held
+from remit.transports.credentials.incoming import RunCredentials
 from remit.transports.credentials.spending import Spending
 
 SHED = Path(__file__).resolve().parents[1] / "quick_shed.py"
@@ -187,7 +187,7 @@ agents = ["*"]
     wall_ms = LoopClock().wall_ms
     door = door_of(
         load_team(folder / "remit.toml", environ=environ),
-        held=Held(wall_ms),
+        held=RunCredentials(wall_ms),
         spending=Spending(wall_ms=wall_ms),
         wall_ms=wall_ms,
         fetch=fetch,

@@ -26,8 +26,8 @@ from remit.policy.reception import Sender
 from remit.protocol.envelope import VERSION, Request
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
-from remit.runtime.ports import Sending
-from remit.transports.credentials.incoming import Door, Held
+from remit.runtime.ports import OutgoingRequest
+from remit.transports.credentials.incoming import Authenticator, RunCredentials
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.spending import Spending
 
@@ -65,7 +65,7 @@ def make_key(folder: Path) -> HubKey:
     return key
 
 
-def a_door(team: Team, environ: Mapping[str, str] | None = None, fetched: bytes = b"") -> Door:
+def a_door(team: Team, environ: Mapping[str, str] | None = None, fetched: bytes = b"") -> Authenticator:
     async def fetch(url: str) -> bytes:
         assert url == "https://id.example.org/jwks"
         return fetched
@@ -75,7 +75,7 @@ def a_door(team: Team, environ: Mapping[str, str] | None = None, fetched: bytes 
 
     return door_of(
         team,
-        held=Held(wall_ms),
+        held=RunCredentials(wall_ms),
         spending=Spending(wall_ms=wall_ms),
         wall_ms=wall_ms,
         fetch=fetch,
@@ -380,7 +380,7 @@ def test_editors_know_what_may_stand_there() -> None:
 SIGNING = ECKey.generate_key("P-256", {"kid": "one"})
 
 
-SENDING = Sending("POST", "/v1/delegations")
+SENDING = OutgoingRequest("POST", "/v1/delegations")
 
 
 def a_jwks() -> bytes:
@@ -447,7 +447,7 @@ async def test_two_hubs_that_were_told_of_each_other_know_each_other(tmp_path: P
     def wall_ms() -> int:
         return NOW_MS
 
-    papers = papers_of(ours, held=Held(wall_ms), wall_ms=wall_ms)
+    papers = papers_of(ours, held=RunCredentials(wall_ms), wall_ms=wall_ms)
     remit = Remit(user="ann", depth=1, max_depth=5, time_ms=60_000, tokens=8_000, chain=("prime@office",))
     request = Request(version=VERSION, id="r-1", origin="prime", target="tax", run="run-1", remit=remit)
     sent = await papers.credential(addressee_of(ours, "acme", {}))(request, SENDING)
@@ -468,9 +468,9 @@ async def test_a_change_of_the_files_counts_at_once(folder: Path) -> None:
     def wall_ms() -> int:
         return NOW_MS
 
-    from remit.transports.credentials.outgoing import Addressee, Papers
+    from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
 
-    papers = Papers(key=lambda: other, wall_ms=wall_ms)
+    papers = CredentialHeaders(key=lambda: other, wall_ms=wall_ms)
     remit = Remit(user="ann", depth=0, max_depth=5, time_ms=60_000, tokens=8_000)
     request = Request(version=VERSION, id="r-1", origin="user", target="tax", run="run-1", remit=remit)
 
@@ -501,7 +501,7 @@ async def test_a_team_without_a_key_knows_its_peers_by_token(folder: Path) -> No
 
     remit = Remit(user="ann", depth=0, max_depth=5, time_ms=60_000, tokens=8_000)
     request = Request(version=VERSION, id="r-1", origin="user", target="tax", run="run-1", remit=remit)
-    papers = papers_of(team, held=Held(wall_ms), wall_ms=wall_ms)
+    papers = papers_of(team, held=RunCredentials(wall_ms), wall_ms=wall_ms)
     headers = await papers.headers(addressee_of(team, "acme", {"ACME": TOKEN}), request, SENDING)
     assert headers == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(RemitError, match="ACME is not set"):

@@ -26,13 +26,13 @@ from remit.config.shared_agents import gateway_name
 from remit.config.team import Team
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code
-from remit.relay.bridge.frames import Constraints
-from remit.relay.call_shared import Errand
+from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.call_shared import RemoteCaller
 from remit.relay.device.identity import Card, make_card
-from remit.relay.device.peers import Peer, Peers
+from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.remote_agents import DeviceAgent
-from remit.relay.session.profile import Limits, Profile
-from remit.relay.session.review import Rule, Rules
+from remit.relay.session.profile import Profile, ProfileLimits
+from remit.relay.session.review import ReviewRules, Rule
 from remit.runtime.schemas import misfits
 from remit.transports.credentials.keys import Pair
 
@@ -231,7 +231,7 @@ def test_a_profile_is_what_its_section_says(folder: Path) -> None:
         "[profiles.mine.constraints]\nmax_output_chars = 10\nallow_tool_use = false\nmax_history_turns = 1\n"
         'max_history_chars = 20\nmax_tool_rounds = 0\nturn_timeout = "5s"\n'
     )
-    bob = Peer(card=card("bob", 1))
+    bob = PeerDevice(card=card("bob", 1))
     assert profile_of(team(folder, text), "mine", [bob]) == Profile(
         id="mine",
         allow_shared_agent_calls=True,
@@ -240,9 +240,9 @@ def test_a_profile_is_what_its_section_says(folder: Path) -> None:
         max_hop_count=0,
         rate=Rate(1, 2),
         mode="semi_auto",
-        limits=Limits(max_turns=2, max_duration_ms=30_000, max_failures=1, max_tokens_budget=500),
-        rules=Rules(off=frozenset({"links"}), min_confidence=0.5, max_chars=100, min_shared_words=0.2),
-        constraints=Constraints(
+        limits=ProfileLimits(max_turns=2, max_duration_ms=30_000, max_failures=1, max_tokens_budget=500),
+        rules=ReviewRules(off=frozenset({"links"}), min_confidence=0.5, max_chars=100, min_shared_words=0.2),
+        constraints=PromptConstraints(
             max_output_chars=10,
             allow_tool_use=False,
             max_history_turns=1,
@@ -254,8 +254,8 @@ def test_a_profile_is_what_its_section_says(folder: Path) -> None:
 
 
 def test_devices_are_named_by_name_or_whole_id_and_a_revoked_one_is_not_meant(folder: Path) -> None:
-    bob, anna = Peer(card=card("bob", 1), allowed=True), Peer(card=card("anna", 3), allowed=True)
-    known = [bob, Peer(card=card("bob", 2), revoked=True), anna]
+    bob, anna = PeerDevice(card=card("bob", 1), allowed=True), PeerDevice(card=card("anna", 3), allowed=True)
+    known = [bob, PeerDevice(card=card("bob", 2), revoked=True), anna]
     named = SharedSection(agent="helper", devices=frozenset({"bob", anna.device}))
     assert shared_of("h", named, known).profile.allowed_shared_device_ids == {bob.device, anna.device}
     part = SharedSection(agent="helper", devices=frozenset({anna.device[:12]}))
@@ -264,7 +264,7 @@ def test_devices_are_named_by_name_or_whole_id_and_a_revoked_one_is_not_meant(fo
 
 def test_a_device_that_only_shares_with_this_one_may_not_ask_here(folder: Path) -> None:
     """S10: that it may be asked does not let it ask."""
-    bob = Peer(card=card("bob", 1), shared=True, verified=True)
+    bob = PeerDevice(card=card("bob", 1), shared=True, verified=True)
     named = SharedSection(agent="helper", devices=frozenset({"bob"}))
     assert shared_of("h", named, [bob]).profile.allowed_shared_device_ids == frozenset()
 
@@ -272,7 +272,7 @@ def test_a_device_that_only_shares_with_this_one_may_not_ask_here(folder: Path) 
 def test_a_shared_agent_is_on_for_the_devices_that_it_names_and_no_other(folder: Path) -> None:
     """S10: deny by default."""
     found = team(folder, AGENT + RELAY + "[shared.helper]\n")
-    made = shared_of("helper", found.shared["helper"], [Peer(card=card("bob", 1))])
+    made = shared_of("helper", found.shared["helper"], [PeerDevice(card=card("bob", 1))])
     assert made.agent == "helper"
     assert made.profile == Profile(id="helper", allow_shared_agent_calls=True)
 
@@ -282,7 +282,7 @@ def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_secti
     text += 'description = "knows APIs"\nconcurrency = 7\nmax_hop_count = 4\nrate = { calls = 5, seconds = 1 }\n'
     hub = hub_of(team(folder, text))
     away, far = (each for each in hub.remotes.values() if isinstance(each, DeviceAgent))
-    assert away.errand == Errand(agent="away", device="bob")
+    assert away.errand == RemoteCaller(agent="away", device="bob")
     own = Profile(id="-")
     assert (away.errand.max_hop_count, away.errand.max_concurrent_shared_calls, away.errand.rate) == (
         own.max_hop_count,
@@ -290,7 +290,7 @@ def test_an_agent_on_another_device_is_an_agent_of_the_hub_within_what_its_secti
         own.rate,
     )
     rate = Rate(calls=5, seconds=1)
-    assert far.errand == Errand(
+    assert far.errand == RemoteCaller(
         agent="far", device="carl", remote="api-expert", max_concurrent_shared_calls=7, max_hop_count=4, rate=rate
     )
     card_ = hub.cards["far"]
@@ -363,7 +363,11 @@ def test_a_passphrase_locks_the_key_file(folder: Path) -> None:
 
 
 def test_a_device_is_found_by_name_id_or_as_much_of_the_id_as_is_clear() -> None:
-    bob, old, anna = Peer(card=card("bob", 1)), Peer(card=card("bob", 2), revoked=True), Peer(card=card("anna", 3))
+    bob, old, anna = (
+        PeerDevice(card=card("bob", 1)),
+        PeerDevice(card=card("bob", 2), revoked=True),
+        PeerDevice(card=card("anna", 3)),
+    )
     known = [bob, old, anna]
     assert find_device(known, "bob") is bob
     assert find_device(known, old.device) is old
@@ -377,7 +381,7 @@ def test_a_device_is_found_by_name_id_or_as_much_of_the_id_as_is_clear() -> None
 
 
 def test_what_fits_two_devices_is_not_guessed() -> None:
-    one, other = Peer(card=card("bob", 1), revoked=True), Peer(card=card("bob", 2), revoked=True)
+    one, other = PeerDevice(card=card("bob", 1), revoked=True), PeerDevice(card=card("bob", 2), revoked=True)
     with pytest.raises(RemitError) as raised:
         find_device([one, other], "bob")
     assert raised.value.fault.message == f"ambiguous device `bob`: {one.device} (bob), {other.device} (bob)"
@@ -394,10 +398,10 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
         text + '[profiles.off]\nrun = ["x"]\n[shared.helper]\ndevices = ["bob"]\n[shared.none]\nagent = "helper"',
     )
     peers = [
-        Peer(card=card("bob", 1), shared=True, verified=True),
-        Peer(card=card("carl", 2)),
-        Peer(card=card("dora", 3), revoked=True),
-        Peer(card=card("eve", 4), allowed=True),
+        PeerDevice(card=card("bob", 1), shared=True, verified=True),
+        PeerDevice(card=card("carl", 2)),
+        PeerDevice(card=card("dora", 3), revoked=True),
+        PeerDevice(card=card("eve", 4), allowed=True),
     ]
     place = "profiles.mine.devices"
     assert list(doubts(found, peers)) == [
@@ -433,7 +437,7 @@ def test_what_will_not_work_with_the_known_devices_is_doubted(folder: Path) -> N
 
 def test_a_device_that_an_agent_lives_on_is_doubted_like_any_other(folder: Path) -> None:
     found = team(folder, RELAY + '[agents.away]\ndevice = "carl"\n[agents.far]\ndevice = "bib"')
-    assert list(doubts(found, [Peer(card=card("bob", 1)), Peer(card=card("carl", 2))])) == [
+    assert list(doubts(found, [PeerDevice(card=card("bob", 1)), PeerDevice(card=card("carl", 2))])) == [
         Doubt(
             "agents.away.device",
             "the device carl is known, and may not be asked from here",

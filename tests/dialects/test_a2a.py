@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dialect_laws import ended_responses, outcome, sent_requests, wild_claims
-from remit.dialects.a2a.answering import Stream, Telling, declines, ended, state_of, under_way
+from remit.dialects.a2a.answering import Stream, Telling, declines, ended_task, state_of, under_way
 from remit.dialects.a2a.asking import send, submission
 from remit.dialects.a2a.card import canonical, choose, is_signed_by, read_card, signed
-from remit.dialects.a2a.declined import ERRORS, Declined, Error, told
+from remit.dialects.a2a.declined import ERRORS, Declined, Error, error_body
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.hearing import Hearing
-from remit.dialects.a2a.parts import Taste, whole
-from remit.dialects.a2a.tongue import TONGUE, Talk
+from remit.dialects.a2a.hearing import TaskTracker
+from remit.dialects.a2a.parts import AcceptedContent, whole
+from remit.dialects.a2a.tongue import TONGUE, A2aTaskExchange
 from remit.dialects.a2a.words import (
     ENDED,
+    A2aMessage,
+    A2aPart,
     AskedMessage,
-    Message,
-    Part,
-    Said,
     SendMessage,
-    State,
+    StreamResponse,
     Task,
+    TaskState,
     TaskStatus,
     is_spoken,
     milliseconds,
@@ -98,7 +98,7 @@ def test_whatever_a_client_sends_is_understood_or_declined(parts: list[Any]) -> 
 )
 def test_claims_allow_nothing_that_the_words_do_not(claims: Any, words: dict[str, Any]) -> None:
     metadata = {EXTENSION: words | {"rest": json.dumps(claims)}}
-    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(Part(text="x"),), metadata=metadata)
+    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(A2aPart(text="x"),), metadata=metadata)
     found = outcome(lambda: submission(message, "tag", extended=True))
     if isinstance(found, Fault):
         assert found.code is Code.MALFORMED_ENVELOPE
@@ -110,7 +110,7 @@ def test_claims_allow_nothing_that_the_words_do_not(claims: Any, words: dict[str
 
 def test_what_stands_under_the_extensions_name_counts_only_if_it_is_used() -> None:
     metadata = {EXTENSION: {"user": "root"}}
-    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(Part(text="x"),), metadata=metadata)
+    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(A2aPart(text="x"),), metadata=metadata)
     assert submission(message, "tag", extended=False).user is None
     assert submission(message, "tag", extended=True).user == "root"
 
@@ -131,7 +131,7 @@ def test_what_stands_under_the_extensions_name_counts_only_if_it_is_used() -> No
     ],
 )
 def test_a_wrong_word_of_the_extension_is_refused_by_name(words: dict[str, Any], field: str) -> None:
-    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(Part(text="x"),), metadata={EXTENSION: words})
+    message = AskedMessage(message_id="m", role="ROLE_USER", parts=(A2aPart(text="x"),), metadata={EXTENSION: words})
     found = outcome(lambda: submission(message, "tag", extended=True))
     assert isinstance(found, Fault)
     (problem,) = found.problems
@@ -165,8 +165,8 @@ def test_a_peer_that_knows_no_extension_is_told_what_it_may_see_as_a_text() -> N
 
 
 def heard(task: Any, request: Request) -> Response:
-    hearing = Hearing(request)
-    hearing.hear(Said(task=decode(encode(task), Task)))
+    hearing = TaskTracker(request)
+    hearing.hear(StreamResponse(task=decode(encode(task), Task)))
     return hearing.response()
 
 
@@ -185,14 +185,14 @@ def test_a_response_comes_back_as_it_was(response: Response) -> None:
     request = a_request(id=response.id, target=response.target)
     if response.usage == Usage(estimated=True):
         return  # it says that nothing is known of what it used, and that is estimated
-    assert normal(heard(ended(TELLING, response, 0), request)) == normal(response)
+    assert normal(heard(ended_task(TELLING, response, 0), request)) == normal(response)
 
 
 def test_what_stands_beside_a_result_that_is_none_is_not_taken_for_it() -> None:
     beside = (Artifact(type="table", value=[]), Artifact(type="json", value={"n": 1}))
     why = fault(Code.DELEGATION_FAILED, "half of it failed")
     response = a_response(status=Status.FAILED, result=None, artifacts=beside, fault=why)
-    assert heard(ended(TELLING, response, 0), a_request(id=response.id, target=response.target)) == response
+    assert heard(ended_task(TELLING, response, 0), a_request(id=response.id, target=response.target)) == response
 
 
 @given(ended_responses)
@@ -200,13 +200,13 @@ def test_a_response_survives_protobuf(response: Response) -> None:
     request = a_request(id=response.id, target=response.target)
     if response.usage == Usage(estimated=True):
         return
-    through = MessageToDict(ParseDict(json.loads(encode(ended(TELLING, response, 0))), pb.Task()))
+    through = MessageToDict(ParseDict(json.loads(encode(ended_task(TELLING, response, 0))), pb.Task()))
     assert normal(heard(convert(through, Task), request)) == normal(response)
 
 
 @given(ended_responses)
 def test_whoever_knows_no_extension_is_told_how_it_ended_all_the_same(response: Response) -> None:
-    task = ended(replace(TELLING, extended=False), response, 0)
+    task = ended_task(replace(TELLING, extended=False), response, 0)
     assert EXTENSION not in encode(task).decode()
     assert task.status.state == state_of(response)
     assert response.ok or task.status.message is not None
@@ -216,9 +216,9 @@ def test_whoever_knows_no_extension_is_told_how_it_ended_all_the_same(response: 
 @given(json_values | st.fixed_dictionaries({"task": st.fixed_dictionaries({"id": texts, "status": json_values})}))
 def test_whatever_a_server_says_is_a_response_or_a_fault_of_the_server(value: Any) -> None:
     for is_task in (True, False):
-        talk = Talk(a_request(), extended=True)
+        talk = A2aTaskExchange(a_request(), extended=True)
 
-        def answer(talk: Talk = talk, is_task: bool = is_task) -> Response:
+        def answer(talk: A2aTaskExchange = talk, is_task: bool = is_task) -> Response:
             talk.hear(encode(value), is_task=is_task)
             return talk.response()
 
@@ -228,24 +228,24 @@ def test_whatever_a_server_says_is_a_response_or_a_fault_of_the_server(value: An
 
 def test_every_status_is_a_state() -> None:
     assert {status: state_of(a_response(status=status)) for status in Status} == {
-        Status.SUCCESS: State.COMPLETED,
-        Status.PARTIAL: State.COMPLETED,
-        Status.FAILED: State.FAILED,
-        Status.TIMEOUT: State.FAILED,
-        Status.REFUSED: State.REJECTED,
-        Status.CANCELLED: State.CANCELED,
+        Status.SUCCESS: TaskState.COMPLETED,
+        Status.PARTIAL: TaskState.COMPLETED,
+        Status.FAILED: TaskState.FAILED,
+        Status.TIMEOUT: TaskState.FAILED,
+        Status.REFUSED: TaskState.REJECTED,
+        Status.CANCELLED: TaskState.CANCELED,
     }
-    assert state_of(a_response(requires_followup=True)) is State.INPUT_REQUIRED
-    assert {each for each in State if each in ENDED} == {
-        State.COMPLETED,
-        State.FAILED,
-        State.CANCELED,
-        State.REJECTED,
+    assert state_of(a_response(requires_followup=True)) is TaskState.INPUT_REQUIRED
+    assert {each for each in TaskState if each in ENDED} == {
+        TaskState.COMPLETED,
+        TaskState.FAILED,
+        TaskState.CANCELED,
+        TaskState.REJECTED,
     }
 
 
 def test_states_and_their_order_are_those_of_the_sdk() -> None:
-    assert [each.value for each in State] == list(pb.TaskState.keys())
+    assert [each.value for each in TaskState] == list(pb.TaskState.keys())
 
 
 def test_a_refusal_is_an_error_only_where_no_task_can_come_of_it() -> None:
@@ -258,16 +258,16 @@ def test_a_refusal_is_an_error_only_where_no_task_can_come_of_it() -> None:
 
 def test_a_client_gets_what_it_takes() -> None:
     text, data = a_response(result="a text"), a_response(result={"n": 1})
-    only_text, only_data = Taste(["text/plain"]), Taste(["application/json; charset=utf-8"])
+    only_text, only_data = AcceptedContent(["text/plain"]), AcceptedContent(["application/json; charset=utf-8"])
 
-    def part(response: Response, taste: Taste) -> Part:
-        return ended(replace(TELLING, taste=taste), response, 0).artifacts[0].parts[0]
+    def part(response: Response, taste: AcceptedContent) -> A2aPart:
+        return ended_task(replace(TELLING, taste=taste), response, 0).artifacts[0].parts[0]
 
     assert part(data, only_text).text == '{"n":1}'
     assert part(text, only_data).data == "a text"
-    assert heard(ended(replace(TELLING, taste=only_text), data, 0), a_request()).result == {"n": 1}
+    assert heard(ended_task(replace(TELLING, taste=only_text), data, 0), a_request()).result == {"n": 1}
     with pytest.raises(Declined) as why:
-        Taste(["image/png"])
+        AcceptedContent(["image/png"])
     assert why.value.error is Error.CONTENT_TYPE_NOT_SUPPORTED
 
 
@@ -295,13 +295,13 @@ def test_a_runs_records_are_events_in_their_order() -> None:
         for each in events
     ]
     assert told == [
-        (State.WORKING, (Part(text="half"),)),
+        (TaskState.WORKING, (A2aPart(text="half"),)),
         (False, "o"),
         (True, "k"),
-        (State.AUTH_REQUIRED, (Part(text="May it?"),)),
-        (State.WORKING, None),
+        (TaskState.AUTH_REQUIRED, (A2aPart(text="May it?"),)),
+        (TaskState.WORKING, None),
         (False, "ok"),
-        (State.COMPLETED, None),
+        (TaskState.COMPLETED, None),
     ]
     refused = a_response(status=Status.REFUSED, fault=fault(Code.PERMISSION_DENIED, "no"), result=None)
     record = Record(
@@ -309,12 +309,12 @@ def test_a_runs_records_are_events_in_their_order() -> None:
     )
     (event,) = Stream(TELLING, "r").of([record])
     assert event.status_update is not None
-    assert event.status_update.status.state == State.REJECTED
+    assert event.status_update.status.state == TaskState.REJECTED
 
 
 def test_an_event_of_another_task_is_refused() -> None:
-    hearing = Hearing(a_request())
-    hearing.hear(Said(task=under_way(TELLING, State.WORKING, 0)))
+    hearing = TaskTracker(a_request())
+    hearing.hear(StreamResponse(task=under_way(TELLING, TaskState.WORKING, 0)))
     for raw in (
         b'{"statusUpdate": {"taskId": "t-2", "status": {"state": "TASK_STATE_COMPLETED"}}}',
         b'{"artifactUpdate": {"taskId": "t-2", "artifact": {"artifactId": "a"}}}',
@@ -322,7 +322,7 @@ def test_an_event_of_another_task_is_refused() -> None:
         b"{}",
     ):
         with pytest.raises(RemitError) as error:
-            hearing.hear(decode(raw, Said))
+            hearing.hear(decode(raw, StreamResponse))
         assert error.value.fault.code is Code.RESULT_VALIDATION_FAILED
 
 
@@ -344,7 +344,7 @@ def test_errors_have_the_codes_and_statuses_of_the_sdk() -> None:
 def test_a_fault_that_one_hub_tells_another_hears(code: Code) -> None:
     """5.1: both bindings say the same."""
     why = fault(code, "because", retry_after_ms=1_500)
-    body = told(RemitError(why))
+    body = error_body(RemitError(why))
     rpc = encode({"code": body.rpc, "message": body.message, "data": body.details})
     rest = encode({"code": body.status, "status": body.grpc, "message": body.message, "details": body.details})
     for raw in (rpc, rest):
@@ -356,7 +356,7 @@ def test_a_fault_that_one_hub_tells_another_hears(code: Code) -> None:
 @pytest.mark.parametrize("error", list(Error))
 def test_an_error_of_a2a_names_its_reason_in_its_domain(error: Error) -> None:
     """9.5 and 11.6: an ErrorInfo with @type, reason and domain."""
-    body = told(Declined(error, "because", about={"taskId": "t"}, fields={"id": "is wrong"}))
+    body = error_body(Declined(error, "because", about={"taskId": "t"}, fields={"id": "is wrong"}))
     info, violations = body.details
     assert info == {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
@@ -431,12 +431,12 @@ def test_history_holds_what_was_asked() -> None:
     from remit.dialects.a2a.asking import message_of
 
     found = message_of(a_request(objective="Sort", input={"n": 1}, remit=a_remit()), task="t", context="c")
-    assert found == Message(
+    assert found == A2aMessage(
         message_id="r-1",
         context_id="c",
         task_id="t",
         role="ROLE_USER",
-        parts=(Part(text="Sort"), Part(data={"n": 1}, media_type="application/json")),
+        parts=(A2aPart(text="Sort"), A2aPart(data={"n": 1}, media_type="application/json")),
     )
-    assert TaskStatus().state is State.UNSPECIFIED
+    assert TaskStatus().state is TaskState.UNSPECIFIED
     assert Artifact(type="url", value="https://x").value == "https://x"

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 import dialect_laws as laws
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects.contract import DIALECT as CONTRACT
-from remit.dialects.contract import _said as said  # pyright: ignore[reportPrivateUsage]
-from remit.dialects.exchange import Foreign
+from remit.dialects.contract import _write_request as said  # pyright: ignore[reportPrivateUsage]
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.intents import Intent, classified, intents
 from remit.protocol.confidence import level_of
 from remit.protocol.envelope import Handoff, Request, Response, Usage
@@ -99,8 +99,8 @@ def in_context(**changes: Any) -> Plain:
     return REQUEST | {"context": REQUEST["context"] | changes}
 
 
-def answer(body: Plain, status: int = 200) -> Foreign:
-    return Foreign(body=json.dumps(body).encode(), status=status)
+def answer(body: Plain, status: int = 200) -> ForeignMessage:
+    return ForeignMessage(body=json.dumps(body).encode(), status=status)
 
 
 def npv(**changes: Any) -> Request:

@@ -12,8 +12,8 @@ import dialect_laws as laws
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects import find
 from remit.dialects.employee import DIALECT as EMPLOYEE
-from remit.dialects.employee import _said as said  # pyright: ignore[reportPrivateUsage]
-from remit.dialects.exchange import Foreign
+from remit.dialects.employee import _write_request as said  # pyright: ignore[reportPrivateUsage]
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.ids import as_uuid
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
@@ -266,7 +266,7 @@ def test_an_employee_is_told_the_sentence_of_the_document(why: Fault, theirs: st
 def test_the_sentence_that_only_the_documents_test_has_is_known_too() -> None:
     """X3: test 1 of the document expects another sentence than its own function throws."""
     words = body_of(EMPLOYEE.reply(a_response(status=Status.FAILED, fault=fault(Code.TIMEOUT, "x")), asked(SIMPLE)))
-    given = Foreign(body=json.dumps(words | {"error": "Max delegation depth exceeded"}).encode())
+    given = ForeignMessage(body=json.dumps(words | {"error": "Max delegation depth exceeded"}).encode())
     heard = EMPLOYEE.response(given, a_request())
     assert heard.fault is not None
     assert heard.fault.code is Code.MAX_DEPTH_EXCEEDED
@@ -405,7 +405,7 @@ def test_broken_json_is_refused() -> None:
 # ── what the document has no words for ────────────────────────────────────────────────────────────────────────────────
 
 
-def claiming(claims: Plain, **changes: Any) -> Foreign:
+def claiming(claims: Plain, **changes: Any) -> ForeignMessage:
     return asked(simple(**changes, handoff_data={"intermediate_results": {"remit": claims}}))
 
 
@@ -522,7 +522,7 @@ def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> Non
 )
 def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: int) -> None:
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
-    answer = Foreign(body=json.dumps(words | {name: value}).encode(), status=status)
+    answer = ForeignMessage(body=json.dumps(words | {name: value}).encode(), status=status)
     laws.whatever_a_server_says_is_a_response_or_refused(EMPLOYEE, answer, a_request())
 
 
@@ -573,7 +573,7 @@ def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(change: Plain, path: str) -> None:
     """X2: wrong fields are named, and who is to blame is the peer."""
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
-    found = refusal(lambda: EMPLOYEE.response(Foreign(body=json.dumps(words | change).encode()), a_request()))
+    found = refusal(lambda: EMPLOYEE.response(ForeignMessage(body=json.dumps(words | change).encode()), a_request()))
     assert found[""] == "RESULT_VALIDATION_FAILED"
     assert path in found
 
@@ -582,7 +582,7 @@ def test_an_answer_that_claims_another_end_than_it_tells_is_refused() -> None:
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE)))
     for claims in ({"status": "failed"}, {"fault": {"code": "TIMEOUT", "message": "x"}}, {"usage": {"prompt": 9}}):
         artifact = {"type": "json", "label": "remit", "value": {"version": "1.0"} | claims}
-        given_back = Foreign(body=json.dumps(words | {"artifacts": [artifact]}).encode())
+        given_back = ForeignMessage(body=json.dumps(words | {"artifacts": [artifact]}).encode())
         assert refusal(lambda given_back=given_back: EMPLOYEE.response(given_back, a_request()))[""] == (
             "RESULT_VALIDATION_FAILED"
         )
@@ -595,7 +595,7 @@ def test_what_a_server_leaves_open_is_understood() -> None:
         "token_usage": {"prompt": 10, "completion": 5, "total": 40},
         "used_sources": [{"owner_scope": "u-1", "source_id": "s", "relevance": 87}],
     }
-    heard = EMPLOYEE.response(Foreign(body=json.dumps(words).encode()), a_request())
+    heard = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
     assert heard.usage == Usage(prompt=10, completion=30)
     assert heard.sources == (Source(owner_scope="u-1", source_id="s"),)
     assert heard.fault == fault(Code.DELEGATION_FAILED, "tag gave no reason")
@@ -604,7 +604,7 @@ def test_what_a_server_leaves_open_is_understood() -> None:
 
 def test_a_success_with_an_error_keeps_it_as_a_warning() -> None:
     words = body_of(EMPLOYEE.reply(a_response(), asked(SIMPLE))) | {"error": "one page could not be read"}
-    heard = EMPLOYEE.response(Foreign(body=json.dumps(words).encode()), a_request())
+    heard = EMPLOYEE.response(ForeignMessage(body=json.dumps(words).encode()), a_request())
     assert (heard.status, heard.warnings) == (Status.SUCCESS, ("one page could not be read",))
 
 

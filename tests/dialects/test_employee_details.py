@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects import find
 from remit.dialects.employee import Employee
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.ids import as_uuid
-from remit.protocol.codec import Step, Versions
+from remit.protocol.codec import Versions, VersionStep
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -77,7 +77,7 @@ def test_an_answer_to_another_request_is_refused() -> None:
     """X2."""
     request = a_request(id="run.1")
     reply = EMPLOYEE.reply(replace(a_response(), id="run.1", target=request.target), EMPLOYEE.request(request))
-    other = Foreign(body=json.dumps(body_of(reply) | {"request_id": as_uuid("run.2")}).encode())
+    other = ForeignMessage(body=json.dumps(body_of(reply) | {"request_id": as_uuid("run.2")}).encode())
     assert "$.request_id" in refusal(lambda: EMPLOYEE.response(other, request))
 
 
@@ -96,24 +96,24 @@ def test_an_answer_to_another_request_is_refused() -> None:
 )
 def test_a_refused_envelope_is_answered_under_its_id(dialect: str, body: bytes, echoed: str) -> None:
     """X2, K2: whatever else is wrong with it."""
-    reply = find(dialect).reply(REFUSED, Foreign(body=body))
+    reply = find(dialect).reply(REFUSED, ForeignMessage(body=body))
     assert body_of(reply)["request_id"] == echoed
 
 
 def test_without_a_body_the_header_says_which_request_was_refused() -> None:
     """X9: of a sender that proved nothing no body is read."""
-    reply = EMPLOYEE.reply(REFUSED, Foreign(headers={"x-agent-request-id": "r-1"}))
+    reply = EMPLOYEE.reply(REFUSED, ForeignMessage(headers={"x-agent-request-id": "r-1"}))
     assert body_of(reply)["request_id"] == "r-1"
 
 
 # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _renaming(version: str, old: str, new: str) -> Step:
+def _renaming(version: str, old: str, new: str) -> VersionStep:
     def renamed(value: dict[str, Any], one: str, other: str) -> dict[str, Any]:
         return {other if name == one else name: each for name, each in value.items()}
 
-    return Step(
+    return VersionStep(
         version=version,
         upgrade=lambda value: renamed(value, old, new),
         downgrade=lambda value: renamed(value, new, old),
@@ -164,7 +164,7 @@ def test_fractions_of_a_peer_are_read_and_never_written() -> None:
         "confidence": 87.5,
         "status": "success",
     }
-    response = EMPLOYEE.response(Foreign(body=json.dumps(answer).encode()), request)
+    response = EMPLOYEE.response(ForeignMessage(body=json.dumps(answer).encode()), request)
     assert (response.duration_ms, response.usage.prompt, response.usage.completion) == (12, 10, 2)
     assert response.confidence == 0.875
     limits = {"max_tokens": 1200.9, "max_depth": 2.0, "deadline_ms": 1500.5}

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import dialect_laws as laws
 from dialect_laws import Plain, asked, body_of, refusal
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.librarian import DIALECT as LIBRARIAN
-from remit.dialects.librarian import _said as said  # pyright: ignore[reportPrivateUsage]
+from remit.dialects.librarian import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit.dialects.spans import below_span
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
@@ -45,7 +45,7 @@ def query(**changes: Any) -> Plain:
     return QUERY | {"context": CONTEXT | changes}
 
 
-def to_expert(body: Any, **headers: str) -> Foreign:
+def to_expert(body: Any, **headers: str) -> ForeignMessage:
     return asked(body, target="expert-librarian", **headers)
 
 
@@ -152,7 +152,7 @@ def test_an_unavailable_librarian_is_an_error_that_says_what_to_do() -> None:
         "recoverable": True,
         "suggestion": "Try again later or use alternative",
     }
-    heard = LIBRARIAN.response(Foreign(body=json.dumps({"error": error}).encode()), a_request())
+    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
     assert heard.status is Status.FAILED
     assert heard.fault == fault(
         Code.DELEGATION_UNAVAILABLE,
@@ -183,7 +183,7 @@ def test_a_code_of_the_document_is_ours(code: Code, status: Status, http: int) -
 
 def test_a_code_that_nobody_knows_is_kept() -> None:
     error = {"code": "INDEX_CORRUPT", "message": "shelf 3 is gone"}
-    heard = LIBRARIAN.response(Foreign(body=json.dumps({"error": error}).encode()), a_request())
+    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"error": error}).encode()), a_request())
     assert heard.fault == fault(Code.DELEGATION_FAILED, "shelf 3 is gone", foreign="INDEX_CORRUPT")
 
 
@@ -195,22 +195,22 @@ EXPERT = {"to": "expert-librarian", "query": "refined query", "context": {"reaso
 def test_an_answer_can_name_who_should_answer_instead() -> None:
     """C4: the document's delegation decision, one and several."""
     expert = Call(target="expert-librarian", objective="refined query", reason="Complex domain query")
-    one = Foreign(body=json.dumps({"delegate": EXPERT}).encode())
+    one = ForeignMessage(body=json.dumps({"delegate": EXPERT}).encode())
     assert LIBRARIAN.calls(one, a_request()) == (expert,)
-    several = Foreign(body=json.dumps({"delegate": [EXPERT, {"to": "archive"}]}).encode())
+    several = ForeignMessage(body=json.dumps({"delegate": [EXPERT, {"to": "archive"}]}).encode())
     archive = Call(target="archive", objective="Categorize")
     assert LIBRARIAN.calls(several, a_request()) == (expert, archive)
 
 
 def test_an_answer_that_names_nobody_has_no_calls() -> None:
     """C4: neither has what is no answer at all."""
-    assert LIBRARIAN.calls(Foreign(body=b'{"answer": "42"}'), a_request()) == ()
-    assert LIBRARIAN.calls(Foreign(body=b"busy", status=503), a_request()) == ()
+    assert LIBRARIAN.calls(ForeignMessage(body=b'{"answer": "42"}'), a_request()) == ()
+    assert LIBRARIAN.calls(ForeignMessage(body=b"busy", status=503), a_request()) == ()
 
 
 def test_a_delegation_that_nobody_carries_out_is_no_answer() -> None:
     """C4: whoever reads the response alone learns that there is none."""
-    heard = LIBRARIAN.response(Foreign(body=json.dumps({"delegate": EXPERT}).encode()), a_request())
+    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps({"delegate": EXPERT}).encode()), a_request())
     assert heard.fault == fault(Code.DELEGATION_FAILED, "tag named others to answer, whom nobody asked")
 
 
@@ -249,7 +249,7 @@ def test_a_call_by_capability_cannot_be_said() -> None:
     ],
 )
 def test_a_delegation_that_is_none_is_refused(delegate: Any) -> None:
-    given_back = Foreign(body=json.dumps({"delegate": delegate}).encode())
+    given_back = ForeignMessage(body=json.dumps({"delegate": delegate}).encode())
     assert refusal(lambda: LIBRARIAN.calls(given_back, a_request()))[""] == "RESULT_VALIDATION_FAILED"
 
 
@@ -463,7 +463,7 @@ def test_whatever_is_sent_is_refused_or_valid_and_has_a_reply(value: Any) -> Non
     st.sampled_from([200, 500]),
 )
 def test_whatever_a_server_says_is_a_response_or_refused(value: Any, name: str, status: int) -> None:
-    answer = Foreign(body=json.dumps({"answer": "42", name: value}).encode(), status=status)
+    answer = ForeignMessage(body=json.dumps({"answer": "42", name: value}).encode(), status=status)
     laws.whatever_a_server_says_is_a_response_or_refused(LIBRARIAN, answer, a_request())
 
 
@@ -486,7 +486,7 @@ def test_a_success_with_the_status_of_a_failure_is_refused() -> None:
 def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:
     """The document leaves open what a source looks like."""
     body = {"answer": "42", "sources": ["The Guide, p. 42"], "metadata": {"delegationPath": "a to b"}}
-    heard = LIBRARIAN.response(Foreign(body=json.dumps(body).encode()), a_request())
+    heard = LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request())
     assert (heard.sources, heard.path) == ((), ())
     assert heard.metadata == {"delegationPath": "a to b", "sources": ["The Guide, p. 42"]}
 
@@ -505,6 +505,6 @@ def test_sources_and_a_path_of_another_form_are_kept_as_they_are() -> None:
     ],
 )
 def test_an_answer_that_is_none_is_the_fault_of_who_gave_it(body: Plain, path: str) -> None:
-    found = refusal(lambda: LIBRARIAN.response(Foreign(body=json.dumps(body).encode()), a_request()))
+    found = refusal(lambda: LIBRARIAN.response(ForeignMessage(body=json.dumps(body).encode()), a_request()))
     assert found[""] == "RESULT_VALIDATION_FAILED"
     assert path in found

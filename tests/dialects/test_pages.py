@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 FIELDS: dict[str, tuple[type[Struct], ...]] = {
     "employee": (
         employee_words.DelegationRequest,
-        employee_words.Constraints,
+        employee_words.EmployeeConstraints,
         employee_words.HandoffData,
         employee_words.Reference,
         employee_words.DelegationResponse,
@@ -20,7 +20,7 @@ FIELDS: dict[str, tuple[type[Struct], ...]] = {
         employee_words.UsedSource,
     ),
     "librarian": (
-        librarian_words.DelegationRequest,
+        librarian_words.LibrarianRequest,
         librarian_words.DelegationContext,
         librarian_words.LibrarianResponse,
         librarian_words.LibrarianError,
@@ -35,7 +35,7 @@ FIELDS: dict[str, tuple[type[Struct], ...]] = {
         intents.IntentClassification,
         intents.IntentTarget,
     ),
-    "subagent": (subagent.ToolCall, subagent.SubAgentArgs, subagent.ContextFilter, subagent.SubAgentResult),
+    "subagent": (subagent.SubAgentCall, subagent.SubAgentArgs, subagent.SubAgentContext, subagent.SubAgentResult),
 }
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import dialect_laws as laws
 from dialect_laws import Plain, asked, body_of, refusal
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.subagent import DIALECT as SUB_AGENT
-from remit.dialects.subagent import _said as said  # pyright: ignore[reportPrivateUsage]
+from remit.dialects.subagent import _write_request as said  # pyright: ignore[reportPrivateUsage]
 from remit.protocol.envelope import ContextFilter, Request, Response, Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -58,8 +58,8 @@ def with_args(**changes: Any) -> Plain:
     return CALL | {"args": CALL["args"] | changes}
 
 
-def answer(**changes: Any) -> Foreign:
-    return Foreign(body=json.dumps(RESULT | changes).encode())
+def answer(**changes: Any) -> ForeignMessage:
+    return ForeignMessage(body=json.dumps(RESULT | changes).encode())
 
 
 def coder(**changes: Any) -> Request:

@@ -9,7 +9,7 @@ import pytest
 from dialect_laws import Plain, asked, body_of
 from remit import Answer, Brief, Hub
 from remit.dialects import find
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.policy.reception import Sender
 from remit.protocol.envelope import NOBODY, VERSION, Response
 from remit.protocol.errors import RemitError
@@ -85,7 +85,7 @@ def hub() -> Hub:
     return hub
 
 
-async def exchange(hub: Hub, dialect: str, foreign: Foreign) -> Foreign:
+async def exchange(hub: Hub, dialect: str, foreign: ForeignMessage) -> ForeignMessage:
     """Receive a message, carry it out, and reply, as a server does that speaks the dialect."""
     speaks = find(dialect)
     try:

@@ -17,7 +17,7 @@ from fuzz.doors import Doors
 from fuzz.mutations import bytes_like, json_like, msgpack_like
 from gateways import id_of, pair_of
 from local_agents import request
-from remit.agents.mcp.lines import Lines
+from remit.agents.mcp.lines import LineSplitter
 from remit.agents.mcp.settings import Program
 from remit.config.load import load_team
 from remit.dialects.a2a.card import card_of
@@ -31,11 +31,11 @@ from remit.relay.bridge.acp_wire import PERMISSION, Updated, Wire
 from remit.relay.bridge.ndjson import NdjsonLink, _Asked
 from remit.relay.device.identity import make_card, read_card, read_link
 from remit.relay.e2e.frame import parcel
-from remit.relay.e2e.streams import START, Incoming, Part, Piece, decode_piece, encode_piece
+from remit.relay.e2e.streams import START, Incoming, MessagePart, Piece, decode_piece, encode_piece
 from remit.relay.messages import types
-from remit.relay.session.profile import Control
+from remit.relay.session.profile import ControlEnvelope
 from remit.testing import TurnedClock
-from remit.transports.credentials.chain import mint, read
+from remit.transports.credentials.chain import mint, read_chain
 from remit.transports.credentials.jwt import key_set
 from remit.transports.credentials.proof import Proofs, Statement
 from remit.transports.credentials.trust import revoked_ids, trusted_keys
@@ -99,16 +99,18 @@ def rpc(method: str, params: bytes = MESSAGE) -> bytes:
 
 PAIR = pair_of("a")
 DEVICE_CARD = make_card(PAIR, bytes(32), name="Anna", gateway="wss://relay.example")
-CONTROL = Control(origin_agent_device_id="d", trace_id="t", hop_count=1, orchestrator_profile_id="p")
+CONTROL = ControlEnvelope(origin_agent_device_id="d", trace_id="t", hop_count=1, orchestrator_profile_id="p")
 LETTERS = tuple(
     map(
         types.write,
         (
-            types.Asks(id="1", session="s", text="hello", control=CONTROL, request=decode_submission(SUBMISSION)),
-            types.Answers(to="1", session="s", text="", tokens=3, answer=Answer("done")),
-            types.Declines(to="1", session="s", code="TIMEOUT", reason="slow", status="timeout"),
-            types.Withdraws(to="1", session="s"),
-            types.Offers(agents=(types.Offer(name="helper", description="Helps."),)),
+            types.QuestionMessage(
+                id="1", session="s", text="hello", control=CONTROL, request=decode_submission(SUBMISSION)
+            ),
+            types.AnswerMessage(to="1", session="s", text="", tokens=3, answer=Answer("done")),
+            types.DeclineMessage(to="1", session="s", code="TIMEOUT", reason="slow", status="timeout"),
+            types.WithdrawMessage(to="1", session="s"),
+            types.OffersMessage(agents=(types.AgentOffer(name="helper", description="Helps."),)),
         ),
     )
 )
@@ -127,7 +129,7 @@ PIECE = encode_piece(
         renew=False,
         former=(),
         ack=Incoming().ack(),
-        part=Part(
+        part=MessagePart(
             message=START,
             before=START,
             content="message",
@@ -144,7 +146,7 @@ FROM_GATEWAY = tuple(
         wire.encode_text,
         (
             wire.Stored(receipts=(wire.Receipt(to=id_of("b"), number=3),)),
-            wire.Bundle(request=1, device=id_of("b"), bundle=b"keys", one_time=b"key"),
+            wire.BundleReply(request=1, device=id_of("b"), bundle=b"keys", one_time=b"key"),
             wire.Bye(code="full", reason="no room", retry_after_ms=10),
         ),
     )
@@ -155,7 +157,7 @@ FROM_DEVICE = tuple(
         (
             wire.Hello(public=bytes(32), signature=bytes(64)),
             wire.Publish(request=1, bundle=b"keys", one_time=(b"key",)),
-            wire.Allow(request=2, senders=(id_of("b"),)),
+            wire.AllowSenders(request=2, senders=(id_of("b"),)),
         ),
     )
 )
@@ -217,7 +219,7 @@ def ndjson(raw: bytes) -> object:
     try:
         link = NdjsonLink("p-1", Program(command="agent"), TurnedClock())
         link._asked = _Asked(request(), 0.0, loop.create_future())
-        for line in Lines(10_000).feed(raw + b"\n"):
+        for line in LineSplitter(10_000).feed(raw + b"\n"):
             link._take(line)
         return link._asked.outcome.done() and link._asked.outcome.result()
     finally:
@@ -392,10 +394,10 @@ TARGETS: dict[str, Target] = {
     ),
     "sealed bytes": Target(sealed, bytes_like(b"\x00olm", b"\x02\x00\x03olmbox")),
     "piece": Target(decode_piece, msgpack_like(PIECE)),
-    "letter": Target(types.read, json_like(*LETTERS), _OURS),
+    "letter": Target(types.decode_message, json_like(*LETTERS), _OURS),
     "device card": Target(read_card, json_like(msgspec.json.encode(DEVICE_CARD)), _OURS),
     "pairing link": Target(pairing_link, bytes_like(DEVICE_CARD.link().encode()), _OURS),
-    "credential": Target(packed(lambda token: read(token, [PAIR.public])), bytes_like(CREDENTIAL)),
+    "credential": Target(packed(lambda token: read_chain(token, [PAIR.public])), bytes_like(CREDENTIAL)),
     "proof": Target(packed(Proofs().taken), bytes_like(PROOF)),
     "key set": Target(key_set, json_like(KEYS), (ValueError,)),
     "trusted keys": Target(trusted_keys, bytes_like(f"north {PAIR.public}\n# x\n".encode()), (ValueError,)),

@@ -11,7 +11,7 @@ from remit import Answer, Brief, Call, Capability, Code, Hub, RemitError, Reques
 from remit.policy.breaker import Phase
 from remit.policy.plan import Step, Workflow
 from remit.protocol.card import AgentCard
-from remit.runtime.ports import Line, Remote
+from remit.runtime.ports import Remote, RemoteHandle
 from remit.runtime.track_record import tracks
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
@@ -123,7 +123,7 @@ class Peer(Remote):
     def __init__(self, *path: str) -> None:
         self.path = path
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         why = fault(Code.DELEGATION_FAILED, "tracking raised ValueError")
         return replace(a_response(request), status=Status.FAILED, result=None, fault=why, path=self.path)
 

@@ -44,7 +44,7 @@ from remit.policy.redaction import strike
 from remit.policy.verdict import Refuse, Sealing
 from remit.protocol.codec import digest, encode
 from remit.runtime.ports import Decision, Question
-from remit.server.metrics import Metrics
+from remit.server.metrics import MetricsPage
 from remit.telemetry.spans import Spans
 from waiting import PATIENCE_S, eventually
 
@@ -132,7 +132,7 @@ class Watch:
         records = await hub.store.records(limit=10_000)
         self.written["records"] = b"\n".join(map(encode, records))
         self.written["spans without content"] = repr(Spans("local").fold(records))
-        self.written["figures"] = Metrics(hub).page()
+        self.written["figures"] = MetricsPage(hub).page()
         self.written["runs"] = repr(await hub.store.runs())
         self.written["pending"] = repr(await hub.store.pending())
         self.written["facts"] = repr(await hub.store.facts("u-1"))
@@ -741,9 +741,9 @@ async def apart_asks(brief: Brief) -> Any:
 
 async def apart_speaks_out_of_turn(brief: Brief) -> Any:
     """Say on the channel itself what no brief would: a call with a field that no call has."""
-    from remit.agents.channel import Delegate, raw
+    from remit.agents.channel import DelegateFrame, raw
 
-    await brief._desk._wish(Delegate(number=77, call=raw({TEXT: 1})), object)  # pyright: ignore
+    await brief._desk._wish(DelegateFrame(number=77, call=raw({TEXT: 1})), object)  # pyright: ignore
 
 
 def apart_dies(brief: Brief) -> None:

@@ -224,14 +224,14 @@ def test_an_agent_that_takes_another_way_is_not_given_what_it_asked_for_before(t
 async def live(folder: Path, agent: str, stop_at: str, number: str) -> None:
     """Ask once and print how it ended; say when *stop_at* is reached, and wait there for ever."""
     race = Race(folder, stop_at, number)
-    heard = combining.Several.next
+    heard = combining.ParallelCalls.next
 
-    async def heard_of(self: combining.Several) -> int:
+    async def heard_of(self: combining.ParallelCalls) -> int:
         place = await heard(self)
         await race.reach(f"heard {self.responses[place].result}")
         return place
 
-    combining.Several.next = heard_of
+    combining.ParallelCalls.next = heard_of
     async with race.hub:
         async with asyncio.timeout(PATIENCE_S):
             response = await race.hub.ask(agent, "go", user="u", request_id="1")

@@ -13,7 +13,15 @@ import pytest
 from commands import run_program
 from remit import ALLOW, Ask, Brief, Code, Facts, Hub, Request, Response, Status, Verdict
 from remit.runtime import root_runs
-from remit.runtime.ports import Accepted, Control, Decision, Known, Once, Question, Repeated
+from remit.runtime.ports import (
+    AcceptedRequest,
+    ControlCommand,
+    Decision,
+    DuplicateRequest,
+    Question,
+    ReusedProof,
+    SingleUseProof,
+)
 from remit.stores.sqlite import SqliteStore
 from waiting import PATIENCE_S, eventually
 
@@ -213,8 +221,8 @@ class Gated(SqliteStore):
         worker: str,
         lease_ms: int,
         waiting: bool = False,
-        once: Once | None = None,
-    ) -> Accepted | Known | Repeated:
+        once: SingleUseProof | None = None,
+    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
         self.entered.set()
         await self.gate.wait()
         return await super().submit(request, digest, worker=worker, lease_ms=lease_ms, waiting=waiting, once=once)
@@ -346,9 +354,9 @@ async def test_a_hub_does_not_obey_what_was_said_before_it_opened_about_others(t
     await store.control("1", "cancel", "ann", "")
     await store.control("", "reload", "ann", "")
     await store.close()
-    reloads: list[Control] = []
+    reloads: list[ControlCommand] = []
 
-    async def reload(control: Control) -> None:
+    async def reload(control: ControlCommand) -> None:
         reloads.append(control)
 
     team.hub.on_reload(reload)
@@ -441,7 +449,7 @@ async def test_every_hub_on_a_store_is_told_to_reload(make_hub: MakeHub, tmp_pat
     heard: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue()
 
     def hears(name: str) -> Any:
-        async def reload(control: Control) -> None:
+        async def reload(control: ControlCommand) -> None:
             heard.put_nowait((name, control.by, control.reason))
 
         return reload
@@ -460,7 +468,7 @@ async def test_a_reload_that_fails_does_not_keep_the_hub_from_listening(make_hub
     """A mistake in a team file is the commonest reason; runs can still be cancelled, and a mended one loaded."""
     heard: asyncio.Queue[str] = asyncio.Queue()
 
-    async def reload(control: Control) -> None:
+    async def reload(control: ControlCommand) -> None:
         heard.put_nowait(control.reason)
         if control.reason == "wrong":
             raise ValueError("line 3 of the team file")
@@ -484,7 +492,7 @@ async def test_a_reload_that_takes_its_time_does_not_keep_a_run_from_being_cance
     """X15: a fifth of a second, whatever else the hub is told."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
-    async def reload(control: Control) -> None:
+    async def reload(control: ControlCommand) -> None:
         begun.set()
         await may_end.wait()
 

@@ -26,7 +26,7 @@ from remit import (
 from remit.policy.reception import Sender
 from remit.protocol.submission import Submission
 from remit.runtime.events import BACKLOG
-from remit.runtime.root_runs import Going
+from remit.runtime.root_runs import ActiveRun
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S
 
@@ -353,7 +353,7 @@ async def test_whoever_follows_a_run_hears_of_it_alone_and_the_store_has_one_lis
         followed.pop().close()
         for request in sent:
             going = await hub.begin(request)
-            assert isinstance(going, Going)
+            assert isinstance(going, ActiveRun)
             assert (await going.task).ok
         # The first still hears: that another left who followed the same is nothing to it.
         heard = [[record async for record in until_result(events)] for events in followed]

@@ -11,7 +11,7 @@ import pytest
 
 import remit
 from remit import Brief, Hub
-from remit.runtime.log_lines import LOGGERS, plain
+from remit.runtime.log_lines import LOGGERS, as_one_record
 
 FORGED = "2026-01-01 00:00:00 ERROR remit payment 17 approved by ada"
 
@@ -60,7 +60,7 @@ def test_a_traceback_cannot_either(lines: io.StringIO, name: str) -> None:
 def test_an_ordinary_record_stays_as_it_is(lines: io.StringIO) -> None:
     logging.getLogger("remit").warning("agent %s failed %d times: 100 %%", "tax-ai", 3)
     assert lines.getvalue().endswith(" WARNING remit agent tax-ai failed 3 times: 100 %\n")
-    assert plain("one\ntwo") == "one\n  | two"
+    assert as_one_record("one\ntwo") == "one\n  | two"
 
 
 def test_every_logger_of_remit_is_kept_plain() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response
 from remit.policy.plan import Step, Workflow
-from remit.text.intent import Scored
+from remit.text.intent import ScoredCapability
 
 MakeHub = Callable[..., Hub]
 
@@ -32,17 +32,17 @@ class Script:
     def __init__(self, capabilities: Sequence[Capability]) -> None:
         self.codes = [each.code for each in capabilities]
 
-    def scores(self, text: str) -> list[Scored]:
+    def scores(self, text: str) -> list[ScoredCapability]:
         heard = {
-            "value it": [Scored("ANL_NPV", 0.9)],
-            "write it": [Scored("DOC_GENERATE", 0.9)],
-            "write {part1} of {nobody} to {{request}}": [Scored("DOC_GENERATE", 0.9)],
-            "write it all down": [Scored("DOC_GENERATE", 0.9)],
-            "value it now please": [Scored("ANL_NPV", 0.9)],
-            "perhaps": [Scored("ANL_NPV", 0.45), Scored("DOC_GENERATE", 0.4)],
-            "maybe": [Scored("DOC_GENERATE", 0.4)],
-            "what is it": [Scored("KNOW", 0.95)],
-            "plan a trip": [Scored("trip", 0.95)],
+            "value it": [ScoredCapability("ANL_NPV", 0.9)],
+            "write it": [ScoredCapability("DOC_GENERATE", 0.9)],
+            "write {part1} of {nobody} to {{request}}": [ScoredCapability("DOC_GENERATE", 0.9)],
+            "write it all down": [ScoredCapability("DOC_GENERATE", 0.9)],
+            "value it now please": [ScoredCapability("ANL_NPV", 0.9)],
+            "perhaps": [ScoredCapability("ANL_NPV", 0.45), ScoredCapability("DOC_GENERATE", 0.4)],
+            "maybe": [ScoredCapability("DOC_GENERATE", 0.4)],
+            "what is it": [ScoredCapability("KNOW", 0.95)],
+            "plan a trip": [ScoredCapability("trip", 0.95)],
         }
         return heard.get(text, [])
 

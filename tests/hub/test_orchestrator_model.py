@@ -18,7 +18,7 @@ from openai_server import Status as HttpStatus
 from remit import Answer, Brief, Capability, Code, Hub, ModelAgent, RemitError, Response, Status, Step, Workflow, fault
 from remit.agents import listening, telling
 from remit.testing import TurnedClock
-from remit.text.intent import Heard, Scored
+from remit.text.intent import ClassifiedText, ScoredCapability
 
 MakeHub = Callable[..., Hub]
 Serve = Callable[..., OpenAIServer]
@@ -276,9 +276,9 @@ async def test_a_classifier_of_ones_own_is_asked_within_the_brief(hub: Hub) -> N
         def __init__(self, capabilities: Sequence[Capability]) -> None:
             self.codes = [each.code for each in capabilities]
 
-        async def hears(self, text: str, brief: Brief) -> Heard:
+        async def hears(self, text: str, brief: Brief) -> ClassifiedText:
             brief.spend(prompt=7)
-            return Heard([Scored(self.codes[0], 1.0)])
+            return ClassifiedText([ScoredCapability(self.codes[0], 1.0)])
 
     @hub.agent("SKY", capabilities=[WEATHER])
     async def sky(brief: Brief) -> str:

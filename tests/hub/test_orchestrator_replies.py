@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status
-from remit.text.intent import Heard, Scored
+from remit.text.intent import ClassifiedText, ScoredCapability
 
 MakeHub = Callable[..., Hub]
 
@@ -29,16 +29,16 @@ RATE = Capability(
 WRITE = Capability(code="write", description="Write it down")
 
 HEARD = {
-    "order": [Scored("ORDER", 0.9)],
-    "please order a pizza": [Scored("ORDER", 0.9)],
-    "2 pizzas, please": [Scored("ORDER", 0.9)],
-    "rate": [Scored("RATE", 0.9)],
-    "write": [Scored("write", 0.9)],
-    "perhaps": [Scored("RATE", 0.45), Scored("write", 0.4)],
-    "maybe": [Scored("RATE", 0.4)],
+    "order": [ScoredCapability("ORDER", 0.9)],
+    "please order a pizza": [ScoredCapability("ORDER", 0.9)],
+    "2 pizzas, please": [ScoredCapability("ORDER", 0.9)],
+    "rate": [ScoredCapability("RATE", 0.9)],
+    "write": [ScoredCapability("write", 0.9)],
+    "perhaps": [ScoredCapability("RATE", 0.45), ScoredCapability("write", 0.4)],
+    "maybe": [ScoredCapability("RATE", 0.4)],
     "order it for me; rate it for me": [],
-    "order it for me": [Scored("ORDER", 0.9)],
-    "rate it for me": [Scored("RATE", 0.9)],
+    "order it for me": [ScoredCapability("ORDER", 0.9)],
+    "rate it for me": [ScoredCapability("RATE", 0.9)],
 }
 
 
@@ -48,7 +48,7 @@ class Script:
     def __init__(self, capabilities: Sequence[Capability]) -> None:
         self.codes = [each.code for each in capabilities]
 
-    def scores(self, text: str) -> list[Scored]:
+    def scores(self, text: str) -> list[ScoredCapability]:
         return HEARD.get(text, [])
 
 
@@ -117,8 +117,8 @@ async def test_who_agrees_may_add_to_it(hub: Hub) -> None:
         return "done"
 
     class Perhaps(Script):
-        def scores(self, text: str) -> list[Scored]:
-            return [Scored("write", 0.4)]
+        def scores(self, text: str) -> list[ScoredCapability]:
+            return [ScoredCapability("write", 0.4)]
 
     hub.orchestrator(classifier=Perhaps)
     async with hub:
@@ -218,9 +218,9 @@ async def test_two_that_ask_back_in_one_session_at_once_both_do(hub: Hub) -> Non
     both = asyncio.Barrier(2)
 
     class Together(Script):
-        async def hears(self, text: str, brief: Brief) -> Heard:
+        async def hears(self, text: str, brief: Brief) -> ClassifiedText:
             await both.wait()
-            return Heard(self.scores(text))
+            return ClassifiedText(self.scores(text))
 
     hub.orchestrator("other", classifier=Together)
     async with hub:

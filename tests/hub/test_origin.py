@@ -7,7 +7,7 @@ import pytest
 
 import faulty_code
 from remit import AgentCard, Brief, Code, Fault, Hub, Origin, Request, Response, SourceLine, Status
-from remit.runtime.ports import Line, Remote
+from remit.runtime.ports import Remote, RemoteHandle
 
 RAISED_AT = Path(faulty_code.__file__).read_text().splitlines().index('    raise LookupError(f"{name}: {SECRET}")') + 1
 
@@ -125,7 +125,7 @@ async def test_a_very_long_exception_leaves_no_trace_of_its_text_either(hub: Hub
 class Boasting(Remote):
     """An agent elsewhere that says where in its code it failed."""
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         origin = Origin(agent="far", error="ValueError: x", frames=(SourceLine("/etc/passwd", 1, "f"),))
         why = Fault(code=Code.DELEGATION_FAILED, message="far failed", origin=origin)
         return Response(version="1.0", id=request.id, target=request.target, status=Status.FAILED, fault=why)

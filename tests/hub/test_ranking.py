@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from remit import Ask, Brief, Call, Capability, Code, Facts, Hub, Ranked, RemitError, Request, Verdict, fault
-from remit.policy.routing import Track, mean
+from remit.policy.routing import TrackRecord, mean
 from remit.policy.verdict import ALLOW
 from remit.protocol.records import Record
 from remit.runtime.delegation import routing
@@ -73,7 +73,7 @@ class Scene:
             return (await self.hub.ask("boss", user="u", **options)).result
 
     @property
-    def known(self) -> dict[tuple[str, str], Track]:
+    def known(self) -> dict[tuple[str, str], TrackRecord]:
         return self.hub._parts.ledger.tracks  # pyright: ignore[reportPrivateUsage]
 
 
@@ -311,4 +311,4 @@ async def test_what_has_not_ended_is_in_flight_only_where_someone_is_at_work() -
         await task
     run = records[0].run
     assert tracks(records, lambda ms: ms / 1_000) == {}
-    assert tracks(records, lambda ms: ms / 1_000, {run}) == {("LOOK", "one"): Track(in_flight=1)}
+    assert tracks(records, lambda ms: ms / 1_000, {run}) == {("LOOK", "one"): TrackRecord(in_flight=1)}

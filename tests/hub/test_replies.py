@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from remit import Answer, Brief, Capability, Hub, Response, Status, Step, Workflow
-from remit.text.intent import Scored
+from remit.text.intent import ScoredCapability
 
 MakeHub = Callable[..., Hub]
 
@@ -22,12 +22,12 @@ class Script:
     def __init__(self, _: Sequence[Capability]) -> None:
         pass
 
-    def scores(self, text: str) -> list[Scored]:
+    def scores(self, text: str) -> list[ScoredCapability]:
         heard = {
-            "compare it": [Scored("trip-check", 0.9)],
-            "perhaps": [Scored("trip-check", 0.4), Scored("CLAIM", 0.4)],
-            "maybe": [Scored("CLAIM", 0.4)],
-            "claim it": [Scored("CLAIM", 0.9)],
+            "compare it": [ScoredCapability("trip-check", 0.9)],
+            "perhaps": [ScoredCapability("trip-check", 0.4), ScoredCapability("CLAIM", 0.4)],
+            "maybe": [ScoredCapability("CLAIM", 0.4)],
+            "claim it": [ScoredCapability("CLAIM", 0.9)],
         }
         return heard.get(text, [])
 
@@ -167,8 +167,8 @@ async def test_a_workflow_that_says_less_gets_less(hub: Hub) -> None:
     hub.workflow(Workflow(name="maybe-claim", description="Claim", steps=steps), time_ms=5_000, tokens=700)
 
     class Hears(Script):
-        def scores(self, text: str) -> list[Scored]:
-            return [Scored("maybe-claim", 0.9)]
+        def scores(self, text: str) -> list[ScoredCapability]:
+            return [ScoredCapability("maybe-claim", 0.9)]
 
     hub.orchestrator("front", classifier=Hears)
     async with hub:

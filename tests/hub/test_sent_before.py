@@ -17,7 +17,7 @@ from aiohttp import web
 from remit import AgentCard, Brief, Code, Hub, Response, Status
 from remit.protocol.envelope import Request
 from remit.runtime import root_runs
-from remit.runtime.ports import Departure, Line, Remote
+from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit.testing import MemoryStore
 from remit.transports import ends
 from remit.transports.a2a import agent as a2a
@@ -351,7 +351,7 @@ class Watcher(Remote):
         self.steps = -1
         self.left: Departure | None = None
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         self.left = await line.depart("there")
         connection = sqlite3.connect(self._path)
         self.steps = connection.execute("SELECT count(*) FROM journal").fetchone()[0]

@@ -10,7 +10,7 @@ import pytest
 
 from remit import Brief, Call, Code, Hub, Limits, Priority, Response, Status
 from remit.testing.memory import MemoryStore
-from remit.transports.local import COME_BACK_MS, LocalTransport, Stall
+from remit.transports.local import COME_BACK_MS, LocalTransport, SlotPool
 from waiting import PATIENCE_S
 
 
@@ -22,7 +22,7 @@ def code_of(response: Response) -> Code | None:
     return response.fault.code if response.fault else None
 
 
-def stall_of(hub: Hub, agent: str) -> Stall:
+def stall_of(hub: Hub, agent: str) -> SlotPool:
     transport = hub._parts.transport  # pyright: ignore[reportPrivateUsage]
     assert isinstance(transport, LocalTransport)
     return transport._stalls[agent]  # pyright: ignore[reportPrivateUsage]

@@ -63,10 +63,10 @@ async def test_the_tool_gets_the_value_and_nothing_else_does(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     given: list[dict[str, str]] = []
-    model, places, steps = Model(), dict[str, object](), list[journal.Step]()
+    model, places, steps = Model(), dict[str, object](), list[journal.JournalStep]()
     note = journal.note
 
-    def noted(store: Any, run: Any, path: str, step: journal.Step, keys: Any) -> None:
+    def noted(store: Any, run: Any, path: str, step: journal.JournalStep, keys: Any) -> None:
         steps.append(step)
         note(store, run, path, step, keys)
 

@@ -13,7 +13,7 @@ from remit.policy.plan import filled, literal
 from remit.policy.verdict import ALLOW, Facts
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Message, Strategy
-from remit.protocol.trace import Place, place_of
+from remit.protocol.trace import TraceContext, place_of
 from remit.text.components import Component
 from remit.text.conflicts import find
 from remit.text.grounding import unfounded
@@ -41,7 +41,7 @@ def test_a_request_whose_input_is_no_text_is_estimated() -> None:
 
 def test_a_place_in_a_trace_is_read_as_it_was_written() -> None:
     for sampled in (True, False):
-        place = Place("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", sampled)
+        place = TraceContext("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", sampled)
         assert place_of(str(place)) == place
 
 

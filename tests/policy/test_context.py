@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.budget import estimate
-from remit.policy.context import ROLES, Said, check, fit, matches, message_of, newest, said, select
+from remit.policy.context import (
+    ROLES,
+    RecordedMessages,
+    check,
+    fit,
+    matches,
+    message_of,
+    messages_from_records,
+    newest,
+    select,
+)
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, View
 from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
@@ -122,7 +132,7 @@ def test_no_filter_lets_anything_pass_that_happened_inside_an_agent(
 ) -> None:
     """O4: the callee never sees the caller's tool calls, their results or its reasoning."""
     records = [a_record(body, kind, seq=seq) for seq, (kind, body) in enumerate(session, start=1)]
-    messages = said(records, original=lambda _: None, count=len).messages
+    messages = messages_from_records(records, original=lambda _: None, count=len).messages
     passed = select(messages, wanted, now_ms=NOW_MS, tokens=10**9)
     assert CANARY not in repr(passed)
     assert {message.role for message in passed} <= {"user", "assistant"}
@@ -130,7 +140,7 @@ def test_no_filter_lets_anything_pass_that_happened_inside_an_agent(
 
 def test_a_record_of_what_happened_inside_an_agent_says_nothing() -> None:
     inside = a_record(Progress(delegation="r-1", agent="tag", text="inside"), Kind.PROGRESS)
-    assert said([inside], original=lambda _: None, count=len).messages == []
+    assert messages_from_records([inside], original=lambda _: None, count=len).messages == []
 
 
 def test_what_a_callee_was_shown_stands_once_before_the_request_that_showed_it() -> None:
@@ -142,7 +152,7 @@ def test_what_a_callee_was_shown_stands_once_before_the_request_that_showed_it()
         return a_request(id=objective, parent="run-1", objective=objective, view=view.recorded())
 
     records = [a_record(asking("first", 1), seq=10), a_record(asking("second", 1, 2, 3, 4), seq=11)]
-    found = said(records, original=elsewhere.get, count=len)
+    found = messages_from_records(records, original=elsewhere.get, count=len)
     assert [(message.text, message.seq, message.tokens) for message in found.messages] == [
         ("shown 1", 1, 101),
         ("first", 10, 5),
@@ -158,10 +168,10 @@ def test_a_request_that_began_in_another_form_replaces_its_first_form() -> None:
         a_record(a_request(objective="edited"), seq=3),
         a_record(a_response(result="done"), Kind.RESULT, seq=4),
     ]
-    found = said(records, original=lambda _: None, count=len)
+    found = messages_from_records(records, original=lambda _: None, count=len)
     assert [message.text for message in found.messages] == ["another", "edited", "done"]
-    rest = said(records[2:], original=lambda _: None, count=len, asked={"run-1": 1, "r-2": 2})
-    assert rest == Said(found.messages[1:], {1})
+    rest = messages_from_records(records[2:], original=lambda _: None, count=len, asked={"run-1": 1, "r-2": 2})
+    assert rest == RecordedMessages(found.messages[1:], {1})
 
 
 # ── which of them are asked for ───────────────────────────────────────────────────────────────────────────────────────

@@ -13,10 +13,10 @@ from remit.policy.peer_calls import (
     MOST_CALLS,
     PeerCall,
     call_of,
+    calls_after_end,
     cell_of,
     content_of,
     current,
-    ended,
     group_of,
     in_doubt,
     objection,
@@ -98,13 +98,13 @@ def test_the_oldest_that_are_done_make_room_and_none_that_is_under_way() -> None
 
 def test_one_that_did_not_succeed_may_be_made_again() -> None:
     calls = (a_call("1"), a_call("2"))
-    assert ended(calls, {"run-1": False}, until_ms=9) == (a_call("2"),)
-    assert ended(calls, {"run-1": True}, until_ms=9) == (a_call("1", done=True, until_ms=9), a_call("2"))
+    assert calls_after_end(calls, {"run-1": False}, until_ms=9) == (a_call("2"),)
+    assert calls_after_end(calls, {"run-1": True}, until_ms=9) == (a_call("1", done=True, until_ms=9), a_call("2"))
 
 
 def test_what_another_run_came_to_ends_no_call_of_the_same_id() -> None:
     calls = (a_call("1"),)
-    assert ended(calls, {"run-1-again": False}, until_ms=9) == calls
+    assert calls_after_end(calls, {"run-1-again": False}, until_ms=9) == calls
 
 
 @pytest.mark.parametrize("origin", ["Prime@north", " prime@NORTH ", "ｐｒｉｍｅ@north"])

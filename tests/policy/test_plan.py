@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remit.policy.plan import (
-    Ended,
-    Next,
+    NextSteps,
     Step,
+    StepOutcome,
     Workflow,
     filled,
     holds,
@@ -22,8 +22,8 @@ from remit.policy.plan import (
 from remit.policy.plan_problems import problems
 from remit.protocol.errors import Problem
 
-DONE, FAILED, SKIPPED = Ended(state="done"), Ended(state="failed"), Ended(state="skipped")
-NOT_WANTED = Ended(state="skipped", wanted=False)
+DONE, FAILED, SKIPPED = StepOutcome(state="done"), StepOutcome(state="failed"), StepOutcome(state="skipped")
+NOT_WANTED = StepOutcome(state="skipped", wanted=False)
 
 
 def a_step(name: str, **fields: Any) -> Step:
@@ -35,7 +35,7 @@ def flow(*steps: Step, **fields: Any) -> Workflow:
     return Workflow(name="w", steps=steps, **fields)
 
 
-def names(next_: Next) -> tuple[list[str], list[str]]:
+def names(next_: NextSteps) -> tuple[list[str], list[str]]:
     return [step.name for step in next_.begin], [step.name for step, _ in next_.skip]
 
 
@@ -71,7 +71,7 @@ def test_input_and_request_are_no_steps() -> None:
 
 
 @pytest.mark.parametrize(("ended", "why"), [(FAILED, "which failed"), (SKIPPED, "which was skipped")])
-def test_a_step_whose_input_is_missing_is_skipped_and_says_why(ended: Ended, why: str) -> None:
+def test_a_step_whose_input_is_missing_is_skipped_and_says_why(ended: StepOutcome, why: str) -> None:
     """K10: partial failure."""
     (_, skip) = (found := ready(flow(a_step("a"), a_step("b", input="{a}")), {"a": ended}, None)).begin, found.skip
     assert [(step.name, each.why, each.wanted) for step, each in skip] == [
@@ -91,8 +91,8 @@ def test_a_step_after_one_that_failed_is_skipped_unless_that_was_optional_or_it_
 def test_a_condition_decides_whether_a_step_is_done() -> None:
     """X15: conditional delegation."""
     both = flow(a_step("a"), a_step("b", when="a.n > 1"))
-    assert names(ready(both, {"a": Ended(state="done", result={"n": 2})}, None)) == (["b"], [])
-    skipped = ready(both, {"a": Ended(state="done", result={"n": 1})}, None).skip
+    assert names(ready(both, {"a": StepOutcome(state="done", result={"n": 2})}, None)) == (["b"], [])
+    skipped = ready(both, {"a": StepOutcome(state="done", result={"n": 1})}, None).skip
     assert (skipped[0][1].why, skipped[0][1].wanted) == ("its condition does not hold: a.n > 1", False)
 
 
@@ -108,7 +108,7 @@ def test_whatever_ends_how_every_step_is_begun_or_skipped_once_and_none_before_i
     ]
     chance.shuffle(steps)
     whole = flow(*steps)
-    ended: dict[str, Ended] = {}
+    ended: dict[str, StepOutcome] = {}
     while len(ended) < size:
         found = ready(whole, ended, None)
         assert found.begin or found.skip
@@ -116,7 +116,7 @@ def test_whatever_ends_how_every_step_is_begun_or_skipped_once_and_none_before_i
             assert waits_for(step) <= ended.keys()
             ended[step.name] = chance.choice([DONE, FAILED])
         ended |= {step.name: each for step, each in found.skip}
-    assert ready(whole, ended, None) == Next()
+    assert ready(whole, ended, None) == NextSteps()
 
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -174,10 +174,10 @@ def test_a_text_of_braces_takes_no_longer_than_another() -> None:
 # ── conditions ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 ENDED = {
-    "a": Ended(state="done", result={"n": 2, "tags": ["x"], "word": "yes", "none": None}, confidence=0.9),
+    "a": StepOutcome(state="done", result={"n": 2, "tags": ["x"], "word": "yes", "none": None}, confidence=0.9),
     "b": FAILED,
     "c": SKIPPED,
-    "d": Ended(state="partial", result=5),
+    "d": StepOutcome(state="partial", result=5),
 }
 
 

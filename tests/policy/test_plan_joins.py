@@ -5,14 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from remit.policy.plan import Ended, Next, Step, Workflow, awaited, ready, waits_for
+from remit.policy.plan import NextSteps, Step, StepOutcome, Workflow, awaited, ready, waits_for
 from remit.policy.plan_problems import problems
 from remit.protocol.errors import Problem
 
-DONE = Ended(state="done", result=1)
-FAILED = Ended(state="failed")
-NOT_WANTED = Ended(state="skipped", wanted=False)
-BLOCKED = Ended(state="skipped")
+DONE = StepOutcome(state="done", result=1)
+FAILED = StepOutcome(state="failed")
+NOT_WANTED = StepOutcome(state="skipped", wanted=False)
+BLOCKED = StepOutcome(state="skipped")
 
 
 def a_step(name: str, **fields: Any) -> Step:
@@ -20,11 +20,11 @@ def a_step(name: str, **fields: Any) -> Step:
     return Step(name=name, **said)
 
 
-def begun(next_: Next) -> list[str]:
+def begun(next_: NextSteps) -> list[str]:
     return [step.name for step in next_.begin]
 
 
-def after(a: Step, b: Step, ended: Ended) -> Next:
+def after(a: Step, b: Step, ended: StepOutcome) -> NextSteps:
     return ready(Workflow(name="w", steps=(a, b)), {"a": ended}, None)
 
 
@@ -35,20 +35,20 @@ def test_a_step_whose_predecessor_was_not_wanted_begins(fields: dict[str, Any]) 
 
 @pytest.mark.parametrize("ended", [FAILED, BLOCKED])
 @pytest.mark.parametrize("fields", [{"input": "{a}"}, {"after": ("a",)}])
-def test_what_a_failure_stopped_stops_what_comes_after_it(fields: dict[str, Any], ended: Ended) -> None:
+def test_what_a_failure_stopped_stops_what_comes_after_it(fields: dict[str, Any], ended: StepOutcome) -> None:
     """A step two places behind one that failed is not begun either."""
     assert begun(after(a_step("a"), a_step("b", **fields), ended)) == []
 
 
 @pytest.mark.parametrize("ended", [FAILED, BLOCKED])
 @pytest.mark.parametrize("fields", [{"input": "{a}"}, {"after": ("a",)}])
-def test_a_step_begins_without_what_is_optional(fields: dict[str, Any], ended: Ended) -> None:
+def test_a_step_begins_without_what_is_optional(fields: dict[str, Any], ended: StepOutcome) -> None:
     assert begun(after(a_step("a", optional=True), a_step("b", **fields), ended)) == ["b"]
 
 
 @pytest.mark.parametrize("ended", [DONE, FAILED, BLOCKED, NOT_WANTED])
 @pytest.mark.parametrize("fields", [{}, {"input": "{a}"}])
-def test_a_question_mark_means_however_it_ended(fields: dict[str, Any], ended: Ended) -> None:
+def test_a_question_mark_means_however_it_ended(fields: dict[str, Any], ended: StepOutcome) -> None:
     step = a_step("b", after=("a?",), **fields)
     assert (awaited(step), waits_for(step)) == (("a",), {"a"})
     assert begun(ready(Workflow(name="w", steps=(a_step("a"), step)), {}, None, ["a"])) == []

@@ -7,8 +7,8 @@ import pytest
 from remit.policy.repeats import (
     ANSWER_SHARE,
     CALL_SHARE,
-    Earlier,
-    Said,
+    CallWords,
+    EarlierAnswer,
     beside_of,
     call_key,
     is_near,
@@ -52,7 +52,7 @@ def test_target_capability_objective_and_input_each_make_another_call(other: obj
 
 def test_an_answer_is_outdated_once_something_was_changed() -> None:
     request = a_request()
-    earlier = Earlier(a_response(), 2, beside_of(request))
+    earlier = EarlierAnswer(a_response(), 2, beside_of(request))
     assert not is_outdated(earlier, request, 2)
     assert is_outdated(earlier, request, 3)
 
@@ -72,7 +72,7 @@ def test_an_answer_is_outdated_once_something_was_changed() -> None:
 def test_what_else_a_callee_is_given_makes_an_earlier_answer_none_to_this(changes: dict[str, Any], other: bool) -> None:
     given: dict[str, Any] = {"handoff": Handoff(data={"rows": 2}), "view": View(), "parent": "r"}
     first = a_request(**given)
-    assert is_outdated(Earlier(a_response(), 0, beside_of(first)), a_request(**given | changes), 0) is other
+    assert is_outdated(EarlierAnswer(a_response(), 0, beside_of(first)), a_request(**given | changes), 0) is other
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_words_are_read_from_texts_and_values_alike() -> None:
     assert words_of("Open it", {"file": "base.py"}, None) == words_of("open it file base py")
 
 
-def said(call: str, answer: str | None) -> Said:
-    return Said(words_of(call), None if answer is None else words_of(answer))
+def said(call: str, answer: str | None) -> CallWords:
+    return CallWords(words_of(call), None if answer is None else words_of(answer))
 
 
 FIND = "find the separable function in modeling"

@@ -11,55 +11,57 @@ from remit.policy.routing import (
     EJECTED_S,
     HALF_LIFE_S,
     Candidate,
-    Track,
+    TrackRecord,
     aged,
     begun,
-    ended,
     explain,
     may_try_another,
     mean,
     overtaken,
     rank,
+    track_after_call,
 )
 from remit.protocol.errors import TABLE, Blame, Code, fault
 
-NEW = Track()
-GOOD = Track(successes=40, failures=1, latency_s=1.0)
+NEW = TrackRecord()
+GOOD = TrackRecord(successes=40, failures=1, latency_s=1.0)
 
 
-def after(outcomes: Iterable[bool | None], track: Track = NEW, *, now: float = 0.0, seconds: float = 1.0) -> Track:
+def after(
+    outcomes: Iterable[bool | None], track: TrackRecord = NEW, *, now: float = 0.0, seconds: float = 1.0
+) -> TrackRecord:
     for failed in outcomes:
-        track = ended(begun(track), failed, seconds, 0, now)
+        track = track_after_call(begun(track), failed, seconds, 0, now)
     return track
 
 
-def order(now: float = 0.0, **tracks: Track) -> list[str]:
+def order(now: float = 0.0, **tracks: TrackRecord) -> list[str]:
     candidates = [Candidate(name=name, track=track) for name, track in tracks.items()]
     return [each.name for each in rank(candidates, now, mean)]
 
 
 def test_who_succeeds_more_often_comes_first_however_slow() -> None:
     """C12: routing by past performance, quality first."""
-    slow = Track(successes=40, failures=1, latency_s=9.0)
-    fast = Track(successes=20, failures=20, latency_s=0.1)
+    slow = TrackRecord(successes=40, failures=1, latency_s=9.0)
+    fast = TrackRecord(successes=20, failures=20, latency_s=0.1)
     assert order(fast=fast, slow=slow) == ["slow", "fast"]
 
 
 @pytest.mark.parametrize(
     "worse",
     [
-        pytest.param(Track(successes=40, failures=1, latency_s=1.5), id="slower"),
-        pytest.param(Track(successes=40, failures=1, latency_s=0.9, in_flight=1), id="busier"),
-        pytest.param(Track(successes=40, failures=1, latency_s=0.9, tokens=500), id="dearer"),
+        pytest.param(TrackRecord(successes=40, failures=1, latency_s=1.5), id="slower"),
+        pytest.param(TrackRecord(successes=40, failures=1, latency_s=0.9, in_flight=1), id="busier"),
+        pytest.param(TrackRecord(successes=40, failures=1, latency_s=0.9, tokens=500), id="dearer"),
     ],
 )
-def test_of_those_as_good_as_each_other_the_slower_busier_and_dearer_come_later(worse: Track) -> None:
+def test_of_those_as_good_as_each_other_the_slower_busier_and_dearer_come_later(worse: TrackRecord) -> None:
     assert order(worse=worse, good=GOOD) == ["good", "worse"]
 
 
 def test_a_thousand_tokens_weigh_as_much_as_a_second() -> None:
     """The slower one is a little less than a second slower than the dearer one is dear."""
-    dear, slow = (Track(successes=40, failures=1, latency_s=s, tokens=t) for s, t in ((1.0, 1_000), (1.9, 0)))
+    dear, slow = (TrackRecord(successes=40, failures=1, latency_s=s, tokens=t) for s, t in ((1.0, 1_000), (1.9, 0)))
     assert order(dear=dear, slow=slow) == ["slow", "dear"]
 
 
@@ -72,12 +74,12 @@ def test_who_is_not_known_is_tried_before_long() -> None:
 
 def test_a_long_good_past_does_not_hide_that_it_is_over() -> None:
     broken = after([True, True, True, False] * 5, after([False] * 1_000))
-    assert order(broken=broken, other=Track(successes=20, failures=0, latency_s=5)) == ["other", "broken"]
+    assert order(broken=broken, other=TrackRecord(successes=20, failures=0, latency_s=5)) == ["other", "broken"]
 
 
 def test_what_went_before_counts_half_after_its_half_life_and_no_clock_that_goes_back_makes_it_count_more() -> None:
-    track = Track(successes=8, failures=4, latency_s=2, at=10.0)
-    assert aged(track, 10.0 + HALF_LIFE_S) == Track(successes=4, failures=2, latency_s=1, at=10.0 + HALF_LIFE_S)
+    track = TrackRecord(successes=8, failures=4, latency_s=2, at=10.0)
+    assert aged(track, 10.0 + HALF_LIFE_S) == TrackRecord(successes=4, failures=2, latency_s=1, at=10.0 + HALF_LIFE_S)
     assert aged(track, 5.0).successes == 8
 
 
@@ -95,18 +97,18 @@ def test_failing_fast_is_not_being_fast_and_hanging_is_being_slow() -> None:
 
 
 def test_tokens_are_those_of_successes() -> None:
-    track = ended(begun(Track()), False, 1.0, 100, 0.0)
-    assert (track.tokens, ended(begun(track), False, 1.0, 300, 0.0).tokens) == (100, 200)
-    assert ended(begun(track), True, 1.0, 9_000, 0.0).tokens == 100
+    track = track_after_call(begun(TrackRecord()), False, 1.0, 100, 0.0)
+    assert (track.tokens, track_after_call(begun(track), False, 1.0, 300, 0.0).tokens) == (100, 200)
+    assert track_after_call(begun(track), True, 1.0, 9_000, 0.0).tokens == 100
 
 
 def test_an_end_that_says_nothing_about_the_callee_only_ends() -> None:
-    assert ended(begun(GOOD), None, 30.0, 9_000, 50.0) == GOOD
+    assert track_after_call(begun(GOOD), None, 30.0, 9_000, 50.0) == GOOD
 
 
 def test_who_was_overtaken_takes_at_least_as_long_and_has_not_failed() -> None:
-    track = Track(successes=4, failures=1, latency_s=2.0, at=10.0)
-    assert overtaken(begun(track), 5.0, 10.0) == Track(successes=4, failures=1, latency_s=5.0, at=10.0)
+    track = TrackRecord(successes=4, failures=1, latency_s=2.0, at=10.0)
+    assert overtaken(begun(track), 5.0, 10.0) == TrackRecord(successes=4, failures=1, latency_s=5.0, at=10.0)
     assert overtaken(begun(track), 0.5, 10.0) == track
     assert order(slow=overtaken(begun(NEW), 0.5, 0.0), new=NEW) == ["new", "slow"]
 
@@ -130,8 +132,8 @@ def test_five_failures_in_a_row_put_it_last_for_thirty_seconds_and_then_for_long
     assert four.ejected_until < 0
     once = after([True], four)
     assert (once.ejections, once.ejected_until) == (1, EJECTED_S)
-    assert order(once=once, bad=Track(failures=100)) == ["bad", "once"]
-    assert order(EJECTED_S, once=once, bad=Track(failures=100, at=EJECTED_S)) == ["once", "bad"]
+    assert order(once=once, bad=TrackRecord(failures=100)) == ["bad", "once"]
+    assert order(EJECTED_S, once=once, bad=TrackRecord(failures=100, at=EJECTED_S)) == ["once", "bad"]
     twice = after([True] * 5, once, now=100.0)
     assert twice.ejected_until == 100.0 + 2 * EJECTED_S
     assert after([True] * 500, once).ejected_until == 10 * EJECTED_S
@@ -151,7 +153,7 @@ def test_who_is_left_alone_is_skipped_unless_everyone_is() -> None:
 
 
 def test_one_whose_time_to_be_probed_has_come_is_asked_first() -> None:
-    probed = Candidate(name="probed", track=Track(failures=9, ejected_until=99.0), probe=True)
+    probed = Candidate(name="probed", track=TrackRecord(failures=9, ejected_until=99.0), probe=True)
     assert [each.name for each in rank([Candidate(name="good", track=GOOD), probed], 0.0, mean)] == ["probed", "good"]
 
 
@@ -161,7 +163,7 @@ def test_one_whose_time_to_be_probed_has_come_is_asked_first() -> None:
 )
 def test_everyone_who_may_be_asked_is_ranked_once(known: list[tuple[float, float, float, int]], random: Random) -> None:
     candidates = [
-        Candidate(name=str(place), track=Track(successes=good, failures=bad, latency_s=slow, in_flight=load))
+        Candidate(name=str(place), track=TrackRecord(successes=good, failures=bad, latency_s=slow, in_flight=load))
         for place, (good, bad, slow, load) in enumerate(known)
     ]
     ranked = rank(candidates, 0.0, random.betavariate)
@@ -172,11 +174,11 @@ def test_a_ranking_says_why_each_stands_where_it_does() -> None:
     found = explain(
         [
             Candidate(name="left", track=GOOD, wait_ms=500),
-            Candidate(name="ejected", track=Track(failures=5, ejected_until=30.0)),
+            Candidate(name="ejected", track=TrackRecord(failures=5, ejected_until=30.0)),
             Candidate(name="new"),
             Candidate(name="good", track=GOOD),
-            Candidate(name="dear", track=Track(successes=40, failures=1, latency_s=1, tokens=700, in_flight=2)),
-            Candidate(name="probed", track=Track(failures=9), probe=True),
+            Candidate(name="dear", track=TrackRecord(successes=40, failures=1, latency_s=1, tokens=700, in_flight=2)),
+            Candidate(name="probed", track=TrackRecord(failures=9), probe=True),
         ],
         0.0,
     )

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import here, is_new, named_by_peer, of_agent, peer_of, there, told
+from remit.policy.session_names import here, is_new, named_by_peer, of_agent, peer_of, there, with_session_of_peer
 from remit.protocol.envelope import USER, Request
 from samples import a_request, a_response
 
@@ -58,10 +58,10 @@ def test_what_a_peer_names_is_looked_up_unless_it_is_new() -> None:
 
 def test_a_peer_is_told_its_own_names_and_others_what_there_is() -> None:
     response = replace(a_response(), session="s@north")
-    assert told(response, "north").session == "s"
-    assert told(response, "south") is response
-    assert told(response, None) is response
-    assert told(replace(response, session=None), "north").session is None
+    assert with_session_of_peer(response, "north").session == "s"
+    assert with_session_of_peer(response, "south") is response
+    assert with_session_of_peer(response, None) is response
+    assert with_session_of_peer(replace(response, session=None), "north").session is None
 
 
 def test_a_part_of_a_shared_session_is_named_once_however_often_it_is_asked_for() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.outcome import in_time
 from remit.dialects.sentences import fault_of
 from remit.policy.limits import Limits
@@ -33,7 +33,7 @@ def test_a_time_that_a_server_says_in_a_header_comes_into_the_advice() -> None:
     refused = Response(
         version=VERSION, id="r", target="tag", status=Status.REFUSED, fault=fault(Code.OVERLOADED, "full")
     )
-    heard = in_time(refused, Foreign(headers={"retry-after": "7"}, body=b"", status=503))
+    heard = in_time(refused, ForeignMessage(headers={"retry-after": "7"}, body=b"", status=503))
     assert heard.fault == fault(Code.OVERLOADED, "full", retry_after_ms=7_000)
 
 

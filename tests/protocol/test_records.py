@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from remit.protocol.codec import VERSIONS, Step, decode, encode
+from remit.protocol.codec import VERSIONS, VersionStep, decode, encode
 from remit.protocol.envelope import Usage
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
@@ -94,7 +94,7 @@ def test_a_stored_row_is_read_back_as_it_was_written(kind: Kind) -> None:
 
 
 LATER = VERSIONS.then(
-    Step(
+    VersionStep(
         version="1.1",
         upgrade=lambda value: {"target" if key == "callee" else key: each for key, each in value.items()},
         downgrade=lambda value: value,

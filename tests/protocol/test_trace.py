@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.protocol.trace import PASSED, Place, is_sampled, passed_on, place_of, span_id, trace_id
+from remit.protocol.trace import PASSED, TraceContext, is_sampled, passed_on, place_of, span_id, trace_id
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -12,7 +12,7 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 @given(st.integers(1, 2**128 - 1).map("{:032x}".format), st.integers(1, 2**64 - 1).map("{:016x}".format), st.booleans())
 def test_a_place_that_is_written_is_read_as_the_same(trace: str, span: str, sampled: bool) -> None:
-    place = Place(trace, span, sampled)
+    place = TraceContext(trace, span, sampled)
     assert place_of(str(place)) == place
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from remit import Answer, Capability, Code, Problem, RemitError, Response, Status, fault
 from remit.protocol.codec import checked, plain
-from remit.protocol.typed import Member, Unfit, declares_fields, name_of, object_schema, read_as, schema_of
+from remit.protocol.typed import Member, TypeMismatch, declares_fields, name_of, object_schema, read_as, schema_of
 from remit.runtime.schemas import check_schema, misfits
 
 
@@ -132,13 +132,13 @@ def test_what_is_written_is_read_again_as_it_was_and_fits_its_schema(value: Any,
     ],
 )
 def test_every_wrong_field_is_named(value: Any, kind: Any, paths: list[str]) -> None:
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(TypeMismatch) as raised:
         read_as(value, kind)
     assert [problem.path for problem in raised.value.problems] == paths
 
 
 def test_what_an_enum_allows_is_said() -> None:
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(TypeMismatch) as raised:
         read_as("huge", Size)
     assert raised.value.problems == (Problem("$", "Invalid enum value 'huge'; expected one of 'small', 'large'"),)
 
@@ -146,7 +146,7 @@ def test_what_an_enum_allows_is_said() -> None:
 def test_a_type_that_cannot_be_read_is_named() -> None:
     class Socket: ...
 
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(TypeMismatch) as raised:
         read_as({}, Socket)
     assert raised.value.problems == (Problem("$", "a `Socket` cannot be read from JSON"),)
     for kind in (Socket, list[Item | Job]):
@@ -158,7 +158,7 @@ def test_a_model_that_fails_otherwise_than_by_its_fields_says_why() -> None:
     class Odd(pydantic.BaseModel):
         n: int
 
-    with pytest.raises(Unfit) as raised:
+    with pytest.raises(TypeMismatch) as raised:
         read_as({"n": 10**5000}, Odd)
     assert raised.value.problems[0].path == "$"
 

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from remit.protocol.errors import Problem
-from remit.protocol.typed import MISSING, Member, Unfit, object_schema, read_as, schema_of
+from remit.protocol.typed import MISSING, Member, TypeMismatch, object_schema, read_as, schema_of
 
 
 class Order(BaseModel):
@@ -28,7 +28,7 @@ class Point(NamedTuple):
 
 
 def problems(value: object, kind: Any) -> list[Problem]:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         read_as(value, kind)
     return list(caught.value.problems)
 

@@ -9,7 +9,7 @@ from jsonschema_rs import is_valid
 
 from remit.protocol.codec import plain
 from remit.protocol.errors import Problem
-from remit.protocol.typed import Unfit, read_as, schema_of
+from remit.protocol.typed import TypeMismatch, read_as, schema_of
 
 
 @dataclass
@@ -45,7 +45,7 @@ def test_a_union_of_classes_is_read_as_the_one_that_was_written(value: Any) -> N
 
 
 def test_what_fits_no_class_of_a_union_names_what_the_nearest_lacks() -> None:
-    with pytest.raises(Unfit) as caught:
+    with pytest.raises(TypeMismatch) as caught:
         read_as({"total": 1.5, "until": 7}, UNION, "$.result")
     assert caught.value.problems == (Problem("$.result.until", "as LongQuote: Expected `str`, got `int`"),)
     assert not is_valid(schema_of(UNION), {"until": 7})

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
-from remit.protocol.codec import VERSIONS, Step, Versions, decode_request, decode_response, encode, encode_for
+from remit.protocol.codec import VERSIONS, Versions, VersionStep, decode_request, decode_response, encode, encode_for
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Priority
@@ -36,13 +36,13 @@ def priority_out_of_remit(value: Plain) -> Plain:
     return value | ({"remit": remit} if "remit" in value else {}) | moved
 
 
-STEP_1 = Step(
+STEP_1 = VersionStep(
     version="1.1",
     upgrade=lambda value: renamed(value, "goal", "objective"),
     downgrade=lambda value: renamed(value, "objective", "goal"),
 )
-STEP_2 = Step(version="1.2", upgrade=priority_into_remit, downgrade=priority_out_of_remit)
-STEP_3 = Step(
+STEP_2 = VersionStep(version="1.2", upgrade=priority_into_remit, downgrade=priority_out_of_remit)
+STEP_3 = VersionStep(
     version="1.3",
     upgrade=lambda value: renamed(value, "tags", "hints"),
     downgrade=lambda value: renamed(value, "hints", "tags"),

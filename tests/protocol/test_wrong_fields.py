@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta, Struct
 
-from remit.protocol.codec import Wrong, convert, did_you_mean, wrong_fields
+from remit.protocol.codec import WrongPart, convert, did_you_mean, wrong_fields
 from remit.protocol.errors import RemitError
 
 Length = Annotated[str, Meta(pattern="^[0-9]+m$", extra={"rule": "expected metres, such as 3m"})]
@@ -67,7 +67,7 @@ class Whole(Struct, forbid_unknown_fields=True):
 def test_each_wrong_field_is_named_with_what_was_expected(value: Any, wrong: list[tuple[Any, str | None]]) -> None:
     found = list(wrong_fields(value, Whole))
     expected = [
-        Wrong(place, found[at].message if message is None else message) for at, (place, message) in enumerate(wrong)
+        WrongPart(place, found[at].message if message is None else message) for at, (place, message) in enumerate(wrong)
     ]
     assert found == expected
 

@@ -23,18 +23,18 @@ from remit.protocol.card import Rate
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft
-from remit.relay.client.connection import Link
-from remit.relay.client.delivery import Post
+from remit.relay.client.connection import GatewayConnection
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Sealer
 from remit.relay.messages.audit import Person, Recording
-from remit.relay.router import read
-from remit.relay.serve_shared import Shared, Sharing, Told
+from remit.relay.router import route_messages
+from remit.relay.serve_shared import Shared, Sharing, SharingEvent
 from remit.relay.session import moves
-from remit.relay.session.moves import ENDED, State
+from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.profile import Profile
-from remit.relay.session_service import Host
+from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 
@@ -46,7 +46,7 @@ class Dying:
 
     left = 0
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
 
     def execute(self, *arguments: Any) -> Any:
@@ -67,18 +67,18 @@ class Local:
 
 
 @asynccontextmanager
-async def mortal(home: Path, name: str, die_at: int) -> AsyncGenerator[tuple[Sealer, Post, Recording]]:
+async def mortal(home: Path, name: str, die_at: int) -> AsyncGenerator[tuple[Sealer, MessageDelivery, Recording]]:
     """Open a device and its team's store, and count their statements from then on."""
     device = sealer(home, name)
     store = SqliteStore(home / f"{name}s-hub.db", durability="process")
     await store.open()
     Dying.left = die_at
     state, writer = device.device.state, store._writer  # pyright: ignore[reportPrivateUsage]
-    state._connection = cast(Connection, Dying(state._connection))  # pyright: ignore[reportPrivateUsage]
-    writer._connection = cast(Connection, Dying(writer._connection))  # pyright: ignore[reportPrivateUsage]
+    state._connection = cast(SqliteConnection, Dying(state._connection))  # pyright: ignore[reportPrivateUsage]
+    writer._connection = cast(SqliteConnection, Dying(writer._connection))  # pyright: ignore[reportPrivateUsage]
     async with (
         Recording(state, store, device=device.device.id) as recording,
-        Post(device, Link("ws://127.0.0.1:9", gateway="g", key=device.device)) as post,
+        MessageDelivery(device, GatewayConnection("ws://127.0.0.1:9", gateway="g", key=device.device)) as post,
         asyncio.timeout(BOUND_S),
     ):
         yield device, post, recording
@@ -95,7 +95,7 @@ async def ask(home: Path, objective: str, die_at: int, log: int) -> None:
             os.write(log, json.dumps([step.event, step.state]).encode() + b"\n")
             recording.wake()
 
-        async with Host(
+        async with SessionService(
             anna,
             post,
             profiles={"mine": profile},
@@ -125,13 +125,13 @@ async def share(home: Path, _: str, die_at: int, log: int) -> None:
             rate=Rate(calls=1_000, seconds=60),
         )
 
-        def told(what: Told) -> None:
+        def told(what: SharingEvent) -> None:
             os.write(log, json.dumps([what.event, what.shared]).encode() + b"\n")
             recording.wake()
 
         shared = {"helper": Shared(agent="helper", profile=profile)}
         sharing = Sharing(hub, bob, post, shared, now_ms=LoopClock().wall_ms, told=told)
-        reading = asyncio.create_task(read(post, None, sharing, sealer=bob, now_ms=LoopClock().wall_ms))
+        reading = asyncio.create_task(route_messages(post, None, sharing, sealer=bob, now_ms=LoopClock().wall_ms))
         while await post.do(bob.inbox):
             await asyncio.sleep(0.001)
         reading.cancel()
@@ -139,14 +139,14 @@ async def share(home: Path, _: str, die_at: int, log: int) -> None:
         await sharing.close()
 
 
-async def go_on(host: Host, bob: str, objective: str) -> None:
+async def go_on(host: SessionService, bob: str, objective: str) -> None:
     eve = Person("eve", "chat")
     run = next((each for each in host.runs if each.state not in ENDED), None)
     if run is None:
         run = await host.start("mine", bob, objective, by=eve)
     else:
         run = await host.act(run.id, moves.Resume(), by=eve)
-    while run.pending is None and run.state is not State.WAITING_REMOTE:
+    while run.pending is None and run.state is not SessionState.WAITING_REMOTE:
         await asyncio.sleep(0.001)
         run = next(each for each in host.runs if each.id == run.id)
     if run.pending is not None:

@@ -21,10 +21,10 @@ from typing import Any, cast
 import remit.relay.e2e.olm
 from remit.relay.device.identity import PreKey
 from remit.relay.device.key_file import open_keys
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
-from remit.relay.e2e.channel import Refused, Sealer
-from remit.stores.connection import Connection
+from remit.relay.e2e.channel import RejectedMessageError, Sealer
+from remit.stores.connection import SqliteConnection
 
 # What may be forgotten to be written down, because doing it again changes nothing.
 TOGETHER = ("sent", "open", "seal")
@@ -33,7 +33,7 @@ TOGETHER = ("sent", "open", "seal")
 class Dying:
     """A connection that ends the process at one of its statements, be it the one that commits."""
 
-    def __init__(self, connection: Connection, left: int) -> None:
+    def __init__(self, connection: SqliteConnection, left: int) -> None:
         self._connection = connection
         self._left = left
 
@@ -56,8 +56,8 @@ def work(order: dict[str, Any]) -> None:
 
     # By default this signal ends a process as SIGKILL does: at once, and with nothing tidied up.
     signal.setitimer(signal.ITIMER_REAL, order["die_after_us"] / 1_000_000)
-    state = State.open(home / "device.db", open_keys(home / "device.key"), "process")
-    state._connection = cast(Connection, Dying(state._connection, order["die_at"]))  # pyright: ignore[reportPrivateUsage]
+    state = DeviceFile.open(home / "device.db", open_keys(home / "device.key"), "process")
+    state._connection = cast(SqliteConnection, Dying(state._connection, order["die_at"]))  # pyright: ignore[reportPrivateUsage]
     device = Device.load(state)
     assert device is not None
     sealer, peer = Sealer(device), order["peer"]
@@ -95,7 +95,7 @@ def work(order: dict[str, Any]) -> None:
         try:
             with state.apart() if state.is_writing else nullcontext():
                 return perform(deed)
-        except Refused as error:
+        except RejectedMessageError as error:
             return error.reason
 
     for together, deeds in groupby(order["deeds"], lambda deed: order["together"] and deed[0] in TOGETHER):

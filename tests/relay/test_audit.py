@@ -21,18 +21,18 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind, Record, SharedStep
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.device.state import State as File
+from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.device.state import DeviceFile
 from remit.relay.messages import audit, types
-from remit.relay.messages.audit import Note, Person, Recording
-from remit.relay.messages.types import Asks
+from remit.relay.messages.audit import AuditEntry, Person, Recording
+from remit.relay.messages.types import QuestionMessage
 from remit.relay.serve_shared import NOTHING_SHARED, decline
 from remit.relay.session import moves, remote_commands
-from remit.relay.session.moves import State
-from remit.relay.session.profile import Control
-from remit.relay.session.remote_commands import Wish
+from remit.relay.session.moves import SessionState
+from remit.relay.session.profile import ControlEnvelope
+from remit.relay.session.remote_commands import RemoteCommand
 from remit.runtime.audit import Tampering
-from remit.runtime.ports import Numbered, StoreError
+from remit.runtime.ports import NumberedRecord, StoreError
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing import MemoryStore
 from remit.testing.samples import a_step
@@ -47,10 +47,10 @@ async def in_turn(pair: Pair, *answers: Callable[[str], moves.Event]) -> str:
     """Have a run's drafts answered by Anna, and return its id once it has ended."""
     run = await pair.host.start("mine", pair.bob.device.id, CANARY, by=ANNA)
     for answer in answers:
-        run = await pair.until(run, State.READY_TO_SEND)
+        run = await pair.until(run, SessionState.READY_TO_SEND)
         assert run.pending is not None
         await pair.host.act(run.id, answer(run.pending.id), by=ANNA)
-    await pair.until(run, State.COMPLETED, State.STOPPED)
+    await pair.until(run, SessionState.COMPLETED, SessionState.STOPPED)
     return run.id
 
 
@@ -82,10 +82,10 @@ async def test_both_sides_have_each_step_on_record_and_who_answered(tmp_path: Pa
         ("asks", "mine", bob, "anna@example.org", "manual")
     }
     assert [(each.event, each.turn, each.state, each.label, each.by, each.via) for each in own if each.by] == [
-        ("Start", 0, State.PLANNING, "", "anna", "chat"),
-        ("Reject", 0, State.PLANNING, "", "anna", "chat"),
-        ("Approve", 1, State.READY_TO_SEND, "approved", "anna", "chat"),
-        ("Approve", 2, State.READY_TO_SEND, "edited", "anna", "chat"),
+        ("Start", 0, SessionState.PLANNING, "", "anna", "chat"),
+        ("Reject", 0, SessionState.PLANNING, "", "anna", "chat"),
+        ("Approve", 1, SessionState.READY_TO_SEND, "approved", "anna", "chat"),
+        ("Approve", 2, SessionState.READY_TO_SEND, "edited", "anna", "chat"),
     ]
     assert [(each.event, each.turn) for each in own if not each.by] == [
         *(("Prompted", 0), ("Drafted", 0)) * 2,
@@ -135,13 +135,13 @@ async def test_what_is_not_allowed_is_on_record_on_either_side(tmp_path: Path) -
 async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_it(tmp_path: Path) -> None:
     """S13: `remit pending` leaves a wish; whoever left none of a name had none."""
     async with together(tmp_path, canaries) as pair:
-        run = await pair.until(await pair.start(), State.READY_TO_SEND)
+        run = await pair.until(await pair.start(), SessionState.READY_TO_SEND)
         assert run.pending is not None
         file = pair.anna.device.state
-        remote_commands.leave(file, Wish(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
+        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Reject(run.pending.id, CANARY), by="eve"))
         await eventually(lambda: any(each.event == "Reject" for each in pair.notes))
-        remote_commands.leave(file, Wish(run=run.id, event=moves.Stop()))
-        await pair.until(run, State.STOPPED)
+        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Stop()))
+        await pair.until(run, SessionState.STOPPED)
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
     assert [(each.event, each.by, each.via) for each in found if each.via] == [
         ("Reject", "eve", "pending"),
@@ -153,11 +153,11 @@ async def test_what_is_wished_from_another_process_is_on_record_with_who_wished_
 async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path: Path) -> None:
     """S13: what the detector finds is struck out, and a reason is no place for a speech."""
 
-    def fails(_: PromptRequest) -> Failed:
-        return Failed(reason=f"cannot write to eve@example.org today {'x' * 1_000}", hard=True)
+    def fails(_: PromptRequest) -> DraftFailure:
+        return DraftFailure(reason=f"cannot write to eve@example.org today {'x' * 1_000}", hard=True)
 
     async with together(tmp_path, fails) as pair:
-        await pair.until(await pair.start(), State.ERROR)
+        await pair.until(await pair.start(), SessionState.ERROR)
         found = steps(await recorded(pair.anna, tmp_path / "annas.db"))
     (failure,) = {each.failure for each in found if each.failure}
     assert failure.startswith("cannot write to [EMAIL] today xxx")
@@ -166,18 +166,18 @@ async def test_why_something_failed_is_on_record_without_what_is_secret(tmp_path
 
 def test_a_name_that_is_no_text_can_be_recorded_all_the_same() -> None:
     name = os.fsdecode(b"ann\xff")
-    assert encode(audit.plain(name)) == b'"ann?"'
+    assert encode(audit.printable(name)) == b'"ann?"'
     assert audit.struck("", pipeline()) == ""
 
 
 async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_once(tmp_path: Path) -> None:
     gate = asyncio.Event()
     async with together(tmp_path, canaries, mode="full_auto", answers_after=gate) as pair:
-        run = await pair.until(await pair.start(), State.WAITING_REMOTE)
+        run = await pair.until(await pair.start(), SessionState.WAITING_REMOTE)
         await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=steps)
     async with together(tmp_path, canaries, mode="full_auto") as pair:
         await pair.host.act(run.id, moves.Resume())
-        await pair.until(run, State.COMPLETED)
+        await pair.until(run, SessionState.COMPLETED)
         found = steps(await recorded(pair.bob, tmp_path / "bobs.db"))
     assert [each.event for each in found] == ["asked", "answered"] * 2
     with pair.bob.device.state.writing():
@@ -185,13 +185,13 @@ async def test_a_question_that_was_under_way_at_a_restart_is_on_record_as_asked_
 
 
 async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tmp_path: Path) -> None:
-    control = Control(
+    control = ControlEnvelope(
         origin_agent_device_id=CANARY,
         trace_id=f"{CANARY}\x1b[2J",
         hop_count=2,
         orchestrator_profile_id=CANARY,
     )
-    letter = Asks(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
+    letter = QuestionMessage(id=CANARY, session=CANARY, text=CANARY, agent=CANARY, control=control)
     async with together(tmp_path) as pair:
         await asyncio.to_thread(pair.anna.seal, pair.bob.device.id, types.write(letter), requester="anna")
         found = await eventually(lambda: recorded(pair.bob, tmp_path / "bobs.db"), when=lambda rows: len(rows) >= 2)
@@ -205,8 +205,10 @@ async def test_what_another_device_writes_into_names_and_ids_is_not_on_record(tm
 async def test_what_is_asked_of_a_device_that_shares_nothing_is_on_record(tmp_path: Path) -> None:
     anna, bob = sealer(tmp_path, "anna"), sealer(tmp_path, "bob")
     introduce(anna, bob)
-    control = Control(origin_agent_device_id=anna.device.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
-    asks = Asks(id="q", session="s", text=CANARY, control=control)
+    control = ControlEnvelope(
+        origin_agent_device_id=anna.device.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine"
+    )
+    asks = QuestionMessage(id="q", session="s", text=CANARY, control=control)
     anna.seal(bob.device.id, types.write(asks))
     anna.begin(bob.device.id, prekey_of(bob))
     carry(anna, bob)
@@ -248,8 +250,8 @@ async def test_a_step_that_somebody_changes_or_takes_out_is_found(
 # ── from the device to the record ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(file: File, turn: int) -> None:
-    audit.keep(file, Note(at_ms=turn, run="run", session="session", step=a_step(turn=turn)))
+def note(file: DeviceFile, turn: int) -> None:
+    audit.keep(file, AuditEntry(at_ms=turn, run="run", session="session", step=a_step(turn=turn)))
 
 
 def turns(records: Sequence[Record]) -> list[int]:
@@ -305,7 +307,7 @@ class Troubled(MemoryStore):
 
     troubles = 0
 
-    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         if entries and self.troubles:
             self.troubles -= 1
             raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))
@@ -407,10 +409,10 @@ async def test_killed_while_it_answers_a_device_has_each_question_on_record_as_a
     introduce(anna, bob)
     names = [f"{number:02}" for number in range(30)]
     for name in names:
-        control = Control(
+        control = ControlEnvelope(
             origin_agent_device_id=anna.device.id, trace_id=name, hop_count=1, orchestrator_profile_id="mine"
         )
-        anna.seal(bob.device.id, types.write(Asks(id=name, session="s", text=CANARY, control=control)))
+        anna.seal(bob.device.id, types.write(QuestionMessage(id=name, session="s", text=CANARY, control=control)))
     anna.begin(bob.device.id, prekey_of(bob))
     carry(anna, bob)
     assert len(bob.inbox()) == len(names)

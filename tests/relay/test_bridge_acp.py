@@ -17,8 +17,8 @@ from remit.relay.bridge import acp as module
 from remit.relay.bridge import acp_turn, acp_wire
 from remit.relay.bridge.acp import AcpAgent
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.permissions import Choice, Permission, deny
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.permissions import Choice, PermissionRequest, deny
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.wording import in_words
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S
@@ -61,7 +61,7 @@ def steps(*done: tuple[str, Any], number: int = 1, **changed: Any) -> PromptRequ
     return request(number, objective=json.dumps(done), **changed)
 
 
-def said(outcome: Draft | Failed) -> Draft:
+def said(outcome: Draft | DraftFailure) -> Draft:
     assert isinstance(outcome, Draft), outcome
     return outcome
 
@@ -176,16 +176,16 @@ ALL = ["allow_always", "allow_once", "reject_always", "reject_once"]
 
 
 async def test_what_it_asks_leave_for_is_put_to_the_user_in_words_that_are_safe_to_show(make: Make) -> None:
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         asked.append(question)
         return "id-allow_once"
 
     outcome = said(await make(sdk=True, ask_user=ask_user).prompt(steps(("ask", ALL))))
     assert (outcome.text, outcome.tool_rounds) == ("id-allow_once", 1)
     assert asked == [
-        Permission(
+        PermissionRequest(
             session_id="s-1",
             title="rm -rf",
             kind="delete",
@@ -195,11 +195,11 @@ async def test_what_it_asks_leave_for_is_put_to_the_user_in_words_that_are_safe_
     ]
 
 
-async def unsure(question: Permission) -> str | None:
+async def unsure(question: PermissionRequest) -> str | None:
     return "id-made-up"
 
 
-async def absent(question: Permission) -> str | None:
+async def absent(question: PermissionRequest) -> str | None:
     raise LookupError("something secret")
 
 
@@ -216,9 +216,9 @@ async def test_without_a_yes_the_answer_is_no(make: Make, ask_user: Any, caplog:
 
 
 async def test_where_no_tools_may_be_used_the_user_is_not_even_asked(make: Make) -> None:
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         asked.append(question)
         return "id-allow_once"
 
@@ -234,7 +234,7 @@ async def test_while_the_user_thinks_no_time_passes(make: Make) -> None:
         link: Any = agent._link  # pyright: ignore[reportPrivateUsage]
         return link._link._turn._timer.when()
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         seen.append(when())
         await asyncio.sleep(0)
         return "id-allow_once"
@@ -247,7 +247,7 @@ async def test_while_the_user_thinks_no_time_passes(make: Make) -> None:
 async def test_the_clock_of_a_turn_goes_on_where_it_stood_once_the_last_question_is_answered() -> None:
     question: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
     async with asyncio.timeout(1_000) as timer:
-        turn = acp_turn.Turn("s", request(), timer)
+        turn = acp_turn.AcpTurn("s", request(), timer)
         turn.start_clock()
         await asyncio.sleep(0)
         before = timer.when()
@@ -271,7 +271,7 @@ async def test_the_clock_of_a_turn_goes_on_where_it_stood_once_the_last_question
 async def test_a_question_is_withdrawn_when_its_prompt_is_cancelled(make: Make, tmp_path: Path) -> None:
     begun, withdrawn = asyncio.Event(), asyncio.Event()
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         begun.set()
         try:
             await asyncio.Event().wait()
@@ -296,9 +296,9 @@ async def test_one_that_asks_its_user_for_ever_is_cancelled(make: Make) -> None:
 
 
 async def test_the_user_sees_what_a_tool_is_used_with_wherever_the_agent_says_so(make: Make) -> None:
-    asked: list[Permission] = []
+    asked: list[PermissionRequest] = []
 
-    async def ask_user(question: Permission) -> str | None:
+    async def ask_user(question: PermissionRequest) -> str | None:
         asked.append(question)
         return "allow_once"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit.relay.bridge import files
-from remit.relay.bridge.files import Files, UnreadableError
+from remit.relay.bridge.files import FolderReader, UnreadableError
 
 
 @pytest.fixture
@@ -20,13 +20,13 @@ def folder(tmp_path: Path) -> Path:
 
 def refusal(folder: Path, path: object) -> str:
     with pytest.raises(UnreadableError) as caught:
-        Files(str(folder)).read(str(path))
+        FolderReader(str(folder)).read(str(path))
     return str(caught.value)
 
 
 def test_a_text_is_read_whole_or_by_its_lines(folder: Path) -> None:
     path = str(folder / "src" / "a.py")
-    reader = Files(str(folder))
+    reader = FolderReader(str(folder))
     assert reader.read(path) == "one\ntwo\nthree\n"
     assert reader.read(path, line=2) == "two\nthree\n"
     assert reader.read(path, line=2, limit=1) == "two\n"
@@ -38,7 +38,7 @@ def test_a_text_is_read_whole_or_by_its_lines(folder: Path) -> None:
 
 def test_a_folder_that_is_itself_behind_a_link_is_read_by_either_name(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "way").symlink_to(folder)
-    reader = Files(str(tmp_path / "way"))
+    reader = FolderReader(str(tmp_path / "way"))
     for each in (tmp_path / "way", folder):
         assert reader.read(str(each / "src" / "a.py"), limit=1) == "one\n"
 
@@ -82,4 +82,4 @@ def test_only_texts_of_some_length_are_read(folder: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(files, "MAX_BYTES", 13)
     assert refusal(folder, folder / "src" / "a.py") == "a.py is longer than the 13 bytes that are read of a file"
     monkeypatch.setattr(files, "MAX_BYTES", 14)
-    assert Files(str(folder)).read(str(folder / "src" / "a.py")) == "one\ntwo\nthree\n"
+    assert FolderReader(str(folder)).read(str(folder / "src" / "a.py")) == "one\ntwo\nthree\n"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from local_agents import down, drafted, failed, gone, is_alive, noted, request, rogue
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.bounds import shown, time_limit_s
-from remit.relay.bridge.frames import Constraints, Turn
+from remit.relay.bridge.frames import ConversationTurn, PromptConstraints
 from remit.relay.bridge.ndjson import NdjsonAgent
 from remit.relay.bridge.ports import Draft
 from remit.relay.bridge.turns import MAX_WAITING
@@ -70,7 +70,10 @@ def test_the_example_has_at_most_twenty_lines() -> None:
 
 async def test_a_request_has_the_names_and_the_shape_of_the_document(make: Make) -> None:
     """S3: the frame of a request."""
-    history = (Turn(role="local_agent", text="Hello"), Turn(role="remote_agent", text="Ja — 😀"))
+    history = (
+        ConversationTurn(role="local_agent", text="Hello"),
+        ConversationTurn(role="remote_agent", text="Ja — 😀"),
+    )
     asked = request(4, remote_message="Ja — 😀", history=history, history_summary="They met.", mode="semi_auto")
     assert json.loads(drafted(await make(rogue("echo")).prompt(asked))) == {
         "type": "desktop.local_prompt.request",
@@ -323,17 +326,17 @@ async def test_one_that_never_reads_runs_out_of_time(make: Make) -> None:
 @pytest.mark.parametrize(
     ("constraints", "ceiling_ms", "limit_s"),
     [
-        (Constraints(), 120_000, 120),
-        (Constraints(allow_tool_use=False), 120_000, 60),
-        (Constraints(local_turn_timeout_ms=500_000), 500_000, 120),
-        (Constraints(local_turn_timeout_ms=30_000), 120_000, 30),
-        (Constraints(local_turn_timeout_ms=30_000, allow_tool_use=False), 120_000, 30),
-        (Constraints(), 5_000, 5),
-        (Constraints(local_turn_timeout_ms=-1), 5_000, 0),
+        (PromptConstraints(), 120_000, 120),
+        (PromptConstraints(allow_tool_use=False), 120_000, 60),
+        (PromptConstraints(local_turn_timeout_ms=500_000), 500_000, 120),
+        (PromptConstraints(local_turn_timeout_ms=30_000), 120_000, 30),
+        (PromptConstraints(local_turn_timeout_ms=30_000, allow_tool_use=False), 120_000, 30),
+        (PromptConstraints(), 5_000, 5),
+        (PromptConstraints(local_turn_timeout_ms=-1), 5_000, 0),
     ],
 )
 def test_the_time_of_a_turn_is_the_least_of_all_limits(
-    constraints: Constraints, ceiling_ms: int, limit_s: float
+    constraints: PromptConstraints, ceiling_ms: int, limit_s: float
 ) -> None:
     """S4: 60 s, or up to 120 s with tools."""
     assert time_limit_s(constraints, ceiling_ms) == limit_s

@@ -8,9 +8,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from remit.relay.device.state import State
-from remit.relay.device.writer import MOST_AT_ONCE, Commits, Failed, Work
-from remit.runtime.keys import Keys
+from remit.relay.device.state import DeviceFile
+from remit.relay.device.writer import MOST_AT_ONCE, Commits, FailedWork, Work
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S
 
@@ -19,8 +19,8 @@ class Desk:
     """A device's state, a view of the same file from outside, and works that wait until they are let go."""
 
     def __init__(self, path: Path) -> None:
-        self.state = State.open(path / "device.db", Keys(b"k" * 32), "process")
-        self.outside = State.open(path / "device.db", Keys(b"k" * 32), "process")
+        self.state = DeviceFile.open(path / "device.db", HubKeys(b"k" * 32), "process")
+        self.outside = DeviceFile.open(path / "device.db", HubKeys(b"k" * 32), "process")
         self.commits = Commits(self.state, self._company)
         self.go = threading.Event()
         self.batches: list[int] = []
@@ -128,5 +128,5 @@ async def test_the_company_of_a_commit_hears_of_it_before_the_next_one_begins(de
     assert heard == [("extra", 1), ("extra", 2)]
     desk.extra = [Work(failing(desk, KeyError("x")), lambda outcome: heard.append((outcome, 0)))]
     await desk.commits.do(desk.keep("two"))
-    assert isinstance(heard[-1][0], Failed)
+    assert isinstance(heard[-1][0], FailedWork)
     assert desk.kept() == ["extra", "one", "two"]

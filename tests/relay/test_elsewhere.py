@@ -19,12 +19,12 @@ from remit.protocol.errors import Code
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress
 from remit.protocol.submission import Submission
-from remit.relay.call_shared import Errand
-from remit.relay.client.delivery import Post
+from remit.relay.call_shared import RemoteCaller
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.messages import types
-from remit.relay.messages.types import Answers, Asks, Declines, Letter, Withdraws
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, Letter, QuestionMessage, WithdrawMessage
 from remit.relay.remote_agents import DeviceAgent
-from remit.relay.session.profile import Control
+from remit.relay.session.profile import ControlEnvelope
 from two_sides import there
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -83,7 +83,7 @@ def three(path: Path, bob: dict[str, Any] | None = None, carl: dict[str, Any] | 
 async def test_a_task_is_passed_on_with_its_origin_trace_and_hops(tmp_path: Path) -> None:
     """S11: the same origin and trace on each hop, one more hop; two are allowed unless somebody says otherwise."""
     anna, bob, carl = crew = three(tmp_path)
-    seen: list[Asks] = []
+    seen: list[QuestionMessage] = []
     for each in (bob, carl):
         each.taken = seen.append
     async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
@@ -91,10 +91,10 @@ async def test_a_task_is_passed_on_with_its_origin_trace_and_hops(tmp_path: Path
         assert response.unwrap() == "heard: which one?"
         (theirs,) = await carl.hub.store.runs(limit=10)
     assert [each.control for each in seen] == [
-        Control(
+        ControlEnvelope(
             origin_agent_device_id=anna.id, trace_id=response.run, hop_count=1, orchestrator_profile_id="bobs-expert"
         ),
-        Control(
+        ControlEnvelope(
             origin_agent_device_id=anna.id, trace_id=response.run, hop_count=2, orchestrator_profile_id="carls-oracle"
         ),
     ]
@@ -105,7 +105,7 @@ async def test_a_run_that_is_taken_up_before_its_letter_is_read_is_on_the_same_h
     """S11: what a hub goes on with after a restart is passed on under the control that it came with."""
     anna, bob, carl = crew = three(tmp_path)
     bob.remembers = False
-    seen: list[Asks] = []
+    seen: list[QuestionMessage] = []
     carl.taken = seen.append
     async with gateway(tmp_path) as serving, all_at_work(serving.url, crew), asyncio.timeout(PATIENCE_S):
         (await anna.hub.ask("boss", "which one?", user=USER)).unwrap()
@@ -135,17 +135,17 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
         there(carl.sealer, serving.url) as post,
         asyncio.timeout(PATIENCE_S),
     ):
-        seen: list[Asks] = []
+        seen: list[QuestionMessage] = []
         bob.taken = seen.append
         asking = asyncio.create_task(anna.hub.ask("bobs-expert", "which one?", user=USER))
         await slow.began.wait()
-        own = Control(
+        own = ControlEnvelope(
             origin_agent_device_id=carl.id,
             trace_id=seen[0].control.trace_id,
             hop_count=1,
             orchestrator_profile_id="mine",
         )
-        await post.send(bob.id, types.write(Asks(id="1", session="s", text="you do it", control=own)))
+        await post.send(bob.id, types.write(QuestionMessage(id="1", session="s", text="you do it", control=own)))
         reading = asyncio.create_task(collect(post, said))
         await eventually(lambda: said)
         reading.cancel()
@@ -153,7 +153,7 @@ async def test_a_task_that_is_worked_on_is_a_loop_whoever_says_that_it_began_wit
         slow.go_on.set()
         assert (await asking).unwrap() == "heard: which one?"
     (declined,) = said
-    assert isinstance(declined, Declines)
+    assert isinstance(declined, DeclineMessage)
     assert declined.code == Code.LOOP_DETECTED
 
 
@@ -323,7 +323,7 @@ async def test_an_answer_that_comes_too_late_is_forgotten(tmp_path: Path, caplog
     introduce(anna.sealer, bob.sealer)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [bob, anna]):
         with caplog.at_level(logging.INFO, "remit.relay"):
-            late = types.write(Answers(to="long-ago", session="s", text="at last"))
+            late = types.write(AnswerMessage(to="long-ago", session="s", text="at last"))
             await bob.post.send(anna.id, late)
             await eventually(lambda: "came too late" in caplog.text)
         await empty(anna)
@@ -363,11 +363,11 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
     slow = Slow()
     bob.hub.add("expert", slow)
     bob.shares("expert", anna)
-    control = Control(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
+    control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
     said: list[Letter] = [
-        Asks(id="1", session="s", text="which one?", control=control),
-        Withdraws(to="1", session="s"),
-        Withdraws(to="of another time", session="s"),
+        QuestionMessage(id="1", session="s", text="which one?", control=control),
+        WithdrawMessage(to="1", session="s"),
+        WithdrawMessage(to="of another time", session="s"),
     ]
     answers: list[Letter] = []
     async with bob.hub, gateway(tmp_path) as serving, asyncio.timeout(PATIENCE_S):
@@ -382,7 +382,7 @@ async def test_what_was_withdrawn_before_it_was_read_is_not_begun(tmp_path: Path
             reading.cancel()
             await asyncio.wait({reading})
     (declined,) = answers
-    assert isinstance(declined, Declines)
+    assert isinstance(declined, DeclineMessage)
     assert declined.code == Code.CANCELLED
     assert not slow.began.is_set()
 
@@ -412,22 +412,22 @@ async def test_a_device_that_goes_away_fails_what_waits_and_what_is_asked_later(
 class Plain:
     """A device that answers each question as it is told to, in place of a hub."""
 
-    def __init__(self, neighbour: Neighbour, answer: Callable[[Asks], Letter]) -> None:
+    def __init__(self, neighbour: Neighbour, answer: Callable[[QuestionMessage], Letter]) -> None:
         self._neighbour = neighbour
         self._answer = answer
         self.asked: list[Letter] = []
 
-    async def __call__(self, post: Post) -> None:
+    async def __call__(self, post: MessageDelivery) -> None:
         async for opened in post:
-            letter = types.read(opened.body)
+            letter = types.decode_message(opened.body)
             self.asked.append(letter)
             await post.taken(opened)
-            if isinstance(letter, Asks):
+            if isinstance(letter, QuestionMessage):
                 await post.send(opened.sender, types.write(self._answer(letter)))
 
 
 @asynccontextmanager
-async def answered_by(path: Path, answer: Callable[[Asks], Letter]) -> AsyncGenerator[Neighbour]:
+async def answered_by(path: Path, answer: Callable[[QuestionMessage], Letter]) -> AsyncGenerator[Neighbour]:
     """Have Anna ask a device that says what it likes."""
     anna, bob = Neighbour(path, "anna"), Neighbour(path, "bob")
     anna.knows("bobs-expert", bob)
@@ -454,8 +454,8 @@ async def answered_by(path: Path, answer: Callable[[Asks], Letter]) -> AsyncGene
 async def test_why_there_is_no_answer_is_told_as_far_as_it_is_known(
     tmp_path: Path, said: dict[str, Any], ended: Status, code: Code
 ) -> None:
-    def decline(asks: Asks) -> Declines:
-        return Declines(to=asks.id, session=asks.session, **said)
+    def decline(asks: QuestionMessage) -> DeclineMessage:
+        return DeclineMessage(to=asks.id, session=asks.session, **said)
 
     async with answered_by(tmp_path, decline) as anna:
         response = await anna.hub.ask("bobs-expert", "which one?", user=USER)
@@ -467,8 +467,8 @@ async def test_why_there_is_no_answer_is_told_as_far_as_it_is_known(
 
 
 async def test_words_alone_are_an_answer_and_one_that_costs_too_much_fails(tmp_path: Path) -> None:
-    def answer(asks: Asks) -> Answers:
-        return Answers(to=asks.id, session=asks.session, text="forty-two", tokens=900)
+    def answer(asks: QuestionMessage) -> AnswerMessage:
+        return AnswerMessage(to=asks.id, session=asks.session, text="forty-two", tokens=900)
 
     async with answered_by(tmp_path, answer) as anna:
         assert (await anna.hub.ask("bobs-expert", "what?", user=USER)).unwrap() == "forty-two"
@@ -500,7 +500,7 @@ async def test_a_device_that_is_not_known_or_not_allowed_is_not_asked(tmp_path: 
     anna.knows("bobs-expert", bob)
     anna.knows("nobodys", bob)
     anna.knows("carls-expert", carl)
-    anna.hub.register(AgentCard(name="lost"), DeviceAgent(Errand(agent="lost", device="nobody"), anna.outpost))
+    anna.hub.register(AgentCard(name="lost"), DeviceAgent(RemoteCaller(agent="lost", device="nobody"), anna.outpost))
     anna.sealer.peers.revoke(carl.id)
     anna.sealer.peers.allow(bob.id, allowed=False)
     async with gateway(tmp_path) as serving, all_at_work(serving.url, [anna]), asyncio.timeout(PATIENCE_S):
@@ -562,11 +562,11 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
     anna, bob = Neighbour(tmp_path, "anna"), Neighbour(tmp_path, "bob", Hub(store=tmp_path / "hub.db"))
     bob.hub.add("expert", heard)
     bob.shares("expert", anna)
-    control = Control(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
+    control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
     said = [
-        Asks(id="a\n1", session="s" * 256, text="x" * 200_000, control=control),
-        Asks(id="2", session="with\x1b[31m colour", text="hello", control=control),
-        Asks(id="3", session="s", text="hello", control=control),
+        QuestionMessage(id="a\n1", session="s" * 256, text="x" * 200_000, control=control),
+        QuestionMessage(id="2", session="with\x1b[31m colour", text="hello", control=control),
+        QuestionMessage(id="3", session="s", text="hello", control=control),
     ]
     heard_back: list[Letter] = []
     async with (
@@ -579,14 +579,14 @@ async def test_nothing_that_a_device_writes_spoils_the_record(tmp_path: Path) ->
             await post.send(bob.id, types.write(asks), requester=requester)
             async for opened in post:
                 await post.taken(opened)
-                heard_back.append(types.read(opened.body))
+                heard_back.append(types.decode_message(opened.body))
                 break
         records = await bob.hub.store.records()
     first, second, third = heard_back
-    assert isinstance(first, Answers)
+    assert isinstance(first, AnswerMessage)
     assert first.text == f"heard: {'x' * 200_000}"
     for each in (second, third):
-        assert isinstance(each, Declines)
+        assert isinstance(each, DeclineMessage)
         assert each.code == Code.MALFORMED_ENVELOPE
     assert {each.kind for each in records} >= {Kind.STARTED, Kind.RESULT}
 
@@ -597,8 +597,8 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
     slow = Slow()
     bob.hub.add("expert", slow)
     bob.shares("expert", anna)
-    control = Control(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
-    asks = Asks(id="run.1", session="s", text="which one?", control=control)
+    control = ControlEnvelope(origin_agent_device_id=anna.id, trace_id="t", hop_count=1, orchestrator_profile_id="mine")
+    asks = QuestionMessage(id="run.1", session="s", text="which one?", control=control)
     answers: list[Letter] = []
     async with (
         gateway(tmp_path) as serving,
@@ -618,11 +618,11 @@ async def test_a_question_that_comes_twice_is_carried_out_once(tmp_path: Path) -
         assert len(await bob.hub.store.runs(limit=10)) == 1
         reading.cancel()
         await asyncio.wait({reading})
-    answer = Answers(to="run.1", session="s", text="heard: which one?", tokens=0)
+    answer = AnswerMessage(to="run.1", session="s", text="heard: which one?", tokens=0)
     assert answers == [answer, answer], "one for both that came at once, and one for the last"
 
 
-async def collect(post: Post, letters_: list[Letter]) -> None:
+async def collect(post: MessageDelivery, letters_: list[Letter]) -> None:
     async for opened in post:
         await post.taken(opened)
-        letters_.append(types.read(opened.body))
+        letters_.append(types.decode_message(opened.body))

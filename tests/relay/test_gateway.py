@@ -16,17 +16,17 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from gateways import NAME, Client, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError
 from remit.relay.client.handshake import greet
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.pace import Pace
 from remit.relay.gateway.queue import ROW_BYTES
 from remit.relay.gateway.server import FILE, Gateway
-from remit.relay.gateway.serving import Serving, serve_gateway
+from remit.relay.gateway.serving import GatewayListener, serve_gateway
 from remit.relay.wire import (
     MAX_FRAME,
     PATH,
     Ack,
-    Allow,
-    Bundle,
+    AllowSenders,
+    BundleReply,
     Bye,
     Challenge,
     Delivery,
@@ -134,7 +134,7 @@ async def test_who_does_not_greet_is_turned_away(tmp_path: Path, first: str | by
 
 
 async def test_who_says_nothing_is_turned_away_after_a_while(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, Limits(hello_s=0.05)) as at:
+    async with gateway_at(tmp_path, GatewayLimits(hello_s=0.05)) as at:
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
             await socket.receive_str()
             bye = read_from_gateway(await socket.receive_str())
@@ -149,7 +149,7 @@ async def test_who_says_nothing_is_turned_away_after_a_while(tmp_path: Path) -> 
 
 
 async def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
-    limits = Limits(max_unauthenticated=1)
+    limits = GatewayLimits(max_unauthenticated=1)
     async with (
         gateway_at(tmp_path, limits) as at,
         ClientSession() as session,
@@ -158,14 +158,14 @@ async def test_only_so_many_connections_are_taken(tmp_path: Path) -> None:
         await socket.receive_str()
         with pytest.raises(WSServerHandshakeError, match="503"):
             await session.ws_connect(at.url + PATH)
-    limits = Limits(max_connections=1)
+    limits = GatewayLimits(max_connections=1)
     async with gateway_at(tmp_path, limits) as at, ClientSession() as session, client_at(at.url, "a"):
         with pytest.raises(WSServerHandshakeError, match="503"):
             await session.ws_connect(at.url + PATH)
 
 
 async def test_only_so_many_devices_are_known(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, Limits(max_devices=1)) as at:
+    async with gateway_at(tmp_path, GatewayLimits(max_devices=1)) as at:
         async with client_at(at.url, "a") as client:
             assert isinstance(client.answer, Welcome)
         async with client_at(at.url, "b") as client:
@@ -240,7 +240,7 @@ async def test_what_is_acknowledged_while_it_is_being_written_does_not_stay(tmp_
 
 
 async def test_an_acknowledgement_of_what_was_not_sent_deletes_nothing(tmp_path: Path) -> None:
-    limits = Limits(window_messages=1)
+    limits = GatewayLimits(window_messages=1)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         for number in (1, 2, 3):
             await a.put(B, number, b"%d" % number)
@@ -268,7 +268,7 @@ async def test_what_is_put_again_is_recognised_also_after_a_restart(tmp_path: Pa
 
 async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_queued(tmp_path: Path) -> None:
     clock = TurnedClock()
-    async with gateway_at(tmp_path, Limits(repeat_days=1), clock=clock) as at, client_at(at.url, "b") as b:
+    async with gateway_at(tmp_path, GatewayLimits(repeat_days=1), clock=clock) as at, client_at(at.url, "b") as b:
         async with client_at(at.url, "a") as a:
             await a.put(B, 7, b"sealed")
             assert await stored(a) == [Receipt(B, 7)]
@@ -277,8 +277,8 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
         await b.say(Ack(delivery.place))
         await answer(b, Publish(request=1))
     clock.turn(2 * 86_400)
-    gateway = Gateway(tmp_path, name=NAME, limits=Limits(repeat_days=1), clock=clock)
-    async with Serving(gateway) as at, client_at(at.url, "a") as a:
+    gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(repeat_days=1), clock=clock)
+    async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
         await gateway.tidy()
         await a.put(B, 7, b"another")
         assert await stored(a) == [Receipt(B, 7)]
@@ -291,14 +291,16 @@ async def test_a_repeat_is_forgotten_after_the_stated_time_but_not_while_it_is_q
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(sender_messages=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
-        (Limits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
-        (Limits(receiver_messages=2, full_retry_ms=77), "has not fetched what others sent it"),
-        (Limits(receiver_bytes=2, full_retry_ms=77), "has not fetched what others sent it"),
-        (Limits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway holds as much as it may"),
+        (GatewayLimits(sender_messages=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
+        (GatewayLimits(sender_bytes=2, full_retry_ms=77), "2 messages (2 bytes) from this device wait"),
+        (GatewayLimits(receiver_messages=2, full_retry_ms=77), "has not fetched what others sent it"),
+        (GatewayLimits(receiver_bytes=2, full_retry_ms=77), "has not fetched what others sent it"),
+        (GatewayLimits(total_bytes=5 * ROW_BYTES + 2, full_retry_ms=77), "the gateway holds as much as it may"),
     ],
 )
-async def test_what_does_not_fit_is_refused_with_when_to_come_back(tmp_path: Path, limits: Limits, reason: str) -> None:
+async def test_what_does_not_fit_is_refused_with_when_to_come_back(
+    tmp_path: Path, limits: GatewayLimits, reason: str
+) -> None:
     async with gateway_at(tmp_path, limits) as at:
         async with client_at(at.url, "b"):
             pass
@@ -316,7 +318,7 @@ async def test_what_does_not_fit_is_refused_with_when_to_come_back(tmp_path: Pat
 
 
 async def test_nothing_overtakes_what_was_refused(tmp_path: Path) -> None:
-    limits = Limits(sender_messages=1)
+    limits = GatewayLimits(sender_messages=1)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
         async with client_at(at.url, "b"):
             pass
@@ -338,7 +340,7 @@ async def test_nothing_overtakes_what_was_refused(tmp_path: Path) -> None:
 
 
 async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window(tmp_path: Path) -> None:
-    limits = Limits(window_messages=4, window_bytes=10_000)
+    limits = GatewayLimits(window_messages=4, window_bytes=10_000)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         for number in range(1, 21):
             await a.put(B, number, bytes(100))
@@ -355,9 +357,9 @@ async def test_a_receiver_that_does_not_acknowledge_gets_no_more_than_its_window
 
 async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: Path) -> None:
     clock = TurnedClock()
-    limits = Limits(slow_s=10, idle_s=10**6, closing_s=0.05, window_bytes=10**8, window_messages=10**4)
+    limits = GatewayLimits(slow_s=10, idle_s=10**6, closing_s=0.05, window_bytes=10**8, window_messages=10**4)
     gateway = Gateway(tmp_path, name=NAME, limits=limits, clock=clock)
-    async with Serving(gateway) as at, link_to(at.url, "a") as a, ClientSession() as session:
+    async with GatewayListener(gateway) as at, link_to(at.url, "a") as a, ClientSession() as session:
         socket = await session.ws_connect(at.url + PATH)
         await greet(socket, pair_of("b"), gateway=NAME)
         for number in range(1, 61):
@@ -373,8 +375,8 @@ async def test_a_device_that_takes_nothing_is_cut_off_and_can_resume(tmp_path: P
 
 async def test_a_silent_device_is_cut_off(tmp_path: Path) -> None:
     clock = TurnedClock()
-    gateway = Gateway(tmp_path, name=NAME, limits=Limits(idle_s=90), clock=clock)
-    async with Serving(gateway) as at, client_at(at.url, "a") as a:
+    gateway = Gateway(tmp_path, name=NAME, limits=GatewayLimits(idle_s=90), clock=clock)
+    async with GatewayListener(gateway) as at, client_at(at.url, "a") as a:
         clock.turn(60)
         await a.socket.ping()
         assert isinstance(await answer(a, Publish(request=1)), Done)
@@ -394,7 +396,7 @@ async def test_a_device_that_is_too_fast_is_read_more_slowly(tmp_path: Path) -> 
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    limits = Limits(frames_per_s=10, frames_burst=5)
+    limits = GatewayLimits(frames_per_s=10, frames_burst=5)
     clock = TurnedClock()
     async with gateway_at(tmp_path, limits, clock=clock, sleep=sleep) as at, client_at(at.url, "b"):
         async with client_at(at.url, "a") as a:
@@ -417,7 +419,7 @@ async def test_a_device_is_read_no_faster_than_it_can_be_written(tmp_path: Path)
         nonlocal commits
         commits += 1
 
-    limits = Limits(unstored_bytes=100)
+    limits = GatewayLimits(unstored_bytes=100)
     gateway = gateway_at(tmp_path, limits, commit_hook=commit)
     async with gateway as at, client_at(at.url, "b"), client_at(at.url, "a") as a:
         for number in range(1, 41):
@@ -438,7 +440,7 @@ async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
             raise TimeoutError
 
     writing.set()
-    limits = Limits(unstored_bytes=100, closing_s=0.05)
+    limits = GatewayLimits(unstored_bytes=100, closing_s=0.05)
     async with gateway_at(tmp_path, limits, commit_hook=commit) as at, link_to(at.url, "b") as b:
         await b.publish()
         async with AsyncExitStack() as stack:
@@ -456,7 +458,7 @@ async def test_who_waits_to_be_read_can_be_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_pace_counts_bytes_too_and_recovers() -> None:
-    pace = Pace(Limits(bytes_per_s=100, bytes_burst=200), now=0.0)
+    pace = Pace(GatewayLimits(bytes_per_s=100, bytes_burst=200), now=0.0)
     assert pace.spend(200, 0.0) == 0
     assert pace.spend(50, 0.0) == pytest.approx(0.5)
     assert not pace.full(1.0)
@@ -483,7 +485,7 @@ async def test_a_frame_that_is_too_large_ends_the_connection(tmp_path: Path) -> 
 
 
 async def test_who_is_refused_by_very_many_devices_has_to_begin_anew(tmp_path: Path) -> None:
-    limits = Limits(frames_per_s=1e9, frames_burst=1e9)
+    limits = GatewayLimits(frames_per_s=1e9, frames_burst=1e9)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a:
         for number in range(1_001):
             await a.put(id_of(f"nobody {number}"), 1, b"x")
@@ -498,7 +500,7 @@ async def test_who_is_refused_by_very_many_devices_has_to_begin_anew(tmp_path: P
 async def test_who_is_not_on_the_list_cannot_tell_whether_the_device_exists(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b, client_at(at.url, "a") as a:
         await answer(b, Publish(request=1, bundle=b"signed", one_time=(b"k",)))
-        await answer(b, Allow(request=2, senders=(id_of("c"),)))
+        await answer(b, AllowSenders(request=2, senders=(id_of("c"),)))
         for other in (B, id_of("nobody")):
             await a.put(other, 1, b"x")
             found = await a.hear()
@@ -507,7 +509,7 @@ async def test_who_is_not_on_the_list_cannot_tell_whether_the_device_exists(tmp_
             asked = await answer(a, Fetch(request=3, device=other))
             assert asked == Denied(request=3, code="unreachable", reason=found.reason)
         async with client_at(at.url, "c") as c:
-            assert await answer(c, Fetch(request=1, device=B)) == Bundle(
+            assert await answer(c, Fetch(request=1, device=B)) == BundleReply(
                 request=1, device=B, bundle=b"signed", one_time=b"k"
             )
             await c.put(B, 1, b"x")
@@ -520,10 +522,10 @@ async def test_a_list_counts_from_the_moment_it_is_written(tmp_path: Path) -> No
             await a.put(B, number, b"x")
             await stored(a)
         await b.heard(3)
-        assert isinstance(await answer(b, Allow(request=1, senders=())), Done)
+        assert isinstance(await answer(b, AllowSenders(request=1, senders=())), Done)
         await a.put(B, 4, b"x")
         assert (await refused(a, "unreachable")).number == 4
-        assert isinstance(await answer(b, Allow(request=2, senders=None)), Done)
+        assert isinstance(await answer(b, AllowSenders(request=2, senders=None)), Done)
         await a.put(B, 4, b"x", anew=True)
         assert await stored(a) == [Receipt(B, 4)]
 
@@ -531,11 +533,11 @@ async def test_a_list_counts_from_the_moment_it_is_written(tmp_path: Path) -> No
 async def test_a_list_and_keys_survive_a_restart(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at, client_at(at.url, "b") as b:
         await answer(b, Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2")))
-        await answer(b, Allow(request=2, senders=(A,)))
+        await answer(b, AllowSenders(request=2, senders=(A,)))
     async with gateway_at(tmp_path) as at, client_at(at.url, "a") as a, client_at(at.url, "c") as c:
         assert isinstance(await answer(c, Fetch(request=1, device=B)), Denied)
         found = await answer(a, Fetch(request=1, device=B))
-        assert found == Bundle(request=1, device=B, bundle=b"signed", one_time=b"k1")
+        assert found == BundleReply(request=1, device=B, bundle=b"signed", one_time=b"k1")
 
 
 async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(tmp_path: Path) -> None:
@@ -543,7 +545,7 @@ async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(t
         keys = Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2"))
         assert await answer(b, keys) == Done(request=1, one_time_left=2)
         found = await answer(a, Fetch(request=1, device=B))
-        assert isinstance(found, Bundle)
+        assert isinstance(found, BundleReply)
         assert found.one_time == b"k1"
         assert await b.hear() == KeysLeft(one_time_left=1)
         assert await answer(b, keys) == Done(request=1, one_time_left=1)
@@ -552,7 +554,7 @@ async def test_a_one_time_key_is_handed_out_once_even_if_it_is_published_again(t
 
 
 async def test_only_so_many_one_time_keys_are_kept(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, Limits(one_time_keys=2)) as at, client_at(at.url, "b") as b:
+    async with gateway_at(tmp_path, GatewayLimits(one_time_keys=2)) as at, client_at(at.url, "b") as b:
         denied = await answer(b, Publish(request=1, one_time=(b"1", b"2", b"3")))
         assert isinstance(denied, Denied)
         assert denied.code == "full"
@@ -597,7 +599,7 @@ async def test_trouble_with_the_disk_lets_everyone_go_and_loses_nothing(tmp_path
             troubles -= 1
             raise apsw.FullError("the disk is full")
 
-    gateway = gateway_at(tmp_path, Limits(back_ms=1), commit_hook=trouble)
+    gateway = gateway_at(tmp_path, GatewayLimits(back_ms=1), commit_hook=trouble)
     async with gateway as at, link_to(at.url, "a") as a, link_to(at.url, "b") as b:
         await b.publish()
         for turn in range(20):
@@ -691,4 +693,4 @@ async def test_a_gateway_stores_sends_and_logs_nothing_that_can_be_read(
 
 
 def test_the_settings_of_a_gateway_are_plain_values() -> None:
-    assert json.loads(encode_text(Limits()))["hello_s"] == 10.0
+    assert json.loads(encode_text(GatewayLimits()))["hello_s"] == 10.0

@@ -15,10 +15,10 @@ from gateways import NAME, Client, client_at, gateway_at, id_of, link_to, pair_o
 from remit.relay.client.handshake import greet, look
 from remit.relay.gateway import addresses as addresses_module
 from remit.relay.gateway.addresses import Addresses, client_of, counted, is_in, networks
-from remit.relay.gateway.limits import Limits, Rate
+from remit.relay.gateway.limits import GatewayLimits, HourlyRate
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import Serving
-from remit.relay.wire import PATH, Bye, Delivery, Done, Publish, Standing, Welcome, read_from_gateway
+from remit.relay.gateway.serving import GatewayListener
+from remit.relay.wire import PATH, Bye, Delivery, DeviceStatus, Done, Publish, Welcome, read_from_gateway
 from remit.testing import TurnedClock
 from waiting import PATIENCE_S, no_longer
 
@@ -67,7 +67,9 @@ def test_a_customer_counts_once_however_many_addresses_it_has() -> None:
 
 
 def test_attempts_and_failures_come_back_with_time() -> None:
-    limits = Limits(address_attempts=Rate(burst=3, per_hour=3_600), address_failures=Rate(burst=1, per_hour=60))
+    limits = GatewayLimits(
+        address_attempts=HourlyRate(burst=3, per_hour=3_600), address_failures=HourlyRate(burst=1, per_hour=60)
+    )
     known = Addresses(limits)
     assert [known.objection(ONE, 0.0) for _ in range(4)] == ["", "", "", "address_attempts"]
     assert known.objection(OTHER, 0.0) == ""
@@ -80,7 +82,7 @@ def test_attempts_and_failures_come_back_with_time() -> None:
 
 
 def test_who_goes_on_after_it_was_told_to_wait_is_not_listened_to() -> None:
-    known = Addresses(Limits(address_attempts=Rate(burst=3, per_hour=3_600)))
+    known = Addresses(GatewayLimits(address_attempts=HourlyRate(burst=3, per_hour=3_600)))
     assert not known.is_hammering(ONE, 0.0)
     for _ in range(10):
         known.objection(ONE, 0.0)
@@ -94,7 +96,7 @@ def test_addresses_that_have_gone_quiet_are_forgotten_and_those_with_connections
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(addresses_module, "MOST", 20)
-    known = Addresses(Limits())
+    known = Addresses(GatewayLimits())
     known.objection(ONE, 0.0)
     known.enter(ONE, 0.0)
     for number in range(100):
@@ -109,7 +111,7 @@ def test_addresses_that_have_gone_quiet_are_forgotten_and_those_with_connections
 
 @given(st.lists(st.sampled_from(["come", "greet", "leave", "wait"]), max_size=80))
 def test_no_address_ever_has_more_open_than_it_may(steps: list[str]) -> None:
-    limits = Limits(address_connections=4, address_unauthenticated=2)
+    limits = GatewayLimits(address_connections=4, address_unauthenticated=2)
     known, now = Addresses(limits), 0.0
     undecided, greeted = 0, 0
     for step in steps:
@@ -130,22 +132,22 @@ def test_no_address_ever_has_more_open_than_it_may(steps: list[str]) -> None:
 # ── at a gateway ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def proxied(folder: Path, limits: Limits, clock: TurnedClock | None = None) -> Serving:
-    return Serving(Gateway(folder, name=NAME, limits=limits, proxies=PROXIES, clock=clock))
+def proxied(folder: Path, limits: GatewayLimits, clock: TurnedClock | None = None) -> GatewayListener:
+    return GatewayListener(Gateway(folder, name=NAME, limits=limits, proxies=PROXIES, clock=clock))
 
 
-async def connect(stack: AsyncExitStack, at: Serving, address: str) -> ClientWebSocketResponse:
+async def connect(stack: AsyncExitStack, at: GatewayListener, address: str) -> ClientWebSocketResponse:
     """Come through a proxy from an address, and do not greet yet."""
     session = await stack.enter_async_context(ClientSession(headers={"X-Forwarded-For": address}))
     return await stack.enter_async_context(session.ws_connect(at.url + PATH, max_msg_size=2**20))
 
 
-async def greeted(stack: AsyncExitStack, at: Serving, address: str, name: str) -> Client:
+async def greeted(stack: AsyncExitStack, at: GatewayListener, address: str, name: str) -> Client:
     socket = await connect(stack, at, address)
     return Client(socket, await greet(socket, pair_of(name), gateway=NAME))
 
 
-async def refused(stack: AsyncExitStack, at: Serving, address: str) -> str:
+async def refused(stack: AsyncExitStack, at: GatewayListener, address: str) -> str:
     with pytest.raises(WSServerHandshakeError, match="429"):
         await connect(stack, at, address)
     async with ClientSession(headers={"X-Forwarded-For": address}) as session:
@@ -157,7 +159,7 @@ async def refused(stack: AsyncExitStack, at: Serving, address: str) -> str:
 
 
 async def test_one_address_has_only_so_many_connections_and_others_do_not_notice(tmp_path: Path) -> None:
-    async with proxied(tmp_path, Limits(address_connections=2)) as at, AsyncExitStack() as stack:
+    async with proxied(tmp_path, GatewayLimits(address_connections=2)) as at, AsyncExitStack() as stack:
         for name in ("a", "b"):
             assert isinstance((await greeted(stack, at, ONE, name)).answer, Welcome)
         assert await refused(stack, at, ONE) == "too many connections are open from this network address; try later\n"
@@ -165,7 +167,7 @@ async def test_one_address_has_only_so_many_connections_and_others_do_not_notice
 
 
 async def test_a_connection_that_ended_makes_room_for_the_next(tmp_path: Path) -> None:
-    async with proxied(tmp_path, Limits(address_connections=1)) as at:
+    async with proxied(tmp_path, GatewayLimits(address_connections=1)) as at:
         for name in ("a", "b", "a"):
             async with AsyncExitStack() as stack:
                 client = await greeted(stack, at, ONE, name)
@@ -176,7 +178,7 @@ async def test_a_connection_that_ended_makes_room_for_the_next(tmp_path: Path) -
 
 
 async def test_those_who_do_not_greet_are_few_from_one_address(tmp_path: Path) -> None:
-    async with proxied(tmp_path, Limits(address_unauthenticated=2)) as at, AsyncExitStack() as stack:
+    async with proxied(tmp_path, GatewayLimits(address_unauthenticated=2)) as at, AsyncExitStack() as stack:
         for _ in range(2):
             await connect(stack, at, ONE)
         assert "have not said who they are" in await refused(stack, at, ONE)
@@ -185,7 +187,7 @@ async def test_those_who_do_not_greet_are_few_from_one_address(tmp_path: Path) -
 
 async def test_who_fails_to_show_who_it_is_too_often_has_to_wait(tmp_path: Path) -> None:
     clock = TurnedClock()
-    limits = Limits(address_failures=Rate(burst=2, per_hour=60))
+    limits = GatewayLimits(address_failures=HourlyRate(burst=2, per_hour=60))
     async with proxied(tmp_path, limits, clock) as at, AsyncExitStack() as stack:
         for _ in range(2):
             socket = await connect(stack, at, ONE)
@@ -201,7 +203,7 @@ async def test_who_fails_to_show_who_it_is_too_often_has_to_wait(tmp_path: Path)
 async def test_only_so_many_new_devices_come_from_one_address_and_known_ones_always(tmp_path: Path) -> None:
     """So that nobody fills the gateway with devices."""
     clock = TurnedClock()
-    limits = Limits(address_devices=Rate(burst=2, per_hour=2))
+    limits = GatewayLimits(address_devices=HourlyRate(burst=2, per_hour=2))
     async with proxied(tmp_path, limits, clock) as at, AsyncExitStack() as stack:
         for name in ("a", "b", "a", "b"):
             assert isinstance((await greeted(stack, at, ONE, name)).answer, Welcome)
@@ -217,7 +219,7 @@ async def test_only_so_many_new_devices_come_from_one_address_and_known_ones_alw
 
 async def test_silent_connections_from_one_address_are_few_and_the_devices_that_are_there_go_on(tmp_path: Path) -> None:
     """They have not even asked for anything, so nothing but their address is known of them."""
-    limits = Limits(address_unauthenticated=3, address_connections=10, hello_s=600)
+    limits = GatewayLimits(address_unauthenticated=3, address_connections=10, hello_s=600)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "a") as a, client_at(at.url, "b") as b:
         host, port = at.url.removeprefix("ws://").split(":")
         async with AsyncExitStack() as stack, asyncio.timeout(PATIENCE_S):
@@ -242,7 +244,7 @@ async def ended(reader: asyncio.StreamReader) -> bytes:
 
 
 async def test_of_all_who_are_silent_the_oldest_makes_room(tmp_path: Path) -> None:
-    limits = Limits(max_unauthenticated=2)
+    limits = GatewayLimits(max_unauthenticated=2)
     # Through a proxy, whose connections count for nobody as long as nothing is asked on them.
     async with proxied(tmp_path, limits) as at, AsyncExitStack() as stack:
         host, port = at.url.removeprefix("ws://").split(":")
@@ -273,7 +275,7 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
     def changed(state: str, why: str) -> None:
         heard.put_nowait((state, why))
 
-    async with gateway_at(tmp_path, Limits(address_connections=1)) as at, client_at(at.url, "a"):
+    async with gateway_at(tmp_path, GatewayLimits(address_connections=1)) as at, client_at(at.url, "a"):
         link = link_to(at.url, "b", changed=changed)
         async with link, asyncio.timeout(PATIENCE_S):
             while (said := await heard.get())[0] != "waiting":
@@ -286,37 +288,37 @@ async def test_a_link_says_that_there_is_no_room_and_comes_back(tmp_path: Path) 
 
 
 async def test_a_device_can_look_how_it_stands_and_nothing_changes(tmp_path: Path) -> None:
-    async def looked(at: Serving, name: str) -> Standing | Bye:
+    async def looked(at: GatewayListener, name: str) -> DeviceStatus | Bye:
         async with ClientSession() as session, session.ws_connect(at.url + PATH) as socket:
             found = await look(socket, pair_of(name), gateway=NAME)
             assert (await socket.receive()).data == 1000
             return found
 
     async with gateway_at(tmp_path) as at:
-        unknown = Standing(known=False, connected=False, waiting=0, one_time_left=0)
+        unknown = DeviceStatus(known=False, connected=False, waiting=0, one_time_left=0)
         assert await looked(at, "a") == await looked(at, "a") == unknown
         async with client_at(at.url, "a") as a:
             await a.say(Publish(request=1, one_time=(b"k",)))
             assert isinstance(await a.hear(), Done)
-            assert await looked(at, "a") == Standing(known=True, connected=True, waiting=0, one_time_left=1)
+            assert await looked(at, "a") == DeviceStatus(known=True, connected=True, waiting=0, one_time_left=1)
             await a.say(Publish(request=2))
             assert await a.hear() == Done(request=2, one_time_left=1), "its connection goes on"
         async with link_to(at.url, "b") as b:
             await b.put(id_of("a"), 1, b"x")
-        assert await looked(at, "a") == Standing(known=True, connected=False, waiting=1, one_time_left=1)
+        assert await looked(at, "a") == DeviceStatus(known=True, connected=False, waiting=1, one_time_left=1)
 
 
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def metrics(at: Serving, **headers: str) -> tuple[int, str]:
+async def metrics(at: GatewayListener, **headers: str) -> tuple[int, str]:
     address = at.url.replace("ws:", "http:") + "/metrics"
     async with ClientSession() as session, session.get(address, headers=headers) as page:
         return page.status, await page.text()
 
 
 async def test_figures_are_there_for_prometheus_and_name_nobody(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, Limits(address_connections=2)) as at:
+    async with gateway_at(tmp_path, GatewayLimits(address_connections=2)) as at:
         async with client_at(at.url, "b"):
             pass
         async with client_at(at.url, "a") as a, client_at(at.url, "c"), AsyncExitStack() as stack:
@@ -349,10 +351,10 @@ async def test_figures_are_for_this_machine_and_for_who_is_named(tmp_path: Path)
     async with gateway_at(tmp_path / "one") as at:
         assert (await metrics(at))[0] == 200
         assert (await metrics(at, **{"X-Forwarded-For": ONE}))[0] == 404, "a proxy that nobody named brings anyone"
-    async with proxied(tmp_path / "two", Limits()) as at:
+    async with proxied(tmp_path / "two", GatewayLimits()) as at:
         assert (await metrics(at))[0] == 200
         assert (await metrics(at, **{"X-Forwarded-For": ONE}))[0] == 404
     gateway = Gateway(tmp_path / "three", name=NAME, proxies=PROXIES, watchers=networks([ONE]))
-    async with Serving(gateway) as at:
+    async with GatewayListener(gateway) as at:
         assert (await metrics(at))[0] == 404
         assert (await metrics(at, **{"X-Forwarded-For": ONE}))[0] == 200

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from gateways import NAME, client_at, gateway_at, id_of, pair_of
-from remit.relay.gateway.limits import Limits
-from remit.relay.gateway.serving import Serving
+from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (
     MAX_ALLOWED,
     MAX_FRAME,
     PATH,
-    Allow,
+    AllowSenders,
     Bye,
     Challenge,
     Delivery,
@@ -90,7 +90,7 @@ class Rough:
 
 
 @asynccontextmanager
-async def rough(at: Serving) -> AsyncGenerator[Rough]:
+async def rough(at: GatewayListener) -> AsyncGenerator[Rough]:
     host, port = at.url.removeprefix("ws://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -102,7 +102,7 @@ async def rough(at: Serving) -> AsyncGenerator[Rough]:
 
 
 @asynccontextmanager
-async def unaffected(at: Serving) -> AsyncGenerator[None]:
+async def unaffected(at: GatewayListener) -> AsyncGenerator[None]:
     """Two devices that are there before and after."""
     async with client_at(at.url, "a") as a, client_at(at.url, "b") as b:
         yield
@@ -137,7 +137,7 @@ NONSENSE = {
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE.keys())
 @pytest.mark.parametrize("known", [False, True], ids=["stranger", "device"])
 async def test_who_talks_nonsense_is_cut_off_and_others_go_on(tmp_path: Path, nonsense: bytes, known: bool) -> None:
-    async with gateway_at(tmp_path, Limits(closing_s=0.1)) as at, unaffected(at), rough(at) as one:
+    async with gateway_at(tmp_path, GatewayLimits(closing_s=0.1)) as at, unaffected(at), rough(at) as one:
         challenge = await one.hear()
         if known:
             one.writer.write(one.hello(challenge, "rough"))
@@ -181,7 +181,7 @@ async def test_pings_count_like_anything_else(tmp_path: Path) -> None:
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    limits = Limits(frames_per_s=10, frames_burst=5)
+    limits = GatewayLimits(frames_per_s=10, frames_burst=5)
     async with gateway_at(tmp_path, limits, clock=TurnedClock(), sleep=sleep) as at, rough(at) as one:
         one.writer.write(one.hello(await one.hear(), "rough"))
         await one.hear()
@@ -199,13 +199,13 @@ async def test_a_long_list_counts_for_as_much_as_it_takes_to_write_it(tmp_path: 
     async def sleep(seconds: float) -> None:
         waited.append(seconds)
 
-    limits = Limits(frames_per_s=100, frames_burst=1_000)
+    limits = GatewayLimits(frames_per_s=100, frames_burst=1_000)
     async with (
         gateway_at(tmp_path, limits, clock=TurnedClock(), sleep=sleep) as at,
         client_at(at.url, "a") as a,
     ):
         everyone = tuple(id_of(str(number)) for number in range(MAX_ALLOWED))
-        await a.say(Allow(request=1, senders=everyone))
+        await a.say(AllowSenders(request=1, senders=everyone))
         assert isinstance(await a.hear(), Done)
         await a.say(Publish(request=2, one_time=tuple(b"%d" % number for number in range(100))))
         assert isinstance(await a.hear(), Done)

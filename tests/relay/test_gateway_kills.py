@@ -12,7 +12,7 @@ import pytest
 
 from gateways import NAME, QUICK, GatewayProcess, Proxy, id_of, pair_of
 from remit.protocol.errors import RemitError
-from remit.relay.client.connection import Link
+from remit.relay.client.connection import GatewayConnection
 from remit.relay.wire import Delivery, Receipt
 from waiting import PATIENCE_S
 
@@ -70,7 +70,7 @@ class Device:
         self.network.cut()
 
     async def _live(self) -> None:
-        link = Link(
+        link = GatewayConnection(
             self.network.url,
             gateway=NAME,
             key=pair_of(self._name),
@@ -83,7 +83,7 @@ class Device:
             group.create_task(self._receive(link))
             group.create_task(self._send(link))
 
-    async def _receive(self, link: Link) -> None:
+    async def _receive(self, link: GatewayConnection) -> None:
         async for delivery in link:
             if self._rng.random() < 0.2:
                 await asyncio.sleep(0)
@@ -93,7 +93,7 @@ class Device:
                 await asyncio.sleep(0)
             link.acknowledge(delivery)
 
-    async def _send(self, link: Link) -> None:
+    async def _send(self, link: GatewayConnection) -> None:
         async with asyncio.TaskGroup() as group:
             for number, (to, body) in list(self.kept.outbox.items()):
                 group.create_task(self._put(link, number, to, body))
@@ -108,7 +108,7 @@ class Device:
                 else:
                     await asyncio.sleep(0.001)
 
-    async def _put(self, link: Link, number: int, to: str, body: bytes) -> None:
+    async def _put(self, link: GatewayConnection, number: int, to: str, body: bytes) -> None:
         receipt = await link.put(to, number, body)
         assert isinstance(receipt, Receipt), receipt
         self.kept.stored(number)
@@ -167,7 +167,7 @@ async def world_in(folder: Path, seed: int) -> AsyncGenerator[World]:
             network = await stack.enter_async_context(Proxy(url))
             gateway.networks.append(network)
             # A device is known to a gateway once it has connected.
-            async with Link(network.url, gateway=NAME, key=pair_of(name), pauses=QUICK) as link:
+            async with GatewayConnection(network.url, gateway=NAME, key=pair_of(name), pauses=QUICK) as link:
                 await link.publish()
             world.devices.append(Device(name, network, rng, world.moved))
         for device in world.devices:
@@ -264,7 +264,7 @@ async def test_a_device_without_a_gateway_waits_and_says_so(tmp_path: Path) -> N
     def tell(state: str, why: str) -> None:
         states.put_nowait((state, why))
 
-    link = Link(url, gateway=NAME, key=pair_of("a"), pauses=QUICK, changed=tell)
+    link = GatewayConnection(url, gateway=NAME, key=pair_of("a"), pauses=QUICK, changed=tell)
     async with link, asyncio.timeout(PATIENCE_S):
         while (news := await states.get())[0] != "waiting":
             pass

@@ -13,9 +13,9 @@ from certificates import Made, certificate
 from gateways import NAME, id_of, link_to
 from remit.protocol.errors import RemitError
 from remit.relay.gateway.certificate import Certificate
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import Serving
+from remit.relay.gateway.serving import GatewayListener
 from waiting import PATIENCE_S
 
 
@@ -23,8 +23,8 @@ def trusting(made: Made) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=made.file)
 
 
-def serve(folder: Path, used: Certificate, limits: Limits | None = None) -> Serving:
-    return Serving(Gateway(folder / "gateway", name=NAME, limits=limits), certificate=used)
+def serve(folder: Path, used: Certificate, limits: GatewayLimits | None = None) -> GatewayListener:
+    return GatewayListener(Gateway(folder / "gateway", name=NAME, limits=limits), certificate=used)
 
 
 def replace(old: Made, new: Made) -> None:
@@ -84,7 +84,7 @@ async def test_half_a_renewal_changes_nothing_until_it_is_whole(
 async def test_who_does_not_go_about_tls_keeps_nobody_out(tmp_path: Path) -> None:
     """Asyncio knows nothing of a connection until its handshake is done, and waits a minute for that."""
     made = certificate(tmp_path)
-    limits = Limits(max_unauthenticated=4, address_unauthenticated=100, hello_s=600)
+    limits = GatewayLimits(max_unauthenticated=4, address_unauthenticated=100, hello_s=600)
     async with serve(tmp_path, Certificate(*made), limits) as at, asyncio.timeout(PATIENCE_S):
         host, port = at.url.removeprefix("wss://").split(":")
         with ExitStack() as stack:

@@ -13,14 +13,14 @@ from remit.protocol.errors import Code, Fault
 from remit.relay.client import delivery as post_module
 from remit.relay.gateway import upkeep
 from remit.relay.gateway.file import SCHEMA_VERSION
-from remit.relay.gateway.limits import DAY_S, Limits
+from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.gateway.queue import ROW_BYTES
 from remit.relay.gateway.server import FILE, Gateway
-from remit.relay.gateway.serving import Serving
+from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (
     Ack,
-    Allow,
-    Bundle,
+    AllowSenders,
+    BundleReply,
     Delivery,
     Denied,
     Done,
@@ -52,10 +52,10 @@ def rows(folder: Path, statement: str) -> list[tuple[object, ...]]:
 
 @asynccontextmanager
 async def gateway_of(
-    folder: Path, clock: TurnedClock, limits: Limits | None = None
+    folder: Path, clock: TurnedClock, limits: GatewayLimits | None = None
 ) -> AsyncGenerator[tuple[Gateway, str]]:
     gateway = Gateway(folder, name=NAME, limits=limits, clock=clock)
-    async with Serving(gateway) as at:
+    async with GatewayListener(gateway) as at:
         yield gateway, at.url
 
 
@@ -129,7 +129,7 @@ async def test_a_sender_that_was_not_there_is_told_when_it_comes_until_it_sends_
 async def test_what_a_device_has_on_its_screen_is_not_deleted_under_its_hands(tmp_path: Path) -> None:
     clock = TurnedClock()
     async with (
-        gateway_of(tmp_path, clock, Limits(idle_s=10 * YEAR_S)) as (gateway, url),
+        gateway_of(tmp_path, clock, GatewayLimits(idle_s=10 * YEAR_S)) as (gateway, url),
         client_at(url, "b") as b,
         client_at(url, "a") as a,
     ):
@@ -170,7 +170,7 @@ async def test_much_that_is_old_is_deleted_in_many_small_steps(tmp_path: Path, m
 
 async def test_what_expired_makes_room_again(tmp_path: Path) -> None:
     clock = TurnedClock()
-    async with gateway_of(tmp_path, clock, Limits(sender_messages=1)) as (gateway, url):
+    async with gateway_of(tmp_path, clock, GatewayLimits(sender_messages=1)) as (gateway, url):
         await come_and_go(url, "b")
         async with client_at(url, "a") as a:
             await a.put(B, 1, b"x")
@@ -193,7 +193,7 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
     introduce(anna, bob)
     clock, troubles = TurnedClock(), asyncio.Queue[Fault | None]()
     gateway = Gateway(tmp_path / "gateway", name="g", clock=clock)
-    async with Serving(gateway) as at, asyncio.timeout(PATIENCE_S):
+    async with GatewayListener(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with linked(bob, at.url) as two, linked(anna, at.url) as one:
             await one.send(bob.device.id, b"first")
             async for opened in two:
@@ -225,12 +225,12 @@ async def test_a_host_hears_that_the_other_device_did_not_fetch_what_it_sent(
 
 async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that_it_left(tmp_path: Path) -> None:
     clock = TurnedClock()
-    limits = Limits(idle_s=10 * YEAR_S)
+    limits = GatewayLimits(idle_s=10 * YEAR_S)
     async with gateway_of(tmp_path, clock, limits) as (gateway, url):
         async with client_at(url, "b") as b:
             await b.say(Publish(request=1, bundle=b"signed", one_time=(b"k1", b"k2")))
             await b.hear()
-            await b.say(Allow(request=2, senders=(A,)))
+            await b.say(AllowSenders(request=2, senders=(A,)))
             await b.hear()
         async with client_at(url, "a") as a:
             await come_and_go(url, "c")
@@ -256,7 +256,10 @@ async def test_a_device_that_was_not_there_for_a_year_is_forgotten_with_all_that
 
 async def test_a_device_that_stays_connected_for_years_is_known_after_a_crash(tmp_path: Path) -> None:
     clock = TurnedClock()
-    async with gateway_of(tmp_path, clock, Limits(idle_s=10 * YEAR_S)) as (gateway, url), client_at(url, "a") as a:
+    async with (
+        gateway_of(tmp_path, clock, GatewayLimits(idle_s=10 * YEAR_S)) as (gateway, url),
+        client_at(url, "a") as a,
+    ):
         await come_and_go(url, "b")
         await a.say(Publish(request=1, bundle=b"signed"))
         await a.hear()
@@ -268,7 +271,7 @@ async def test_a_device_that_stays_connected_for_years_is_known_after_a_crash(tm
         await gateway.tidy()
         async with client_at(url, "b") as b:
             await b.say(Fetch(request=1, device=A))
-            assert isinstance(await b.hear(), Bundle)
+            assert isinstance(await b.hear(), BundleReply)
 
 
 async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_path: Path) -> None:
@@ -281,7 +284,7 @@ async def test_trouble_with_the_disk_only_puts_off_what_is_to_be_forgotten(tmp_p
             raise OSError("the disk is full")
 
     gateway = Gateway(tmp_path, name=NAME, clock=clock, commit_hook=trouble)
-    async with Serving(gateway) as at:
+    async with GatewayListener(gateway) as at:
         await come_and_go(at.url, "b")
         async with client_at(at.url, "a") as a:
             await a.put(B, 1, b"x")
@@ -309,7 +312,7 @@ async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_ri
             await a.hear()
             await b.hear()
             for request, senders in ((3, (A, C)), (4, (A,))):
-                await b.say(Allow(request=request, senders=senders))
+                await b.say(AllowSenders(request=request, senders=senders))
                 await b.hear()
             await a.put(B, 1, b"message")
             await stored(a, 1)
@@ -331,9 +334,9 @@ async def test_keys_and_lists_count_as_what_the_gateway_holds_and_are_counted_ri
 
 
 async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list(tmp_path: Path) -> None:
-    limits = Limits(total_bytes=4 * ROW_BYTES)
+    limits = GatewayLimits(total_bytes=4 * ROW_BYTES)
     async with gateway_at(tmp_path, limits) as at, client_at(at.url, "b") as b:
-        await b.say(Allow(request=1, senders=(A, C, id_of("d"))))
+        await b.say(AllowSenders(request=1, senders=(A, C, id_of("d"))))
         assert isinstance(await b.hear(), Done)
         async with client_at(at.url, "a") as a:
             assert not isinstance(a.answer, Welcome)
@@ -341,14 +344,14 @@ async def test_a_full_gateway_takes_no_keys_and_no_new_device_but_a_shorter_list
         denied = await b.hear()
         assert isinstance(denied, Denied)
         assert (denied.code, denied.reason) == ("full", "the gateway holds as much as it may")
-        await b.say(Allow(request=3, senders=()))
+        await b.say(AllowSenders(request=3, senders=()))
         assert isinstance(await b.hear(), Done)
         async with client_at(at.url, "a") as a:
             assert isinstance(a.answer, Welcome)
 
 
 async def test_a_device_keeps_no_more_keys_than_fit_its_share(tmp_path: Path) -> None:
-    async with gateway_at(tmp_path, Limits(key_bytes=100)) as at, client_at(at.url, "b") as b:
+    async with gateway_at(tmp_path, GatewayLimits(key_bytes=100)) as at, client_at(at.url, "b") as b:
         await b.say(Publish(request=1, bundle=bytes(60), one_time=(bytes(30),)))
         assert await b.hear() == Done(request=1, one_time_left=1)
         await b.say(Publish(request=2, one_time=(bytes(11),)))

@@ -12,10 +12,10 @@ from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft
 from remit.relay.messages import types
-from remit.relay.messages.types import Answers, Declines
+from remit.relay.messages.types import AnswerMessage, DeclineMessage
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.profile import Limits
+from remit.relay.session.moves import SessionState
+from remit.relay.session.profile import ProfileLimits
 from two_sides import two_sides
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -23,7 +23,7 @@ from waiting import PATIENCE_S, eventually, no_longer
 async def test_start_an_orchestrated_session_and_loop(tmp_path: Path) -> None:
     """S14, verifications 1 and 2: local draft, remote send, remote response, local follow-up."""
     async with together(tmp_path, mode="full_auto") as pair:
-        run = await pair.until(await pair.start(), State.COMPLETED)
+        run = await pair.until(await pair.start(), SessionState.COMPLETED)
         assert [(each.role, each.text, each.label) for each in run.timeline] == [
             ("local_agent", "turn 1: review this API", "auto_sent"),
             ("remote_agent", "heard: turn 1: review this API", None),
@@ -43,7 +43,7 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
     async with together(tmp_path) as pair:
         run = await pair.start()
         for turn in (1, 2, 3):
-            run = await pair.until(run, State.READY_TO_SEND)
+            run = await pair.until(run, SessionState.READY_TO_SEND)
             assert run.pending is not None
             assert run.turn == turn - 1
             edited = "edited by me" if turn == 2 else None
@@ -52,10 +52,13 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
                 lambda: pair.host.runs[0],
                 when=lambda now, turn=turn: (
                     now.turn >= turn
-                    and (now.pending is not None or now.state not in {State.WAITING_REMOTE, State.READY_TO_SEND})
+                    and (
+                        now.pending is not None
+                        or now.state not in {SessionState.WAITING_REMOTE, SessionState.READY_TO_SEND}
+                    )
                 ),
             )
-        run = await pair.until(run, State.COMPLETED)
+        run = await pair.until(run, SessionState.COMPLETED)
     assert [each.label for each in run.timeline if each.label] == ["approved", "edited", "approved"]
 
 
@@ -65,8 +68,8 @@ async def test_full_auto_runs_until_max_turns(tmp_path: Path) -> None:
     def endless(request: PromptRequest) -> Draft:
         return Draft(text=f"more {request.turn_index}", confidence=1.0)
 
-    async with together(tmp_path, endless, mode="full_auto", limits=Limits(max_turns=3)) as pair:
-        run = await pair.until(await pair.start(), State.STOPPED)
+    async with together(tmp_path, endless, mode="full_auto", limits=ProfileLimits(max_turns=3)) as pair:
+        run = await pair.until(await pair.start(), SessionState.STOPPED)
         assert (run.turn, run.ended) == (3, "max_turns")
         assert run.banner
 
@@ -75,7 +78,7 @@ async def test_pause_resume_and_stop_leave_the_session_whole(tmp_path: Path) -> 
     """S14, verification 5; S8."""
     async with together(tmp_path, mode="full_auto") as pair:
         pair.local.gate.clear()
-        run = await pair.until(await pair.start(), State.WAITING_LOCAL)
+        run = await pair.until(await pair.start(), SessionState.WAITING_LOCAL)
         run = await pair.host.act(run.id, moves.Pause())
         pair.local.gate.set()
         await eventually(lambda: next(each for each in pair.host.runs if each.id == run.id).pending)
@@ -84,10 +87,10 @@ async def test_pause_resume_and_stop_leave_the_session_whole(tmp_path: Path) -> 
         run = await pair.host.act(run.id, moves.Resume())
         assert run.pending is not None
         await pair.host.act(run.id, moves.Approve(run.pending.id))
-        await pair.until(run, State.COMPLETED)
+        await pair.until(run, SessionState.COMPLETED)
         other = await pair.start()
         await pair.host.act(other.id, moves.Stop())
-        third = await pair.until(await pair.start(), State.COMPLETED)
+        third = await pair.until(await pair.start(), SessionState.COMPLETED)
         assert third.turn == 3
         assert pair.anna.session(pair.bob.device.id) == session or not session
 
@@ -108,7 +111,7 @@ async def test_policy_blocks_a_target_that_is_not_allowed(tmp_path: Path, denied
 async def test_audit_entries_are_of_the_profile_and_hold_no_word_of_what_was_said(tmp_path: Path) -> None:
     """S14, verification 8; S13."""
     async with together(tmp_path, mode="full_auto") as pair:
-        await pair.until(await pair.start(), State.COMPLETED)
+        await pair.until(await pair.start(), SessionState.COMPLETED)
     assert {(each.profile, each.device, each.requester) for each in pair.notes} == {
         ("mine", pair.bob.device.id, "anna@example.org")
     }
@@ -118,18 +121,18 @@ async def test_audit_entries_are_of_the_profile_and_hold_no_word_of_what_was_sai
 async def test_a_host_that_comes_back_has_its_runs_paused_and_loses_no_reply(tmp_path: Path) -> None:
     async with together(tmp_path, mode="full_auto") as pair:
         pair.local.gate.clear()
-        run = await pair.until(await pair.start(), State.WAITING_LOCAL)
+        run = await pair.until(await pair.start(), SessionState.WAITING_LOCAL)
     async with together(tmp_path, mode="full_auto") as pair:
         (again,) = pair.host.runs
-        assert (again.id, again.state) == (run.id, State.PAUSED)
+        assert (again.id, again.state) == (run.id, SessionState.PAUSED)
         await pair.host.act(run.id, moves.Resume())
-        assert (await pair.until(run, State.COMPLETED)).turn == 3
+        assert (await pair.until(run, SessionState.COMPLETED)).turn == 3
 
 
 async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answer(tmp_path: Path) -> None:
     """S9: one turn in flight; whatever the other device says besides changes nothing in the run."""
     async with together(tmp_path) as pair:
-        run = await pair.until(await pair.start(), State.READY_TO_SEND)
+        run = await pair.until(await pair.start(), SessionState.READY_TO_SEND)
         assert run.pending is not None
         await pair.host.act(run.id, moves.Approve(run.pending.id))
         before = await eventually(
@@ -137,12 +140,12 @@ async def test_a_message_is_answered_once_and_nothing_else_is_taken_for_its_answ
         )
         message, here = before.timeline[0].id, pair.anna.device.id
         for letter in (
-            Answers(to=message, session=run.session, text="and another"),
-            Answers(to="never-sent", session=run.session, text="unasked"),
-            Declines(to=message, session=run.session, code="DELEGATION_FAILED"),
+            AnswerMessage(to=message, session=run.session, text="and another"),
+            AnswerMessage(to="never-sent", session=run.session, text="unasked"),
+            DeclineMessage(to=message, session=run.session, code="DELEGATION_FAILED"),
         ):
             await asyncio.to_thread(pair.bob.seal, here, types.write(letter))
-        last = Answers(to="x", session="of no run", text="the last")
+        last = AnswerMessage(to="x", session="of no run", text="the last")
         await asyncio.to_thread(pair.bob.seal, here, types.write(last))
         await no_longer(lambda: asyncio.to_thread(pair.bob.unsettled, here))
         await no_longer(lambda: asyncio.to_thread(pair.anna.inbox))
@@ -166,7 +169,7 @@ async def test_who_stops_a_run_that_waits_has_the_other_side_stop_too(tmp_path: 
         run = await sides.start()
         await began.wait()
         run = await sides.host.act(run.id, moves.Stop())
-        assert run.state is State.STOPPED
+        assert run.state is SessionState.STOPPED
         await stopped.wait()
         for post, sealer in ((sides.ours, sides.anna), (sides.theirs, sides.bob)):
             await no_longer(lambda post=post, sealer=sealer: post.do(sealer.inbox))
@@ -183,9 +186,9 @@ async def test_a_driver_that_breaks_puts_its_run_in_error_and_says_so(tmp_path: 
         return Draft(text="now it works", confidence=0.9)
 
     async with together(tmp_path, say) as pair:
-        run = await pair.until(await pair.start(), State.ERROR)
+        run = await pair.until(await pair.start(), SessionState.ERROR)
         assert run.failure == "what drives the agent failed (KeyError); the log says more"
         await pair.host.act(run.id, moves.Resume())
-        run = await pair.until(run, State.READY_TO_SEND)
+        run = await pair.until(run, SessionState.READY_TO_SEND)
         assert run.pending is not None
         assert run.pending.text == "now it works"

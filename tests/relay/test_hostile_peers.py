@@ -21,32 +21,34 @@ from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, SharedStep
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
-from remit.relay.client.delivery import Post
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.messages import audit, types
-from remit.relay.messages.types import Answers, Asks, Declines, Letter
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, Letter, QuestionMessage
 from remit.relay.serve_shared import NOTED_REFUSALS
-from remit.relay.session.profile import Control
+from remit.relay.session.profile import ControlEnvelope
 from two_sides import heard, there
 from waiting import PATIENCE_S
 
 
-def question(asker: Neighbour, name: str = "q", **more: Any) -> Asks:
-    control = Control(origin_agent_device_id=asker.id, trace_id=name, hop_count=1, orchestrator_profile_id="mine")
-    return structs.replace(Asks(id=name, session="s", text="hello", control=control), **more)
+def question(asker: Neighbour, name: str = "q", **more: Any) -> QuestionMessage:
+    control = ControlEnvelope(
+        origin_agent_device_id=asker.id, trace_id=name, hop_count=1, orchestrator_profile_id="mine"
+    )
+    return structs.replace(QuestionMessage(id=name, session="s", text="hello", control=control), **more)
 
 
-async def answered(post: Post) -> AsyncGenerator[Letter]:
+async def answered(post: MessageDelivery) -> AsyncGenerator[Letter]:
     async for opened in post:
         await post.taken(opened)
-        yield types.read(opened.body)
+        yield types.decode_message(opened.body)
 
 
-async def answer_to(post: Post) -> Letter:
+async def answer_to(post: MessageDelivery) -> Letter:
     return await anext(answered(post))
 
 
 @asynccontextmanager
-async def asked(path: Path, bob: Neighbour, *askers: Neighbour) -> AsyncGenerator[list[Post]]:
+async def asked(path: Path, bob: Neighbour, *askers: Neighbour) -> AsyncGenerator[list[MessageDelivery]]:
     async with (
         gateway(path) as serving,
         all_at_work(serving.url, [bob]),
@@ -67,7 +69,7 @@ def test_a_number_that_nobody_can_write_down_is_no_letter(number: int) -> None:
     answers = b'{"type":"answers","to":"q","session":"s","text":"","tokens":%d}' % number
     for body in (asks, answers):
         with pytest.raises(RemitError) as caught:
-            types.read(body)
+            types.decode_message(body)
         assert caught.value.fault.code is Code.MALFORMED_ENVELOPE
 
 
@@ -107,7 +109,7 @@ async def test_what_is_turned_away_takes_nobody_elses_place(tmp_path: Path) -> N
         await mine.send(bob.id, types.write(question(anna, "mine")))
         answer = await answer_to(mine)
         gate.set()
-    assert isinstance(answer, Answers), answer
+    assert isinstance(answer, AnswerMessage), answer
 
 
 async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
@@ -130,7 +132,7 @@ async def test_nobody_fills_the_record_with_what_they_are_turned_away_for(
         answers = [await anext(came) for _ in range(many + 1)]
         found = await bob.post.do(audit.left, bob.sealer.device.state, 0, 1_000)
         assert not await bob.post.do(bob.sealer.device.state.rows, "SELECT 1 FROM facts WHERE name LIKE 'asked/%'")
-    assert sum(isinstance(each, Declines) for each in answers) == many, "each is told"
+    assert sum(isinstance(each, DeclineMessage) for each in answers) == many, "each is told"
     events = Counter(each.body.event for each in found if isinstance(each.body, SharedStep))
     assert events == {"asked": NOTED_REFUSALS.calls + 1, "declined": NOTED_REFUSALS.calls, "answered": 1}
     assert caplog.text.count("turned away so often") == 1
@@ -147,7 +149,7 @@ async def test_what_is_longer_than_any_request_may_be_is_not_on_record(tmp_path:
             request = structs.replace(Submission(target="expert", objective="hello"), **each)
             await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
             said = await answer_to(post)
-            assert isinstance(said, Declines)
+            assert isinstance(said, DeclineMessage)
             assert said.code == Code.TOO_LARGE
         assert await bob.hub.store.records() == []
 
@@ -173,7 +175,7 @@ async def test_the_same_id_and_words_of_two_devices_are_two_questions(tmp_path: 
                 bob.id, types.write(question(asker, "run.1", request=Submission(target="x"))), requester="u"
             )
             said.append(await answer_to(post))
-    assert [each.answer and each.answer.result for each in said if isinstance(each, Answers)] == [
+    assert [each.answer and each.answer.result for each in said if isinstance(each, AnswerMessage)] == [
         f"for {anna.id}/u",
         f"for {eve.id}/u",
     ]
@@ -205,7 +207,7 @@ async def test_a_request_reaches_nothing_but_what_is_shared_whatever_it_claims(t
             request = structs.replace(Submission(target="expert", objective="hello"), **claim)
             await post.send(bob.id, types.write(question(anna, f"q{number}", request=request)))
             said = await answer_to(post)
-            assert (said.code if isinstance(said, Declines) else None) == code, (claim, said)
+            assert (said.code if isinstance(said, DeclineMessage) else None) == code, (claim, said)
         records = await bob.hub.store.records()
     begun = [each.body for each in records if each.kind is Kind.STARTED and isinstance(each.body, Request)]
     assert {each.target for each in begun} == {"expert"}

@@ -11,7 +11,7 @@ from msgspec import structs
 from remit.protocol.errors import Code, RemitError
 from remit.relay.device import key_file
 from remit.relay.device.identity import (
-    Bundle,
+    DeviceBundle,
     PreKey,
     choose_prekey,
     comparable_code,
@@ -24,7 +24,7 @@ from remit.relay.device.identity import (
 )
 from remit.relay.device.key_file import change_passphrase, open_keys
 from remit.relay.device.peers import KeyChanged
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.olm import olm
 from remit.transports.credentials.keys import Pair, is_signed, raw
@@ -176,7 +176,7 @@ def test_a_gateway_can_neither_make_nor_swap_a_key(tmp_path: Path):
         assert caught.value.fault.code == Code.CREDENTIAL_INVALID
     with pytest.raises(RemitError, match="not those of the device known here"):
         choose_prekey(ada.device.card, hers.bundle, None)
-    mixed = Bundle(card=ada.device.card, fallback=read_bundle(hers.bundle).fallback)
+    mixed = DeviceBundle(card=ada.device.card, fallback=read_bundle(hers.bundle).fallback)
     for bundle in (msgspec.msgpack.encode(mixed), b"", b"\xff"):
         with pytest.raises(RemitError):
             choose_prekey(ada.device.card, bundle, None)
@@ -300,9 +300,9 @@ def test_a_file_of_another_version_or_kind_is_left_alone(tmp_path: Path):
         open_device(tmp_path / "ada")
     (tmp_path / "text.db").write_bytes(b"no database, but long enough to be looked at" * 100)
     with pytest.raises(RemitError, match="not a SQLite database"):
-        State.open(tmp_path / "text.db", open_keys(tmp_path / "k"))
+        DeviceFile.open(tmp_path / "text.db", open_keys(tmp_path / "k"))
     with pytest.raises(RemitError):
-        State.open(tmp_path, open_keys(tmp_path / "k"))
+        DeviceFile.open(tmp_path, open_keys(tmp_path / "k"))
 
 
 # ── known devices ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,25 +11,25 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from msgspec.structs import replace
 
-from remit.relay.device.state import State
-from remit.relay.session.repository import LONG, Runs
-from remit.relay.session.run import Entry, Overlay, Pending
-from remit.runtime.keys import Keys
+from remit.relay.device.state import DeviceFile
+from remit.relay.session.repository import LONG, RunRepository
+from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 
 MEGABYTE = 1_000_000
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[State]:
-    state = State.open(tmp_path / "device.db", Keys(b"k" * 32), "process")
+def file(tmp_path: Path) -> Iterator[DeviceFile]:
+    state = DeviceFile.open(tmp_path / "device.db", HubKeys(b"k" * 32), "process")
     yield state
     state.close()
 
 
 def run_of(*texts: str, name: str = "r1", **more: Any) -> Overlay:
     timeline = tuple(
-        Entry(role="remote_agent" if number % 2 else "local_agent", text=text, turn=number, at_ms=number)
+        TimelineEntry(role="remote_agent" if number % 2 else "local_agent", text=text, turn=number, at_ms=number)
         for number, text in enumerate(texts)
     )
     return Overlay(
@@ -44,7 +44,7 @@ def long(letter: str, size: int = LONG + 1) -> str:
 class Written:
     """Counts what is put into the file."""
 
-    def __init__(self, file: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, file: DeviceFile, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = 0
         keep = file.keep
 
@@ -66,50 +66,50 @@ entries = st.lists(text, max_size=4)
 @given(steps=st.lists(st.tuples(entries, entries, st.none() | text, text), min_size=1, max_size=4))
 def test_a_run_is_read_as_it_was_kept_last(steps: list[tuple[list[str], list[str], str | None, str]]) -> None:
     with TemporaryDirectory() as folder:
-        file = State.open(Path(folder) / "device.db", Keys(b"k" * 32), "process")
-        runs, run = Runs(file), run_of()
+        file = DeviceFile.open(Path(folder) / "device.db", HubKeys(b"k" * 32), "process")
+        runs, run = RunRepository(file), run_of()
         for said, later, draft, result in steps:
             run = run_of(
                 *said,
                 result=result,
                 kept=run_of(*later).timeline,
-                pending=None if draft is None else Pending(id="draft", text=draft),
+                pending=None if draft is None else PendingDraft(id="draft", text=draft),
             )
             runs.keep(run)
-            assert Runs(file).all() == [run]
+            assert RunRepository(file).all() == [run]
         # Nothing is left of what is not said any more.
         used = {each for each in (*steps[-1][0], *steps[-1][1], steps[-1][2] or "", steps[-1][3]) if len(each) > LONG}
         assert file.rows("SELECT count(*) FROM facts WHERE name LIKE 'run/%/said/%'") == [(len(used),)]
         file.close()
 
 
-def test_a_step_writes_what_it_has_changed_and_no_text_again(file: State, monkeypatch: pytest.MonkeyPatch) -> None:
-    written, runs = Written(file, monkeypatch), Runs(file)
+def test_a_step_writes_what_it_has_changed_and_no_text_again(file: DeviceFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    written, runs = Written(file, monkeypatch), RunRepository(file)
     run = run_of(*(long(letter, MEGABYTE) for letter in "abcdefgh"))
     runs.keep(run)
     assert 8 * MEGABYTE < written.since() < 8.1 * MEGABYTE
     steps = [
         replace(run, turn=5),
         replace(run, timeline=(*run.timeline[:-1], replace(run.timeline[-1], sent_ms=9))),
-        replace(run, timeline=run.timeline[:-1], pending=Pending(id="draft", text=run.timeline[-1].text)),
+        replace(run, timeline=run.timeline[:-1], pending=PendingDraft(id="draft", text=run.timeline[-1].text)),
         replace(run, timeline=run.timeline[:-1], kept=run.timeline[-1:]),
     ]
     for each in steps:
         runs.keep(each)
         assert written.since() < 5_000
-        assert Runs(file).all() == [each]
+        assert RunRepository(file).all() == [each]
     more = replace(steps[-1], result=long("i", MEGABYTE))
     runs.keep(more)
     assert MEGABYTE < written.since() < 1.1 * MEGABYTE
     # Nor does whoever reads them first.
-    again = Runs(file)
+    again = RunRepository(file)
     assert again.all() == [more]
     again.keep(replace(more, turn=6))
     assert written.since() < 5_000
 
 
-def test_what_was_not_committed_is_written_once_more(file: State) -> None:
-    runs, run = Runs(file), run_of(long("a"), long("b"))
+def test_what_was_not_committed_is_written_once_more(file: DeviceFile) -> None:
+    runs, run = RunRepository(file), run_of(long("a"), long("b"))
 
     def killed() -> None:
         with file.writing():
@@ -120,34 +120,34 @@ def test_what_was_not_committed_is_written_once_more(file: State) -> None:
         killed()
     assert runs.all() == []
     runs.keep(run)
-    assert Runs(file).all() == [run]
+    assert RunRepository(file).all() == [run]
 
 
-def test_runs_that_were_kept_whole_are_still_read(file: State) -> None:
+def test_runs_that_were_kept_whole_are_still_read(file: DeviceFile) -> None:
     old, new = run_of(long("a"), "short", name="r1"), run_of(long("b"), name="r2")
     file.keep("run/r1", old)
-    runs = Runs(file)
+    runs = RunRepository(file)
     runs.keep(new)
     assert runs.all() == [old, new]
     runs.keep(replace(old, turn=3))
-    assert Runs(file).all() == [replace(old, turn=3), new]
+    assert RunRepository(file).all() == [replace(old, turn=3), new]
 
 
 @pytest.mark.parametrize("name", ["run/r1", "run/r1/said/%"])
-def test_a_run_of_which_something_is_missing_is_an_error_that_names_the_file(file: State, name: str) -> None:
-    Runs(file).keep(run_of(long("a")))
+def test_a_run_of_which_something_is_missing_is_an_error_that_names_the_file(file: DeviceFile, name: str) -> None:
+    RunRepository(file).keep(run_of(long("a")))
     with file.writing():
         file.execute("DELETE FROM facts WHERE name LIKE ?", name)
     with pytest.raises(StoreError, match=r"device\.db is damaged: a part of the run r1 is missing"):
-        Runs(file).all()
+        RunRepository(file).all()
 
 
-def test_nothing_of_a_text_can_be_read_or_guessed_in_the_file(file: State) -> None:
+def test_nothing_of_a_text_can_be_read_or_guessed_in_the_file(file: DeviceFile) -> None:
     """S1: neither the words nor a digest of them that somebody could try guesses on."""
-    runs, run = Runs(file), run_of(long("CANARY"))
+    runs, run = RunRepository(file), run_of(long("CANARY"))
     runs.keep(run)
     first = file.rows("SELECT name FROM facts WHERE name LIKE 'run/%/said/%'")
     runs.keep(replace(run, timeline=()))
-    Runs(file).keep(run)
+    RunRepository(file).keep(run)
     assert first != file.rows("SELECT name FROM facts WHERE name LIKE 'run/%/said/%'")
     assert not any(b"CANARY" in each.read_bytes() for each in file.path.parent.glob("device.db*"))

@@ -15,17 +15,17 @@ from multidict import CIMultiDict
 
 from gateways import NAME, QUICK, Proxy, client_at, gateway_at, id_of, link_to, pair_of
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.client.connection import Link, Pauses, unreached
+from remit.relay.client.connection import GatewayConnection, Pauses, unreached
 from remit.relay.client.receive_queue import Arrivals
-from remit.relay.client.send_queue import Lanes, Outcome
-from remit.relay.gateway.limits import Limits
+from remit.relay.client.send_queue import Outcome, SendQueues
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.server import Gateway
-from remit.relay.gateway.serving import Serving
+from remit.relay.gateway.serving import GatewayListener
 from remit.relay.wire import (
     MAX_BODY,
     PATH,
     Ack,
-    Bundle,
+    BundleReply,
     Challenge,
     Delivery,
     Denied,
@@ -54,7 +54,7 @@ def untrusted(why: str) -> ClientConnectorCertificateError:
     return ClientConnectorCertificateError(key, error)
 
 
-async def is_there(link: Link) -> Link:
+async def is_there(link: GatewayConnection) -> GatewayConnection:
     """Return once a link is connected, and so its device known: an answer shows it."""
     async with asyncio.timeout(PATIENCE_S):
         await link.publish()
@@ -62,12 +62,12 @@ async def is_there(link: Link) -> Link:
 
 
 @asynccontextmanager
-async def both(url: str, **options: Any) -> AsyncGenerator[tuple[Link, Link]]:
+async def both(url: str, **options: Any) -> AsyncGenerator[tuple[GatewayConnection, GatewayConnection]]:
     async with link_to(url, "a", **options) as a, link_to(url, "b", **options) as b:
         yield await is_there(a), await is_there(b)
 
 
-async def take(link: Link, count: int) -> list[tuple[int, bytes]]:
+async def take(link: GatewayConnection, count: int) -> list[tuple[int, bytes]]:
     found: list[tuple[int, bytes]] = []
     async with asyncio.timeout(PATIENCE_S):
         for _ in range(count):
@@ -175,7 +175,7 @@ async def test_what_is_refused_for_good_comes_back_with_all_behind_it(tmp_path: 
 
 
 async def test_a_full_queue_is_waited_for_and_keeps_the_order(tmp_path: Path) -> None:
-    limits = Limits(sender_messages=3, full_retry_ms=5)
+    limits = GatewayLimits(sender_messages=3, full_retry_ms=5)
     async with gateway_at(tmp_path, limits) as at, link_to(at.url, "a") as a:
         async with link_to(at.url, "b") as b:
             await is_there(b)
@@ -193,7 +193,7 @@ async def test_a_full_queue_is_waited_for_and_keeps_the_order(tmp_path: Path) ->
 
 
 async def test_a_full_queue_for_one_device_does_not_hold_up_another(tmp_path: Path) -> None:
-    limits = Limits(sender_messages=2, full_retry_ms=60_000)
+    limits = GatewayLimits(sender_messages=2, full_retry_ms=60_000)
     async with gateway_at(tmp_path, limits) as at, link_to(at.url, "a") as a, link_to(at.url, "c") as c:
         async with link_to(at.url, "b") as b:
             await is_there(b)
@@ -234,7 +234,7 @@ async def test_whoever_waits_hears_that_the_link_has_ended(tmp_path: Path) -> No
 
 async def test_a_server_of_another_name_gets_no_signature(tmp_path: Path) -> None:
     async with gateway_at(tmp_path) as at:
-        link = Link(at.url, gateway="other.example", key=pair_of("a"), pauses=QUICK)
+        link = GatewayConnection(at.url, gateway="other.example", key=pair_of("a"), pauses=QUICK)
         async with link, asyncio.timeout(PATIENCE_S):
             with pytest.raises(RemitError, match=r"calls itself 'relay.example', not 'other.example'") as told:
                 await link.receive()
@@ -319,7 +319,7 @@ async def test_keys_are_left_and_fetched_and_each_one_time_key_once(tmp_path: Pa
     async with gateway_at(tmp_path) as at, both(at.url) as (a, b):
         assert await b.publish(bundle=b"signed", one_time=(b"k1", b"k2")) == Done(request=2, one_time_left=2)
         found = [await a.fetch(b.device) for _ in range(3)]
-        assert [one.one_time for one in found if isinstance(one, Bundle)] == [b"k1", b"k2", None]
+        assert [one.one_time for one in found if isinstance(one, BundleReply)] == [b"k1", b"k2", None]
         await is_there(b)
         assert b.one_time_left == 0
         assert isinstance(await a.fetch(id_of("nobody")), Denied)
@@ -334,7 +334,7 @@ async def test_questions_survive_a_broken_connection(tmp_path: Path) -> None:
         network.flow()
         async with asyncio.timeout(PATIENCE_S):
             assert await asked == Done(request=2, one_time_left=1)
-            assert isinstance(await a.fetch(b.device), Bundle)
+            assert isinstance(await a.fetch(b.device), BundleReply)
 
 
 async def test_room_waits_until_enough_has_its_receipts(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ async def test_a_gateway_that_lost_its_file_is_told_anew_who_may_reach_the_devic
 async def test_a_link_hears_what_nobody_fetched(tmp_path: Path) -> None:
     clock, heard = TurnedClock(), asyncio.Queue[Expired]()
     gateway = Gateway(tmp_path, name=NAME, clock=clock)
-    async with Serving(gateway) as at, asyncio.timeout(PATIENCE_S):
+    async with GatewayListener(gateway) as at, asyncio.timeout(PATIENCE_S):
         async with link_to(at.url, "b") as b:
             await b.publish()
         async with link_to(at.url, "a") as a:
@@ -409,8 +409,8 @@ def test_why_there_is_no_connection_is_said_in_words(error: Exception, says: str
 # ── the lanes, without a connection ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def lanes_with(*items: tuple[str, int], messages: int = 100) -> tuple[Lanes, deque[asyncio.Future[Outcome]]]:
-    lanes = Lanes(messages=messages, size=10**6)
+async def lanes_with(*items: tuple[str, int], messages: int = 100) -> tuple[SendQueues, deque[asyncio.Future[Outcome]]]:
+    lanes = SendQueues(messages=messages, size=10**6)
     futures: deque[asyncio.Future[Outcome]] = deque()
     for to, number in items:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -419,7 +419,7 @@ async def lanes_with(*items: tuple[str, int], messages: int = 100) -> tuple[Lane
     return lanes, futures
 
 
-def sent(lanes: Lanes) -> list[tuple[str, int, bool]]:
+def sent(lanes: SendQueues) -> list[tuple[str, int, bool]]:
     found: list[tuple[str, int, bool]] = []
     while put := lanes.next():
         assert isinstance(put, Put)

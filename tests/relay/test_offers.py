@@ -18,15 +18,23 @@ from remit.policy.rate import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.peers import Peers
-from remit.relay.device.state import State as File
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.channel import Sealer
 from remit.relay.messages import types
-from remit.relay.messages.catalog import Teller, choose, hear, heard
-from remit.relay.messages.types import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Offers
-from remit.relay.router import read
+from remit.relay.messages.catalog import CatalogSender, choose, hear, latest_offers
+from remit.relay.messages.types import (
+    MAX_DESCRIPTION,
+    MAX_OFFERED,
+    AgentOffer,
+    AnswerMessage,
+    DeclineMessage,
+    OffersMessage,
+    QuestionMessage,
+)
+from remit.relay.router import route_messages
 from remit.relay.serve_shared import Shared, Sharing, offered
-from remit.relay.session.moves import Approve, Pause, Resume, State
-from remit.relay.session.profile import Control, Profile
+from remit.relay.session.moves import Approve, Pause, Resume, SessionState
+from remit.relay.session.profile import ControlEnvelope, Profile
 from remit.relay.session.run import Overlay
 from remit.runtime.ports import StoreError
 from remit.testing import MemoryStore
@@ -35,8 +43,8 @@ from shared_teams import introduce as introduce_teams
 from two_sides import Stranger, there
 from waiting import eventually
 
-EXPERT = Offer(name="expert", description="Knows the API.")
-HELPER = Offer(name="helper")
+EXPERT = AgentOffer(name="expert", description="Knows the API.")
+HELPER = AgentOffer(name="helper")
 
 
 async def until(what: Callable[[], Any]) -> None:
@@ -61,13 +69,13 @@ async def until(what: Callable[[], Any]) -> None:
 )
 def test_an_offer_that_is_too_large_or_says_something_twice_is_not_read(agents: Any) -> None:
     with pytest.raises(RemitError) as raised:
-        types.read(json.dumps({"type": "offers", "agents": agents}).encode())
+        types.decode_message(json.dumps({"type": "offers", "agents": agents}).encode())
     assert raised.value.fault.code is Code.MALFORMED_ENVELOPE
 
 
 def test_an_offer_is_read_as_it_was_written() -> None:
-    for offer in (Offers(agents=()), Offers(agents=(EXPERT, HELPER))):
-        assert types.read(types.write(offer)) == offer
+    for offer in (OffersMessage(agents=()), OffersMessage(agents=(EXPERT, HELPER))):
+        assert types.decode_message(types.write(offer)) == offer
 
 
 # ── which is meant ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -98,7 +106,7 @@ def test_the_only_agent_need_not_be_named_and_of_several_one_is() -> None:
     ],
 )
 def test_what_is_not_shared_or_not_clear_is_refused_with_what_there_is(
-    offer: tuple[Offer, ...], agent: str, code: Code, said: str
+    offer: tuple[AgentOffer, ...], agent: str, code: Code, said: str
 ) -> None:
     with pytest.raises(RemitError) as raised:
         choose(offer, agent, "bob")
@@ -107,7 +115,7 @@ def test_what_is_not_shared_or_not_clear_is_refused_with_what_there_is(
 
 def test_of_very_many_agents_some_are_named() -> None:
     with pytest.raises(RemitError) as raised:
-        choose(tuple(Offer(name=str(number)) for number in range(MAX_OFFERED)), "", "bob")
+        choose(tuple(AgentOffer(name=str(number)) for number in range(MAX_OFFERED)), "", "bob")
     assert raised.value.fault.message.endswith("18, 19 and 80 more")
 
 
@@ -131,24 +139,24 @@ def test_a_device_is_told_once_and_again_when_it_is_something_else(pair: tuple[S
     anna, bob = pair
     told: list[int] = []
 
-    def tell(*offer: Offer, teller: Teller) -> None:
+    def tell(*offer: AgentOffer, teller: CatalogSender) -> None:
         teller.tell(bob.peers.list(), lambda _: offer)
         told.append(bob.unsettled(anna.device.id))
 
-    teller = Teller(bob)
+    teller = CatalogSender(bob)
     tell(teller=teller)
     tell(HELPER, teller=teller)
     tell(HELPER, teller=teller)
-    tell(HELPER, teller=Teller(bob))
+    tell(HELPER, teller=CatalogSender(bob))
     tell(EXPERT, HELPER, teller=teller)
     tell(teller=teller)
-    tell(teller=Teller(bob))
+    tell(teller=CatalogSender(bob))
     assert told == [1, 2, 2, 2, 3, 4, 4], "the first time also that it is nothing"
 
 
 def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[Sealer, Sealer]) -> None:
     anna, bob = pair
-    teller = Teller(bob)
+    teller = CatalogSender(bob)
     bob.peers.allow(anna.device.id, allowed=False)
     teller.tell(bob.peers.list(), lambda _: (HELPER,))
     assert bob.unsettled(anna.device.id) == 0
@@ -161,7 +169,7 @@ def test_who_was_revoked_or_is_not_allowed_is_told_nothing(pair: tuple[Sealer, S
 
 def test_what_could_not_be_sealed_is_told_later(pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch) -> None:
     anna, bob = pair
-    teller = Teller(bob)
+    teller = CatalogSender(bob)
     with monkeypatch.context() as patched:
         patched.setattr("remit.relay.e2e.outbox.MAX_HELD", 0)
         teller.tell(bob.peers.list(), lambda _: (HELPER,))
@@ -174,18 +182,18 @@ def test_what_was_told_is_kept_together_with_its_letter(
     pair: tuple[Sealer, Sealer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     anna, bob = pair
-    keep = File.keep
+    keep = DeviceFile.keep
 
-    def full(state: File, name: str, value: object) -> None:
+    def full(state: DeviceFile, name: str, value: object) -> None:
         if name.startswith("told/"):
             raise StoreError(fault(Code.STORE_UNAVAILABLE, "the disk is full"))
         keep(state, name, value)
 
     with monkeypatch.context() as patched:
-        patched.setattr(File, "keep", full)
-        Teller(bob).tell(bob.peers.list(), lambda _: (HELPER,))
+        patched.setattr(DeviceFile, "keep", full)
+        CatalogSender(bob).tell(bob.peers.list(), lambda _: (HELPER,))
     assert bob.unsettled(anna.device.id) == 0, "neither without the other"
-    Teller(bob).tell(bob.peers.list(), lambda _: (HELPER,))
+    CatalogSender(bob).tell(bob.peers.list(), lambda _: (HELPER,))
     assert bob.unsettled(anna.device.id) == 1
 
 
@@ -197,8 +205,8 @@ def test_each_device_is_told_only_what_it_may_ask(pair: tuple[Sealer, Sealer]) -
         "expert": shared_with(anna, bob, description="x" * 1_000),
     }
     assert offered(shared, anna.device.id) == (
-        Offer(name="expert", description="x" * MAX_DESCRIPTION),
-        Offer(name="zebra"),
+        AgentOffer(name="expert", description="x" * MAX_DESCRIPTION),
+        AgentOffer(name="zebra"),
     )
     assert offered(shared, "a stranger") == ()
 
@@ -210,19 +218,19 @@ async def test_an_offer_replaces_the_one_before_and_is_forgotten_with_its_device
     anna, bob = pair
     state, device = anna.device.state, bob.device.id
     async with gateway(Path(state.path).parent) as serving, there(anna, serving.url) as ours, linked(bob, serving.url):
-        assert heard(state, device) is None
+        assert latest_offers(state, device) is None
         for agents in ((HELPER,), (), (EXPERT, HELPER)):
-            await asyncio.to_thread(bob.seal, anna.device.id, types.write(Offers(agents=agents)))
+            await asyncio.to_thread(bob.seal, anna.device.id, types.write(OffersMessage(agents=agents)))
             opened = await anext(aiter(ours))
-            letter = types.read(opened.body)
-            assert isinstance(letter, Offers)
+            letter = types.decode_message(opened.body)
+            assert isinstance(letter, OffersMessage)
             await ours.do(hear, anna, opened, letter)
-            assert heard(state, device) == agents
+            assert latest_offers(state, device) == agents
     assert not anna.inbox()
     anna.peers.allow(device, allowed=False)
-    assert heard(state, device) is None, "what a device says counts while it may say something"
+    assert latest_offers(state, device) is None, "what a device says counts while it may say something"
     anna.peers.allow(device)
-    assert heard(state, device) == (EXPERT, HELPER)
+    assert latest_offers(state, device) == (EXPERT, HELPER)
     anna.peers.revoke(device)
     assert not state.rows("SELECT name FROM facts WHERE name LIKE 'heard/%'")
 
@@ -235,12 +243,12 @@ async def test_an_offer_that_was_left_by_a_device_which_may_say_nothing_now_is_n
     device = bob.device.id
     async with gateway(Path(anna.device.state.path).parent) as serving, there(anna, serving.url) as ours:
         async with linked(bob, serving.url) as theirs:
-            await theirs.send(anna.device.id, types.write(Offers(agents=(HELPER,))))
+            await theirs.send(anna.device.id, types.write(OffersMessage(agents=(HELPER,))))
             opened = await anext(aiter(ours))
         anna.peers.allow(device, allowed=False)
-        await ours.do(hear, anna, opened, Offers(agents=(HELPER,)))
+        await ours.do(hear, anna, opened, OffersMessage(agents=(HELPER,)))
     anna.peers.allow(device)
-    assert (heard(anna.device.state, device), anna.inbox()) == (None, [])
+    assert (latest_offers(anna.device.state, device), anna.inbox()) == (None, [])
 
 
 # ── two teams ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -287,8 +295,8 @@ class Teams:
     def sharing(self) -> AbstractAsyncContextManager[Relaying]:
         return relaying(team_in(self.bobs), hub=self.hub, host=False, share=True)
 
-    def heard(self, at_work: Relaying) -> tuple[Offer, ...] | None:
-        return heard(at_work.device.state, self.bob)
+    def heard(self, at_work: Relaying) -> tuple[AgentOffer, ...] | None:
+        return latest_offers(at_work.device.state, self.bob)
 
 
 @asynccontextmanager
@@ -313,14 +321,14 @@ async def start(at_work: Relaying, device: str, **more: Any) -> Overlay:
 
 async def until_asked(at_work: Relaying, run: Overlay) -> Overlay:
     """Return the run once a draft of it waits for a person."""
-    return await in_state(at_work, run, State.READY_TO_SEND)
+    return await in_state(at_work, run, SessionState.READY_TO_SEND)
 
 
 async def ended(at_work: Relaying, run: Overlay) -> Overlay:
-    return await in_state(at_work, run, State.COMPLETED, State.STOPPED, State.ERROR)
+    return await in_state(at_work, run, SessionState.COMPLETED, SessionState.STOPPED, SessionState.ERROR)
 
 
-async def in_state(at_work: Relaying, run: Overlay, *states: State) -> Overlay:
+async def in_state(at_work: Relaying, run: Overlay, *states: SessionState) -> Overlay:
     host = at_work.host
     assert host is not None
     return await eventually(
@@ -351,7 +359,7 @@ async def test_what_a_team_shares_no_more_is_taken_back_by_whatever_it_does_next
         async with relaying(team_in(both.bobs), hub=None, host=True, share=False) as bobs:
             await bobs.ready.wait()
             row, _ = bobs.sealer.peers.row(both.anna)
-            told = bobs.device.state.fact(f"told/{row}", tuple[Offer, ...])
+            told = bobs.device.state.fact(f"told/{row}", tuple[AgentOffer, ...])
             assert told == (EXPERT, HELPER), "it is still shared, by another process"
         file = both.bobs / "remit.toml"
         file.write_text(file.read_text().partition("[shared.helper]")[0])
@@ -369,14 +377,14 @@ async def test_the_agent_that_is_named_is_asked_and_kept_in_the_run(tmp_path: Pa
             await start(annas, both.bob, agent="secret")
         assert raised.value.fault.message == "bob shares no agent `secret` with this device, but: expert, helper"
         run = await ended(annas, await start(annas, both.bob, agent="expert"))
-        assert (run.state, run.agent, set(both.asked)) == (State.COMPLETED, "expert", {"expert"})
+        assert (run.state, run.agent, set(both.asked)) == (SessionState.COMPLETED, "expert", {"expert"})
 
 
 async def test_the_only_agent_that_is_offered_is_named_in_the_run(tmp_path: Path) -> None:
     async with teams(tmp_path, "") as both, both.sharing(), both.asking() as annas:
         await until(lambda: both.heard(annas) == (HELPER,))
         run = await ended(annas, await start(annas, both.bob))
-        assert (run.state, run.agent) == (State.COMPLETED, "helper")
+        assert (run.state, run.agent) == (SessionState.COMPLETED, "helper")
 
 
 async def test_a_run_that_began_before_anything_was_said_is_told_later_which_agent_is_meant(tmp_path: Path) -> None:
@@ -395,7 +403,7 @@ async def test_a_run_that_began_before_anything_was_said_is_told_later_which_age
             assert run.pending is not None
             await annas.host.act(run.id, Approve(run.pending.id))
             run = await ended(annas, run)
-            assert (run.state, run.agent, set(both.asked)) == (State.COMPLETED, "helper", {"helper"})
+            assert (run.state, run.agent, set(both.asked)) == (SessionState.COMPLETED, "helper", {"helper"})
 
 
 async def test_a_run_stays_with_its_agent(tmp_path: Path) -> None:
@@ -429,14 +437,14 @@ async def test_an_answer_that_comes_while_no_run_is_held_waits_for_its_run(tmp_p
             assert annas.host is not None
             await until(lambda: not annas.sealer.inbox())
             await annas.host.act(run.id, Resume())
-            assert (await ended(annas, run)).state is State.COMPLETED
+            assert (await ended(annas, run)).state is SessionState.COMPLETED
     assert both.asked == ["helper", "helper"]
 
 
 async def _unasked(both: Teams, annas: Relaying) -> None:
     """Have Bob say what answers nothing, and return once it was looked at."""
     with using_device(team_in(both.bobs)) as bob:
-        Sealer(bob).seal(both.anna, types.write(Answers(to="x", session="of no run", text="unasked")))
+        Sealer(bob).seal(both.anna, types.write(AnswerMessage(to="x", session="of no run", text="unasked")))
     await until(lambda: not _held(both))
     await until(lambda: len(annas.sealer.inbox()) < 2)
 
@@ -452,7 +460,7 @@ async def test_a_question_waits_for_the_process_that_shares(tmp_path: Path) -> N
             run = await start(annas, both.bob)
             await until(bobs.sealer.inbox)
         async with both.sharing():
-            assert (await ended(annas, run)).state is State.COMPLETED
+            assert (await ended(annas, run)).state is SessionState.COMPLETED
 
 
 # ── what is declined ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -461,11 +469,11 @@ async def test_a_question_waits_for_the_process_that_shares(tmp_path: Path) -> N
 class Asking(Stranger):
     """A device that asks as it likes."""
 
-    async def says(self, text: str = "hello", **more: Any) -> Answers | Declines:
+    async def says(self, text: str = "hello", **more: Any) -> AnswerMessage | DeclineMessage:
         here = self.sealer.device.id
-        control = Control(origin_agent_device_id=here, trace_id=text, hop_count=1, orchestrator_profile_id="x")
-        said = await self.ask(Asks(id=text, session="s", text=text, control=control, **more))
-        assert isinstance(said, Answers | Declines)
+        control = ControlEnvelope(origin_agent_device_id=here, trace_id=text, hop_count=1, orchestrator_profile_id="x")
+        said = await self.ask(QuestionMessage(id=text, session="s", text=text, control=control, **more))
+        assert isinstance(said, AnswerMessage | DeclineMessage)
         return said
 
 
@@ -486,7 +494,7 @@ async def stranger(path: Path, shared: Callable[[Sealer, Sealer], dict[str, Shar
         sharing = None if served is None else Sharing(hub, bob, theirs, served, now_ms=lambda: 1_000_000)
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(
-                read(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000, shares_nothing=not served)
+                route_messages(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000, shares_nothing=not served)
             )
             yield Asking(anna, ours, bob.device.id)
             reading.cancel()
@@ -503,9 +511,9 @@ async def test_a_decline_names_what_that_device_may_ask_and_nothing_else(tmp_pat
         secret = await third.says("2", agent="secret")
         nonsense = await third.says("3", agent="nonsense")
         clear = await third.says("4", agent="other")
-    assert isinstance(unclear, Declines)
-    assert isinstance(secret, Declines)
-    assert isinstance(nonsense, Declines)
+    assert isinstance(unclear, DeclineMessage)
+    assert isinstance(secret, DeclineMessage)
+    assert isinstance(nonsense, DeclineMessage)
     assert unclear.code == secret.code == "AGENT_NOT_FOUND"
     these = "name one of these: one, other"
     assert unclear.reason == f"several agents are shared with the device that asks; {these}"
@@ -513,20 +521,20 @@ async def test_a_decline_names_what_that_device_may_ask_and_nothing_else(tmp_pat
     assert nonsense.reason == secret.reason.replace("secret", "nonsense"), (
         "what is there cannot be told from what is not"
     )
-    assert isinstance(clear, Answers)
+    assert isinstance(clear, AnswerMessage)
 
 
 async def test_a_question_is_declined_by_a_device_that_shares_nothing(tmp_path: Path) -> None:
     async with stranger(tmp_path, None) as third:
         said = await third.says("1")
-    assert isinstance(said, Declines)
+    assert isinstance(said, DeclineMessage)
     assert (said.code, said.reason) == ("AGENT_NOT_FOUND", "the device that was asked shares no agent")
 
 
 async def test_a_device_with_which_nothing_is_shared_learns_no_name(tmp_path: Path) -> None:
     async with stranger(tmp_path, lambda _, bob: {"secret": shared_with(bob)}) as third:
         replies = [await third.says("1"), await third.says("2", agent="secret"), await third.says("3", agent="x")]
-    assert [(each.code, each.reason) for each in replies if isinstance(each, Declines)] == [
+    assert [(each.code, each.reason) for each in replies if isinstance(each, DeclineMessage)] == [
         ("PERMISSION_DENIED", "no agent is shared with the device that asks")
     ] * 3
 
@@ -539,15 +547,15 @@ async def test_a_restart_forgives_no_question(tmp_path: Path) -> None:
         return {"helper": replace(made, profile=replace(made.profile, rate=Rate(calls=2, seconds=60)))}
 
     async with stranger(tmp_path, shared) as third:
-        assert isinstance(await third.says("1"), Answers)
+        assert isinstance(await third.says("1"), AnswerMessage)
     async with stranger(tmp_path, shared) as third:
-        assert isinstance(await third.says("2"), Answers)
+        assert isinstance(await third.says("2"), AnswerMessage)
         refused = await third.says("3")
-        assert isinstance(refused, Declines)
+        assert isinstance(refused, DeclineMessage)
         assert refused.code == "RATE_LIMITED"
     async with stranger(tmp_path, shared) as third:
         refused = await third.says("4")
-        assert isinstance(refused, Declines)
+        assert isinstance(refused, DeclineMessage)
         assert refused.code == "RATE_LIMITED"
 
 
@@ -560,7 +568,7 @@ async def test_a_window_of_the_future_is_none(tmp_path: Path) -> None:
         return {"helper": shared_with(anna)}
 
     async with stranger(tmp_path, shared) as third:
-        assert isinstance(await third.says("1"), Answers)
+        assert isinstance(await third.says("1"), AnswerMessage)
 
 
 async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Path) -> None:
@@ -573,9 +581,13 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
     introduce(anna, bob)
     here = anna.device.id
     for number in range(5):
-        control = Control(origin_agent_device_id=here, trace_id=str(number), hop_count=1, orchestrator_profile_id="x")
-        anna.seal(bob.device.id, types.write(Asks(id=str(number), session="s", text="hello", control=control)))
-    hub, gate, replies = Hub(store=MemoryStore()), asyncio.Event(), list[Answers | Declines]()
+        control = ControlEnvelope(
+            origin_agent_device_id=here, trace_id=str(number), hop_count=1, orchestrator_profile_id="x"
+        )
+        anna.seal(
+            bob.device.id, types.write(QuestionMessage(id=str(number), session="s", text="hello", control=control))
+        )
+    hub, gate, replies = Hub(store=MemoryStore()), asyncio.Event(), list[AnswerMessage | DeclineMessage]()
 
     @hub.agent("helper")
     async def helper(brief: Brief) -> str:
@@ -587,10 +599,10 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
         await until(lambda: len(bob.inbox()) == 5)
         sharing = Sharing(hub, bob, theirs, shared(anna, bob), now_ms=lambda: 1_000_000)
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(read(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000))
+            reading = group.create_task(route_messages(theirs, None, sharing, sealer=bob, now_ms=lambda: 1_000_000))
             async for opened in ours:
-                letter = types.read(opened.body)
-                assert isinstance(letter, Answers | Declines)
+                letter = types.decode_message(opened.body)
+                assert isinstance(letter, AnswerMessage | DeclineMessage)
                 replies.append(letter)
                 if len(replies) == 2:
                     gate.set()
@@ -598,7 +610,7 @@ async def test_of_questions_that_come_at_once_the_first_are_let_in(tmp_path: Pat
                     break
             reading.cancel()
             await sharing.close()
-    assert [(each.to, each.code) for each in replies if isinstance(each, Declines)] == [
+    assert [(each.to, each.code) for each in replies if isinstance(each, DeclineMessage)] == [
         ("3", "OVERLOADED"),
         ("4", "OVERLOADED"),
     ]

@@ -12,15 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from properties import share
 from remit.protocol.lifecycle import IllegalMoveError
-from remit.relay.bridge.frames import Mode, Turn
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.frames import ConversationTurn, Mode
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.session.moves import (
     ENDED,
     EVENTS,
     TABLE,
     Approve,
     Arrived,
-    Ask,
+    AskPerson,
     Cancel,
     Drafted,
     Effect,
@@ -38,17 +38,17 @@ from remit.relay.session.moves import (
     Say,
     Send,
     Sent,
+    SessionState,
     SetMode,
     SetObjective,
     Start,
-    State,
     Stop,
     TakeOver,
     Tick,
     as_markdown,
 )
-from remit.relay.session.profile import Limits
-from remit.relay.session.reducer import Entry, Overlay, Pending, Refused, Step, step
+from remit.relay.session.profile import ProfileLimits
+from remit.relay.session.reducer import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition, step
 from remit.relay.session.review import Review
 from remit.relay.session.turns import MOST_UNANSWERED
 
@@ -82,20 +82,20 @@ class Host:
 
     def says(self, event: Event) -> tuple[Effect, ...]:
         taken = step(self.run, event, self.now)
-        assert isinstance(taken, Step), taken
+        assert isinstance(taken, Transition), taken
         self.run = taken.overlay
         return taken.effects
 
     def refuses(self, event: Event) -> str:
         before = self.run
         taken = step(self.run, event, self.now)
-        assert isinstance(taken, Refused), taken
+        assert isinstance(taken, MoveRefused), taken
         assert self.run == before
         return taken.why
 
     def drafts(self, text: str = "hello", *reviews: Review, **fields: Any) -> tuple[Effect, ...]:
         """Let the local agent answer the prompt that is due."""
-        if self.run.state is not State.WAITING_LOCAL:
+        if self.run.state is not SessionState.WAITING_LOCAL:
             assert self.says(Prompted(self.prompt)) == ()
         return self.says(Drafted(self.prompt, Draft(text=text, **fields), reviews))
 
@@ -126,25 +126,28 @@ def test_a_run_goes_from_draft_to_message_to_reply_to_the_next_draft() -> None:
     assert host.says(Start()) == (
         Prompt(id="r.p1", turn_index=1, mode="full_auto", objective="review this API", turns=()),
     )
-    assert host.run.state is State.PLANNING
+    assert host.run.state is SessionState.PLANNING
     assert host.says(Prompted("r.p1")) == ()
-    assert host.run.state is State.WAITING_LOCAL
+    assert host.run.state is SessionState.WAITING_LOCAL
     drafted = Drafted("r.p1", Draft(text="Which endpoints?", tokens=7, duration_ms=40), ())
     assert host.after(50).says(drafted) == (Send(id="r.m1", turn=1, text="Which endpoints?", label="auto_sent"),)
-    assert host.run.state is State.READY_TO_SEND
+    assert host.run.state is SessionState.READY_TO_SEND
     assert host.after(2).says(Sent("r.m1")) == ()
-    assert host.run.state is State.WAITING_REMOTE
+    assert host.run.state is SessionState.WAITING_REMOTE
     assert host.after(300).says(Arrived("Three.")) == (
         Prompt(
             id="r.p2",
             turn_index=2,
             mode="full_auto",
             objective="review this API",
-            turns=(Turn(role="local_agent", text="Which endpoints?"), Turn(role="remote_agent", text="Three.")),
+            turns=(
+                ConversationTurn(role="local_agent", text="Which endpoints?"),
+                ConversationTurn(role="remote_agent", text="Three."),
+            ),
         ),
     )
     assert host.run == a_run(
-        state=State.PROCESSING_REMOTE,
+        state=SessionState.PROCESSING_REMOTE,
         turn=1,
         tokens=7,
         active_ms=352,
@@ -152,7 +155,7 @@ def test_a_run_goes_from_draft_to_message_to_reply_to_the_next_draft() -> None:
         prompts=2,
         prompt="r.p2",
         timeline=(
-            Entry(
+            TimelineEntry(
                 role="local_agent",
                 text="Which endpoints?",
                 turn=1,
@@ -162,17 +165,17 @@ def test_a_run_goes_from_draft_to_message_to_reply_to_the_next_draft() -> None:
                 label="auto_sent",
                 sent_ms=1_052,
             ),
-            Entry(role="remote_agent", text="Three.", turn=1, at_ms=1_352, took_ms=302),
+            TimelineEntry(role="remote_agent", text="Three.", turn=1, at_ms=1_352, took_ms=302),
         ),
     )
     host.says(Prompted("r.p2"))
-    assert host.run.state is State.WAITING_LOCAL
+    assert host.run.state is SessionState.WAITING_LOCAL
 
 
 def test_an_agent_that_says_done_completes_the_run_and_nothing_more_is_sent() -> None:
     host = started().turns(1)
-    assert host.drafts("All is reviewed.", done=True) == (Ended(state=State.COMPLETED, why="done"),)
-    assert (host.run.state, host.run.ended, host.run.result) == (State.COMPLETED, "done", "All is reviewed.")
+    assert host.drafts("All is reviewed.", done=True) == (Ended(state=SessionState.COMPLETED, why="done"),)
+    assert (host.run.state, host.run.ended, host.run.result) == (SessionState.COMPLETED, "done", "All is reviewed.")
     assert (host.run.turn, host.run.pending, host.run.banner) == (1, None, "")
 
 
@@ -188,8 +191,8 @@ def test_in_manual_mode_a_person_approves_each_message() -> None:
     """S6: manual is the default."""
     assert Overlay(id="r", profile="p", device="d", session="s", objective="o").mode == "manual"
     host = started("manual")
-    assert host.drafts("hello", LINKS) == (Ask(draft="r.p1", text="hello", reviews=(MANUAL, LINKS)),)
-    assert host.run.pending == Pending(id="r.p1", text="hello", reviews=(MANUAL, LINKS))
+    assert host.drafts("hello", LINKS) == (AskPerson(draft="r.p1", text="hello", reviews=(MANUAL, LINKS)),)
+    assert host.run.pending == PendingDraft(id="r.p1", text="hello", reviews=(MANUAL, LINKS))
     assert host.says(Approve("r.p1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
     assert host.run.timeline[0].label == "approved"
     assert host.run.timeline[0].reviews == (MANUAL, LINKS)
@@ -198,7 +201,7 @@ def test_in_manual_mode_a_person_approves_each_message() -> None:
 def test_in_semi_auto_a_person_is_asked_only_if_a_rule_asks() -> None:
     """S6: review on a rule, and each review says which."""
     assert started("semi_auto").drafts("hello") == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
-    assert started("semi_auto").drafts("hello", LINKS) == (Ask(draft="r.p1", text="hello", reviews=(LINKS,)),)
+    assert started("semi_auto").drafts("hello", LINKS) == (AskPerson(draft="r.p1", text="hello", reviews=(LINKS,)),)
 
 
 def test_in_full_auto_nobody_is_asked() -> None:
@@ -224,11 +227,13 @@ def test_an_agent_is_told_what_a_person_did_not_let_go_and_drafts_anew() -> None
     (prompt,) = host.says(Reject("r.p1", "too short"))
     assert isinstance(prompt, Prompt)
     assert (prompt.id, prompt.turn_index) == ("r.p2", 1)
-    assert prompt.turns == (Turn(role="user", text="Your draft was not sent: hello\nThe reason: too short"),)
+    assert prompt.turns == (
+        ConversationTurn(role="user", text="Your draft was not sent: hello\nThe reason: too short"),
+    )
     host.drafts("hello there")
     (prompt,) = host.says(Reject("r.p2"))
     assert isinstance(prompt, Prompt)
-    assert prompt.turns == (Turn(role="user", text="Your draft was not sent: hello there"),)
+    assert prompt.turns == (ConversationTurn(role="user", text="Your draft was not sent: hello there"),)
     host.drafts("hello again")
     host.says(Approve("r.p3"))
     host.says(Sent("r.m1"))
@@ -261,7 +266,7 @@ def test_another_mode_counts_for_the_next_draft_and_what_is_asked_stays_asked() 
     host.says(SetMode("manual"))
     host.says(Sent("r.m2"))
     host.says(Arrived("bye"))
-    assert host.drafts("well") == (Ask(draft="r.p3", text="well", reviews=(MANUAL,)),)
+    assert host.drafts("well") == (AskPerson(draft="r.p3", text="well", reviews=(MANUAL,)),)
 
 
 # ── limits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -269,7 +274,7 @@ def test_another_mode_counts_for_the_next_draft_and_what_is_asked_stays_asked() 
 
 def test_the_limits_are_those_of_the_document() -> None:
     """S7: 8 turns, 10 minutes, 3 failures in a row, optional token budget."""
-    assert a_run().limits == Limits(
+    assert a_run().limits == ProfileLimits(
         max_turns=8, max_duration_ms=10 * 60 * 1_000, max_failures=3, max_tokens_budget=None
     )
 
@@ -277,10 +282,10 @@ def test_the_limits_are_those_of_the_document() -> None:
 def test_full_auto_runs_until_the_last_turn_has_its_reply() -> None:
     """S7, S14: full-auto runs until the max-turn stop condition."""
     host = started().turns(7)
-    assert host.run.state is State.PROCESSING_REMOTE
+    assert host.run.state is SessionState.PROCESSING_REMOTE
     host.sends()
     banner = "The run has ended at its limit of 8 turns"
-    assert host.says(Arrived("the last answer")) == (Ended(state=State.STOPPED, why="max_turns", banner=banner),)
+    assert host.says(Arrived("the last answer")) == (Ended(state=SessionState.STOPPED, why="max_turns", banner=banner),)
     assert (host.run.turn, host.run.banner, host.run.timeline[-1].text) == (8, banner, "the last answer")
 
 
@@ -289,7 +294,7 @@ def test_a_run_ends_when_its_time_is_over() -> None:
     host.says(Prompted("r.p1"))
     assert host.after(599_999).says(Tick()) == ()
     banner = "The run has ended at its limit of 10 minutes of work"
-    ended = Ended(state=State.STOPPED, why="max_duration_ms", banner=banner)
+    ended = Ended(state=SessionState.STOPPED, why="max_duration_ms", banner=banner)
     assert host.after(1).says(Tick()) == (Cancel("r.p1"), ended)
     assert (host.run.active_ms, host.run.since_ms, host.run.prompt) == (600_000, None, None)
 
@@ -299,7 +304,7 @@ def test_a_draft_that_comes_too_late_is_not_sent_but_can_be_seen() -> None:
     (ended,) = host.drafts("hello")
     assert isinstance(ended, Ended)
     assert ended.why == "max_duration_ms"
-    assert host.run.pending == Pending(id="r.p1", text="hello")
+    assert host.run.pending == PendingDraft(id="r.p1", text="hello")
     assert host.run.timeline == ()
 
 
@@ -310,7 +315,7 @@ def test_time_in_which_no_agent_works_does_not_count(waits: str) -> None:
     if waits == "paused":
         host.says(Pause())
     elif waits == "in error":
-        host.says(LocalFailed("r.p1", Failed(reason="gone", hard=True)))
+        host.says(LocalFailed("r.p1", DraftFailure(reason="gone", hard=True)))
     elif waits == "asked":
         host.drafts()
     else:
@@ -336,30 +341,30 @@ def test_a_clock_that_is_set_back_gives_no_time_back() -> None:
 
 def test_failures_that_are_not_hard_are_tried_again_until_there_are_too_many_in_a_row() -> None:
     host = started()
-    (prompt,) = host.says(LocalFailed("r.p1", Failed(reason="busy", hard=False)))
+    (prompt,) = host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False)))
     assert isinstance(prompt, Prompt)
-    assert (prompt.id, host.run.state, host.run.failures) == ("r.p2", State.PLANNING, 1)
+    assert (prompt.id, host.run.state, host.run.failures) == ("r.p2", SessionState.PLANNING, 1)
     host.drafts(" ")
     assert (host.run.prompt, host.run.failures, host.run.failure) == ("r.p3", 2, "the draft is empty")
     banner = "The run has ended at its limit of 3 failures in a row, the last: busy"
-    assert host.says(LocalFailed("r.p3", Failed(reason="busy", hard=False))) == (
-        Ended(state=State.STOPPED, why="max_failures", banner=banner),
+    assert host.says(LocalFailed("r.p3", DraftFailure(reason="busy", hard=False))) == (
+        Ended(state=SessionState.STOPPED, why="max_failures", banner=banner),
     )
 
 
 def test_a_success_in_between_starts_the_row_of_failures_anew() -> None:
     host = started()
     for _ in range(4):
-        host.says(LocalFailed(host.prompt, Failed(reason="busy", hard=False)))
-        host.says(LocalFailed(host.prompt, Failed(reason="busy", hard=False)))
+        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
+        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
         host.turns(1)
-    assert (host.run.failures, host.run.failure, host.run.state) == (0, "", State.PROCESSING_REMOTE)
+    assert (host.run.failures, host.run.failure, host.run.state) == (0, "", SessionState.PROCESSING_REMOTE)
 
 
 def test_a_draft_ends_a_row_of_failures_also_if_it_is_not_sent() -> None:
     host = started("manual")
     for _ in range(2):
-        host.says(LocalFailed(host.prompt, Failed(reason="busy", hard=False)))
+        host.says(LocalFailed(host.prompt, DraftFailure(reason="busy", hard=False)))
     host.drafts()
     assert (host.run.failures, host.run.failure) == (0, "")
 
@@ -377,19 +382,19 @@ def test_a_reply_ends_a_row_of_failures_too() -> None:
 
 def test_a_budget_that_is_spent_ends_the_run_before_the_next_prompt() -> None:
     """S7: optional token budget."""
-    host = started(limits=Limits(max_tokens_budget=10))
+    host = started(limits=ProfileLimits(max_tokens_budget=10))
     assert host.drafts("hello", tokens=10) == (Send(id="r.m1", turn=1, text="hello", label="auto_sent"),)
     host.says(Sent("r.m1"))
     banner = "The run has ended at its limit of 10 tokens"
-    assert host.says(Arrived("hi")) == (Ended(state=State.STOPPED, why="max_tokens_budget", banner=banner),)
+    assert host.says(Arrived("hi")) == (Ended(state=SessionState.STOPPED, why="max_tokens_budget", banner=banner),)
 
 
 def test_a_draft_that_cost_more_than_the_budget_is_not_sent() -> None:
-    host = started(limits=Limits(max_tokens_budget=10))
+    host = started(limits=ProfileLimits(max_tokens_budget=10))
     (ended,) = host.drafts("hello", tokens=11)
     assert isinstance(ended, Ended)
     assert (ended.why, host.run.tokens, host.run.turn) == ("max_tokens_budget", 11, 0)
-    assert host.run.pending == Pending(id="r.p1", text="hello")
+    assert host.run.pending == PendingDraft(id="r.p1", text="hello")
 
 
 def test_what_an_agent_does_not_say_it_spent_is_estimated() -> None:
@@ -404,7 +409,7 @@ def test_what_an_agent_does_not_say_it_spent_is_estimated() -> None:
 def test_pause_takes_back_a_prompt_that_was_not_begun() -> None:
     host = started()
     assert host.says(Pause()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.back) == (State.PAUSED, State.PLANNING)
+    assert (host.run.state, host.run.back) == (SessionState.PAUSED, SessionState.PLANNING)
     (prompt,) = host.says(Resume())
     assert isinstance(prompt, Prompt)
     assert prompt.id == "r.p2"
@@ -416,18 +421,18 @@ def test_a_draft_that_comes_while_paused_is_kept_and_a_person_is_asked_about_it(
     host.says(Prompted("r.p1"))
     assert host.says(Pause()) == ()
     assert host.says(Drafted("r.p1", Draft(text="hello"), ())) == ()
-    assert host.run.state is State.PAUSED
-    assert host.says(Resume()) == (Ask(draft="r.p1", text="hello", reviews=(WHILE_PAUSED,)),)
+    assert host.run.state is SessionState.PAUSED
+    assert host.says(Resume()) == (AskPerson(draft="r.p1", text="hello", reviews=(WHILE_PAUSED,)),)
     assert host.says(Approve("r.p1")) == (Send(id="r.m1", turn=1, text="hello", label="approved"),)
 
 
 def test_an_agent_that_is_done_while_paused_completes_the_run_when_it_is_resumed() -> None:
-    host = started(limits=Limits(max_tokens_budget=1))
+    host = started(limits=ProfileLimits(max_tokens_budget=1))
     host.says(Prompted("r.p1"))
     host.says(Pause())
     assert host.says(Drafted("r.p1", Draft(text="That is all.", done=True), ())) == ()
-    assert host.run.state is State.PAUSED
-    assert host.says(Resume()) == (Ended(state=State.COMPLETED, why="done"),)
+    assert host.run.state is SessionState.PAUSED
+    assert host.says(Resume()) == (Ended(state=SessionState.COMPLETED, why="done"),)
     assert host.run.result == "That is all."
 
 
@@ -443,8 +448,8 @@ def test_a_prompt_that_fails_while_paused_is_made_anew_on_resume() -> None:
     host = started()
     host.says(Prompted("r.p1"))
     host.says(Pause())
-    assert host.says(LocalFailed("r.p1", Failed(reason="busy", hard=False))) == ()
-    assert (host.run.state, host.run.back) == (State.PAUSED, State.PLANNING)
+    assert host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))) == ()
+    assert (host.run.state, host.run.back) == (SessionState.PAUSED, SessionState.PLANNING)
     (prompt,) = host.says(Resume())
     assert isinstance(prompt, Prompt)
     assert prompt.id == "r.p2"
@@ -454,8 +459,8 @@ def test_a_hard_failure_while_paused_is_an_error() -> None:
     host = started()
     host.says(Prompted("r.p1"))
     host.says(Pause())
-    host.says(LocalFailed("r.p1", Failed(reason="it crashed", hard=True)))
-    assert (host.run.state, host.run.failure) == (State.ERROR, "it crashed")
+    host.says(LocalFailed("r.p1", DraftFailure(reason="it crashed", hard=True)))
+    assert (host.run.state, host.run.failure) == (SessionState.ERROR, "it crashed")
 
 
 def test_replies_that_come_while_paused_are_kept_and_answered_on_resume() -> None:
@@ -476,7 +481,7 @@ def test_a_run_that_waits_for_a_reply_waits_again_after_a_pause() -> None:
     host.sends()
     host.says(Pause())
     assert host.says(Resume()) == ()
-    assert host.run.state is State.WAITING_REMOTE
+    assert host.run.state is SessionState.WAITING_REMOTE
 
 
 def test_a_person_who_was_asked_before_a_pause_is_asked_again_after_it() -> None:
@@ -494,7 +499,7 @@ def test_stop_ends_a_run_wherever_it_is_and_what_came_is_not_lost() -> None:
     host.sends()
     host.says(Pause())
     host.says(Arrived("too late"))
-    assert host.says(Stop()) == (Ended(state=State.STOPPED, why="user"),)
+    assert host.says(Stop()) == (Ended(state=SessionState.STOPPED, why="user"),)
     assert (host.run.timeline[-1].text, host.run.kept, host.run.back) == ("too late", (), None)
     assert host.refuses(Resume()) == "Resume is not possible: the run is stopped, and that is final"
 
@@ -502,7 +507,7 @@ def test_stop_ends_a_run_wherever_it_is_and_what_came_is_not_lost() -> None:
 def test_stop_cancels_the_prompt_in_flight() -> None:
     host = started()
     host.says(Prompted("r.p1"))
-    assert host.says(Stop()) == (Cancel("r.p1"), Ended(state=State.STOPPED, why="user"))
+    assert host.says(Stop()) == (Cancel("r.p1"), Ended(state=SessionState.STOPPED, why="user"))
 
 
 def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
@@ -511,18 +516,18 @@ def test_who_takes_over_types_until_the_agent_has_it_back() -> None:
     host.says(Prompted("r.p1"))
     assert host.refuses(HandBack()).startswith("HandBack is not possible while the run is waiting_local")
     assert host.says(TakeOver()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.decides) == (State.PLANNING, "person")
+    assert (host.run.state, host.run.decides) == (SessionState.PLANNING, "person")
     assert host.refuses(TakeOver()) == "a person says what is said next already"
     assert host.refuses(Say(" ")) == "an empty message cannot be sent"
     assert host.says(Say("Hello, it is me.")) == (Send(id="r.m1", turn=1, text="Hello, it is me.", label="yours"),)
     host.says(Sent("r.m1"))
     assert host.says(Arrived("Oh, hello!")) == ()
-    assert host.run.state is State.PROCESSING_REMOTE
+    assert host.run.state is SessionState.PROCESSING_REMOTE
     (prompt,) = host.says(HandBack())
     assert isinstance(prompt, Prompt)
     assert prompt.turns == (
-        Turn(role="user", text="Hello, it is me."),
-        Turn(role="remote_agent", text="Oh, hello!"),
+        ConversationTurn(role="user", text="Hello, it is me."),
+        ConversationTurn(role="remote_agent", text="Oh, hello!"),
     )
     assert host.refuses(Say("And another thing")) == "the agent says what is said next; take over first"
     assert host.refuses(HandBack()) == "the agent says what is said next already"
@@ -543,7 +548,7 @@ def test_taking_over_a_draft_that_waits_sets_it_aside() -> None:
     host = started("manual")
     host.drafts()
     assert host.says(TakeOver()) == ()
-    assert (host.run.pending, host.run.state) == (None, State.PLANNING)
+    assert (host.run.pending, host.run.state) == (None, SessionState.PLANNING)
 
 
 def test_taking_over_while_a_message_is_under_way_lets_it_go_on() -> None:
@@ -553,9 +558,9 @@ def test_taking_over_while_a_message_is_under_way_lets_it_go_on() -> None:
     host.says(Sent("r.m1"))
     assert host.says(HandBack()) == ()
     assert host.says(TakeOver()) == ()
-    assert host.run.state is State.WAITING_REMOTE
+    assert host.run.state is SessionState.WAITING_REMOTE
     assert host.says(Arrived("hi")) == ()
-    assert host.run.state is State.PROCESSING_REMOTE
+    assert host.run.state is SessionState.PROCESSING_REMOTE
 
 
 def test_a_paused_run_can_be_taken_over() -> None:
@@ -563,14 +568,14 @@ def test_a_paused_run_can_be_taken_over() -> None:
     host.says(Prompted("r.p1"))
     host.says(Pause())
     assert host.says(TakeOver()) == (Cancel("r.p1"),)
-    assert (host.run.state, host.run.back, host.run.decides) == (State.PLANNING, None, "person")
+    assert (host.run.state, host.run.back, host.run.decides) == (SessionState.PLANNING, None, "person")
 
 
 def test_a_run_can_be_taken_over_after_its_agent_has_failed() -> None:
     host = started().turns(1)
-    host.says(LocalFailed("r.p2", Failed(reason="it crashed", hard=True)))
+    host.says(LocalFailed("r.p2", DraftFailure(reason="it crashed", hard=True)))
     assert host.says(TakeOver()) == ()
-    assert host.run.state is State.PROCESSING_REMOTE
+    assert host.run.state is SessionState.PROCESSING_REMOTE
 
 
 def test_another_objective_cancels_the_draft_that_is_made_for_the_old_one() -> None:
@@ -579,7 +584,7 @@ def test_another_objective_cancels_the_draft_that_is_made_for_the_old_one() -> N
     cancel, prompt = host.says(SetObjective("review its tests"))
     assert cancel == Cancel("r.p1")
     assert isinstance(prompt, Prompt)
-    assert (prompt.id, prompt.objective, host.run.state) == ("r.p2", "review its tests", State.PLANNING)
+    assert (prompt.id, prompt.objective, host.run.state) == ("r.p2", "review its tests", SessionState.PLANNING)
     assert host.refuses(SetObjective("")) == "the objective must not be empty"
 
 
@@ -629,8 +634,12 @@ def test_a_hard_failure_of_the_local_agent_halts_the_run_until_a_person_acts() -
     """S4, S9: `error`, and the user must act."""
     host = started()
     host.says(Prompted("r.p1"))
-    assert host.says(LocalFailed("r.p1", Failed(reason="it crashed", hard=True))) == ()
-    assert (host.run.state, host.run.back, host.run.failure) == (State.ERROR, State.PLANNING, "it crashed")
+    assert host.says(LocalFailed("r.p1", DraftFailure(reason="it crashed", hard=True))) == ()
+    assert (host.run.state, host.run.back, host.run.failure) == (
+        SessionState.ERROR,
+        SessionState.PLANNING,
+        "it crashed",
+    )
     assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())).startswith("Drafted is not possible while")
     (prompt,) = host.says(Resume())
     assert isinstance(prompt, Prompt)
@@ -641,7 +650,7 @@ def test_a_message_that_is_only_late_is_awaited_again_and_not_sent_again() -> No
     host = started()
     host.sends()
     host.says(RemoteFailed("the gateway cannot be reached"))
-    assert (host.run.state, host.run.back) == (State.ERROR, State.WAITING_REMOTE)
+    assert (host.run.state, host.run.back) == (SessionState.ERROR, SessionState.WAITING_REMOTE)
     host.says(Arrived("here I am"))
     (prompt,) = host.says(Resume())
     assert isinstance(prompt, Prompt)
@@ -653,7 +662,7 @@ def test_a_message_that_is_lost_is_sent_again_only_if_a_person_says_so() -> None
     host.drafts("hello")
     host.says(RemoteFailed("refused by the other side", lost=True))
     assert host.run.timeline[0].failed == "refused by the other side"
-    assert host.says(Resume()) == (Ask(draft="r.m1", text="hello", reviews=(LOST,)),)
+    assert host.says(Resume()) == (AskPerson(draft="r.m1", text="hello", reviews=(LOST,)),)
     assert host.says(Approve("r.m1")) == (Send(id="r.m2", turn=2, text="hello", label="approved"),)
     host.says(Sent("r.m2"))
     (prompt,) = host.says(Arrived("hi"))
@@ -662,7 +671,7 @@ def test_a_message_that_is_lost_is_sent_again_only_if_a_person_says_so() -> None
 
 
 def test_a_lost_message_counts_as_a_turn_so_that_the_limit_holds() -> None:
-    host = started(limits=Limits(max_turns=1))
+    host = started(limits=ProfileLimits(max_turns=1))
     host.sends()
     host.says(RemoteFailed("refused", lost=True))
     host.says(Resume())
@@ -677,7 +686,7 @@ def test_who_typed_a_message_that_is_lost_types_again() -> None:
     host.says(Say("hello"))
     host.says(RemoteFailed("refused", lost=True))
     assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.pending) == (State.PLANNING, None)
+    assert (host.run.state, host.run.pending) == (SessionState.PLANNING, None)
     assert host.says(Say("hello again")) == (Send(id="r.m2", turn=2, text="hello again", label="yours"),)
 
 
@@ -686,7 +695,7 @@ def test_a_message_that_fails_while_paused_is_an_error() -> None:
     host.sends()
     host.says(Pause())
     host.says(RemoteFailed("offline"))
-    assert (host.run.state, host.run.back) == (State.ERROR, State.WAITING_REMOTE)
+    assert (host.run.state, host.run.back) == (SessionState.ERROR, SessionState.WAITING_REMOTE)
 
 
 def test_what_is_not_under_way_cannot_fail() -> None:
@@ -696,7 +705,7 @@ def test_what_is_not_under_way_cannot_fail() -> None:
 
 
 def test_too_many_failures_of_the_way_end_the_run() -> None:
-    host = started(limits=Limits(max_failures=1))
+    host = started(limits=ProfileLimits(max_failures=1))
     host.sends()
     (ended,) = host.says(RemoteFailed("offline"))
     assert isinstance(ended, Ended)
@@ -710,7 +719,7 @@ def test_a_reply_that_is_here_before_the_message_is_known_to_be_sent_is_answered
     host = started()
     host.drafts()
     assert host.says(Arrived("hi")) == ()
-    assert host.run.state is State.READY_TO_SEND
+    assert host.run.state is SessionState.READY_TO_SEND
     (prompt,) = host.says(Sent("r.m1"))
     assert isinstance(prompt, Prompt)
     assert [turn.text for turn in prompt.turns] == ["hello", "hi"]
@@ -719,13 +728,13 @@ def test_a_reply_that_is_here_before_the_message_is_known_to_be_sent_is_answered
 def test_what_the_other_side_says_out_of_turn_is_in_the_next_prompt() -> None:
     host = started()
     assert host.says(Arrived("before you ask")) == ()
-    assert host.run.timeline[0] == Entry(role="remote_agent", text="before you ask", turn=0, at_ms=1_000)
+    assert host.run.timeline[0] == TimelineEntry(role="remote_agent", text="before you ask", turn=0, at_ms=1_000)
     host.says(Prompted("r.p1"))
     host.says(Arrived("and also"))
-    (prompt,) = host.says(LocalFailed("r.p1", Failed(reason="busy", hard=False)))
+    (prompt,) = host.says(LocalFailed("r.p1", DraftFailure(reason="busy", hard=False)))
     assert isinstance(prompt, Prompt)
     assert [turn.text for turn in prompt.turns] == ["before you ask", "and also"]
-    assert host.run.state is State.PROCESSING_REMOTE
+    assert host.run.state is SessionState.PROCESSING_REMOTE
 
 
 def test_a_flood_of_messages_is_not_kept() -> None:
@@ -758,7 +767,7 @@ def test_a_run_that_was_going_comes_back_paused_and_is_asked_anew() -> None:
     host = started()
     host.says(Prompted("r.p1"))
     assert host.after(1_000_000).says(Restarted()) == ()
-    assert (host.run.state, host.run.back, host.run.prompt) == (State.PAUSED, State.PLANNING, None)
+    assert (host.run.state, host.run.back, host.run.prompt) == (SessionState.PAUSED, SessionState.PLANNING, None)
     assert host.run.active_ms == 0
     assert host.refuses(Drafted("r.p1", Draft(text="hello"), ())) == (
         "the prompt r.p1 is not the one that is awaited (none)"
@@ -772,10 +781,14 @@ def test_a_message_that_was_committed_before_a_restart_is_not_sent_twice() -> No
     host = started()
     host.drafts()
     host.says(Restarted())
-    assert (host.run.state, host.run.back, host.run.sending) == (State.PAUSED, State.READY_TO_SEND, "r.m1")
+    assert (host.run.state, host.run.back, host.run.sending) == (
+        SessionState.PAUSED,
+        SessionState.READY_TO_SEND,
+        "r.m1",
+    )
     assert host.says(Sent("r.m1")) == ()
     assert host.says(Resume()) == ()
-    assert (host.run.state, host.run.turn) == (State.WAITING_REMOTE, 1)
+    assert (host.run.state, host.run.turn) == (SessionState.WAITING_REMOTE, 1)
 
 
 def test_a_message_that_is_not_known_to_be_sent_is_awaited_and_not_sent_again() -> None:
@@ -783,9 +796,9 @@ def test_a_message_that_is_not_known_to_be_sent_is_awaited_and_not_sent_again() 
     host.drafts()
     host.says(Pause())
     assert host.says(Resume()) == ()
-    assert host.run.state is State.READY_TO_SEND
+    assert host.run.state is SessionState.READY_TO_SEND
     host.says(Sent("r.m1"))
-    assert host.run.state is State.WAITING_REMOTE
+    assert host.run.state is SessionState.WAITING_REMOTE
 
 
 def test_a_draft_that_waits_for_a_person_survives_a_restart() -> None:
@@ -807,10 +820,10 @@ def test_a_run_that_was_paused_while_its_agent_drafted_asks_anew_after_a_restart
 
 def test_a_restart_changes_nothing_for_a_run_that_was_not_going() -> None:
     idle = a_run()
-    assert step(idle, Restarted(), 5) == Step(idle)
+    assert step(idle, Restarted(), 5) == Transition(idle)
     host = started()
-    host.says(LocalFailed("r.p1", Failed(reason="gone", hard=True)))
-    assert step(host.run, Restarted(), 5) == Step(host.run)
+    host.says(LocalFailed("r.p1", DraftFailure(reason="gone", hard=True)))
+    assert step(host.run, Restarted(), 5) == Transition(host.run)
 
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -818,7 +831,7 @@ def test_a_restart_changes_nothing_for_a_run_that_was_not_going() -> None:
 
 def test_the_states_are_those_of_the_document() -> None:
     """S9: the state machine."""
-    assert " ".join(State) == (
+    assert " ".join(SessionState) == (
         "idle planning waiting_local ready_to_send waiting_remote processing_remote completed paused error stopped"
     )
 
@@ -828,21 +841,23 @@ SAMPLES: dict[type[Event], Event] = {
     for event in (
         *(Start(), Pause(), Resume(), Stop(), TakeOver(), HandBack(), Tick(), Restarted()),
         *(Prompted("r.p1"), Approve("r.p1"), Reject("r.p1"), Sent("r.m1"), Arrived("hi"), RemoteFailed("offline")),
-        *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", Failed(reason="busy", hard=False))),
+        *(Drafted("r.p1", Draft(text="hello"), ()), LocalFailed("r.p1", DraftFailure(reason="busy", hard=False))),
         *(Say("hello"), SetObjective("another"), SetMode("manual")),
     )
 }
 
 
 @pytest.mark.parametrize("event", EVENTS)
-@pytest.mark.parametrize("state", State)
-def test_each_pair_is_in_the_table_or_refused_with_a_sentence_that_names_both(state: State, event: type[Event]) -> None:
+@pytest.mark.parametrize("state", SessionState)
+def test_each_pair_is_in_the_table_or_refused_with_a_sentence_that_names_both(
+    state: SessionState, event: type[Event]
+) -> None:
     """S9: every transition checked."""
     if (state, event) in TABLE:
         assert TABLE[state, event]
         return
     refused = step(a_run(state=state), SAMPLES[event], 0)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, MoveRefused)
     assert refused.why.startswith(f"{event.__name__} is not possible")
     assert f"the run is {state}" in refused.why
 
@@ -858,7 +873,7 @@ def test_nothing_leads_out_of_the_ends() -> None:
 
 
 def test_a_move_that_is_not_in_the_table_is_a_bug_and_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(TABLE, (State.IDLE, Start), frozenset({State.ERROR}))
+    monkeypatch.setitem(TABLE, (SessionState.IDLE, Start), frozenset({SessionState.ERROR}))
     with pytest.raises(IllegalMoveError, match=re.escape("Start cannot move a run from idle to planning")):
         step(a_run(), Start(), 0)
 
@@ -886,7 +901,7 @@ def something_for(run: Overlay, chance: random.Random) -> Event:
         **SAMPLES,
         Prompted: Prompted(prompt),
         Drafted: Drafted(prompt, Draft(text=text, tokens=tokens, done=done), chance.choice([(), (LINKS,)])),
-        LocalFailed: LocalFailed(prompt, Failed(reason="it failed", hard=hard)),
+        LocalFailed: LocalFailed(prompt, DraftFailure(reason="it failed", hard=hard)),
         Approve: Approve(draft, chance.choice([None, text])),
         Reject: Reject(draft),
         Sent: Sent(run.sending or "r.m0"),
@@ -899,10 +914,10 @@ def something_for(run: Overlay, chance: random.Random) -> Event:
     return samples[chance.choice(wanted if wanted and chance.random() < 0.5 else able)]
 
 
-def walks(count: int) -> Iterator[tuple[State, Event, State]]:
+def walks(count: int) -> Iterator[tuple[SessionState, Event, SessionState]]:
     chance = random.Random(7)
     for _ in range(count):
-        limits = Limits(
+        limits = ProfileLimits(
             max_turns=chance.choice([1, 2, 8]),
             max_failures=chance.choice([1, 2, 3]),
             max_duration_ms=chance.choice([20, 1_000, 600_000]),
@@ -913,7 +928,7 @@ def walks(count: int) -> Iterator[tuple[State, Event, State]]:
             now += chance.choice([0, 1, 25])
             event = something_for(run, chance)
             taken = step(run, event, now)
-            if isinstance(taken, Step):
+            if isinstance(taken, Transition):
                 yield run.state, event, taken.overlay.state
                 run = taken.overlay
             if run.state in ENDED:
@@ -929,7 +944,7 @@ def test_every_move_of_the_table_is_made_by_some_run() -> None:
 
 # ── laws ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-QUIET = {State.PAUSED, State.ERROR, State.COMPLETED, State.STOPPED, State.IDLE}
+QUIET = {SessionState.PAUSED, SessionState.ERROR, SessionState.COMPLETED, SessionState.STOPPED, SessionState.IDLE}
 texts = st.sampled_from(["hello", "hello there", "", "👩‍👩‍👧 e\u0301"])
 unknown = st.sampled_from(["", "r.p0", "r.p1", "r.m1"])
 
@@ -939,7 +954,7 @@ class OverlayMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.run = a_run("manual", limits=Limits(max_turns=3, max_tokens_budget=40, max_duration_ms=2_000))
+        self.run = a_run("manual", limits=ProfileLimits(max_turns=3, max_tokens_budget=40, max_duration_ms=2_000))
         self.now = 0
         self.under_way: str | None = None
         """The message that was given to be sent, and is neither lost nor answered."""
@@ -953,13 +968,13 @@ class OverlayMachine(RuleBasedStateMachine):
         again = msgspec.json.decode(msgspec.json.encode(before), type=Overlay)
         assert again == before
         assert step(again, event, self.now) == taken
-        if isinstance(taken, Refused):
+        if isinstance(taken, MoveRefused):
             assert type(event).__name__ in taken.why or (before.state, type(event)) in TABLE
             return
         assert before.state not in ENDED
         assert taken.overlay.state in TABLE[before.state, type(event)]
         self.run = taken.overlay
-        replied = isinstance(event, Arrived) and before.state is State.WAITING_REMOTE
+        replied = isinstance(event, Arrived) and before.state is SessionState.WAITING_REMOTE
         if replied or (before.kept and not self.run.kept) or (isinstance(event, RemoteFailed) and event.lost):
             self.under_way = None
         if isinstance(event, Restarted):
@@ -992,7 +1007,7 @@ class OverlayMachine(RuleBasedStateMachine):
             case Cancel():
                 assert effect.id == self.prompt
                 self.prompt = None
-            case Ask():
+            case AskPerson():
                 assert effect.reviews
                 assert self.run.pending is not None
                 assert self.run.pending.id == effect.draft
@@ -1039,7 +1054,7 @@ class OverlayMachine(RuleBasedStateMachine):
 
     @rule(hard=st.booleans())
     def the_agent_fails(self, hard: bool) -> None:
-        self.happens(LocalFailed(self.run.prompt or "", Failed(reason="it failed", hard=hard)))
+        self.happens(LocalFailed(self.run.prompt or "", DraftFailure(reason="it failed", hard=hard)))
 
     @rule(text=st.one_of(st.none(), texts))
     def a_person_approves(self, text: str | None) -> None:
@@ -1088,15 +1103,19 @@ class OverlayMachine(RuleBasedStateMachine):
         assert run.turn <= run.limits.max_turns
         assert run.turn == len(self.sent) == sum(bool(entry.id) for entry in run.timeline)
         assert run.prompt == self.prompt
-        assert (run.back is not None) == (run.state in {State.PAUSED, State.ERROR})
+        assert (run.back is not None) == (run.state in {SessionState.PAUSED, SessionState.ERROR})
         assert (run.ended is not None) == (run.state in ENDED)
         if run.state in ENDED:
             assert (run.prompt, run.sending, run.kept, run.since_ms) == (None, None, (), None)
             return
-        assert (place is State.READY_TO_SEND) == (bool(run.sending) != bool(run.pending))
+        assert (place is SessionState.READY_TO_SEND) == (bool(run.sending) != bool(run.pending))
         assert not (run.sending and run.pending)
-        assert place is not State.WAITING_LOCAL or run.prompt
-        assert not run.prompt or place in {State.PLANNING, State.WAITING_LOCAL, State.PROCESSING_REMOTE}
+        assert place is not SessionState.WAITING_LOCAL or run.prompt
+        assert not run.prompt or place in {
+            SessionState.PLANNING,
+            SessionState.WAITING_LOCAL,
+            SessionState.PROCESSING_REMOTE,
+        }
         assert run.decides == "agent" or not (run.prompt or run.pending)
         assert run.failures < run.limits.max_failures
         assert run.state not in QUIET or run.since_ms is None

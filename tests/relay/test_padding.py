@@ -18,9 +18,9 @@ from remit.relay.e2e.streams import (
     MAX_REQUESTER,
     MAX_SEALED,
     PIECE_BYTES,
-    Ack,
-    Part,
+    MessagePart,
     Piece,
+    StreamAck,
     cut,
     encode_piece,
     seen_size,
@@ -44,7 +44,7 @@ def talking(tmp_path: Path) -> Iterator[tuple[Sealer, Sealer]]:
     close(bob)
 
 
-def piece_of(part: Part | None) -> Piece:
+def piece_of(part: MessagePart | None) -> Piece:
     """A piece with the longest of everything but its part."""
     token, numbers = b"t" * 16, LARGEST
     return Piece(
@@ -60,7 +60,7 @@ def piece_of(part: Part | None) -> Piece:
         held=numbers,
         renew=True,
         former=(token,) * FORMER,
-        ack=Ack(gen=numbers, stream=token, next=numbers, got=numbers, chain=token),
+        ack=StreamAck(gen=numbers, stream=token, next=numbers, got=numbers, chain=token),
         part=part,
     )
 
@@ -129,7 +129,7 @@ def test_all_pieces_of_a_message_together_waste_little_and_each_fits_a_frame(siz
 
 def test_what_stands_around_a_text_fits_into_what_is_left_for_it() -> None:
     """Else numbers that grow would show, and a frame could be too long."""
-    part = Part(
+    part = MessagePart(
         message=b"m" * 16,
         before=b"b" * 16,
         content="message",

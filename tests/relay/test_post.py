@@ -10,13 +10,13 @@ from msgspec import structs
 from devices import gateway, introduce, linked, sealer
 from remit.protocol.errors import Code, Fault, fault
 from remit.relay.client import delivery as post_module
-from remit.relay.client.delivery import Post
-from remit.relay.device.state import State
+from remit.relay.client.delivery import MessageDelivery
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e import channel as seal_module
 from remit.relay.e2e import inbox as receiving_module
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Loss, Opened, Sealer
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from waiting import PATIENCE_S, eventually, no_longer
 
@@ -27,7 +27,7 @@ def _hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(post_module, "AGAIN_S", 0.2)
 
 
-async def taken(post: Post, count: int) -> list[Opened]:
+async def taken(post: MessageDelivery, count: int) -> list[Opened]:
     found: list[Opened] = []
     async with asyncio.timeout(PATIENCE_S):
         async for opened in post:
@@ -126,14 +126,14 @@ async def test_a_device_that_was_put_back_goes_on(tmp_path: Path, pair: tuple[Se
         async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
             await one.send(bob.device.id, b"one")
             await taken(two, 1)
-        old = State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")
+        old = DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")
         old.close()
         (tmp_path / "copy.db").write_bytes(_copied(bob, tmp_path / "snapshot.db"))
         async with linked(anna, serving.url) as one, linked(bob, serving.url) as two:
             for each in (b"two", b"three"):
                 await one.send(bob.device.id, each)
             await taken(two, 2)
-        restored = Sealer(_loaded(State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")))
+        restored = Sealer(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
         async with linked(anna, serving.url) as one, linked(restored, serving.url) as two:
             await one.send(bob.device.id, b"four")
             bodies = [each.body for each in await taken(two, 1)]
@@ -163,7 +163,7 @@ async def test_a_device_that_was_put_back_gets_what_it_misses_although_nobody_sp
             await one.send(bob.device.id, b"three")
             await taken(two, 1)
             assert await one.do(anna.unsettled, bob.device.id) == 1
-        restored = Sealer(_loaded(State.open(tmp_path / "copy.db", Keys(b"bob" * 8), "process")))
+        restored = Sealer(_loaded(DeviceFile.open(tmp_path / "copy.db", HubKeys(b"bob" * 8), "process")))
         async with linked(restored, serving.url) as two:
             assert [each.body for each in await taken(two, 1)] == [b"three"]
             lost = await eventually(lambda: one.do(anna.losses, bob.device.id))
@@ -175,7 +175,7 @@ def _silent(*_: object, **__: object) -> bool:
     return False
 
 
-def _loaded(state: State) -> Device:
+def _loaded(state: DeviceFile) -> Device:
     device = Device.load(state)
     assert device is not None
     return device

@@ -10,7 +10,7 @@ import pytest
 
 from devices import gateway, introduce, linked, sealer
 from remit.relay.client import delivery as post_module
-from remit.relay.client.delivery import Post
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e import channel as seal_module
 from remit.relay.e2e.channel import Sealer
 from waiting import PATIENCE_S, eventually
@@ -30,7 +30,7 @@ class Side:
 
     async def come(self, url: str, to: str) -> None:
         self.sealer = sealer(self.path, self.name)
-        self.post: Post = await self._stack.enter_async_context(linked(self.sealer, url))
+        self.post: MessageDelivery = await self._stack.enter_async_context(linked(self.sealer, url))
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._tasks = [group.create_task(self._hear()), group.create_task(self._say(to))]
 

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 from remit.policy.rate import Window
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault
-from remit.relay.bridge.frames import Constraints
+from remit.relay.bridge.frames import PromptConstraints
 from remit.relay.session.profile import (
-    Control,
-    Limits,
+    ControlEnvelope,
     Profile,
-    Standing,
+    ProfileActivity,
+    ProfileLimits,
     counted,
     judge_incoming,
     judge_outgoing,
     origin,
 )
-from remit.relay.session.review import Rules
+from remit.relay.session.review import ReviewRules
 
 MINE, THEIRS, OTHER = "device-mine", "device-theirs", "device-other"
 
@@ -33,16 +33,16 @@ def a_profile(**fields: Any) -> Profile:
     return replace(known, **fields)
 
 
-def a_control(**fields: Any) -> Control:
-    known = Control(origin_agent_device_id=MINE, trace_id="t", hop_count=1, orchestrator_profile_id="p")
+def a_control(**fields: Any) -> ControlEnvelope:
+    known = ControlEnvelope(origin_agent_device_id=MINE, trace_id="t", hop_count=1, orchestrator_profile_id="p")
     return replace(known, **fields)
 
 
 def outgoing(
     profile: Profile | None = None,
-    control: Control | None = None,
+    control: ControlEnvelope | None = None,
     target: str = THEIRS,
-    standing: Standing = Standing(),  # noqa: B008 (it is frozen)
+    standing: ProfileActivity = ProfileActivity(),  # noqa: B008 (it is frozen)
     now_ms: int = 0,
 ) -> Fault | None:
     return judge_outgoing(
@@ -52,9 +52,9 @@ def outgoing(
 
 def incoming(
     profile: Profile | None = None,
-    control: Control | None = None,
+    control: ControlEnvelope | None = None,
     sender: str = THEIRS,
-    standing: Standing = Standing(),  # noqa: B008 (it is frozen)
+    standing: ProfileActivity = ProfileActivity(),  # noqa: B008 (it is frozen)
     now_ms: int = 0,
 ) -> Fault | None:
     control = control or a_control(origin_agent_device_id=THEIRS)
@@ -78,9 +78,9 @@ def test_the_defaults_are_those_of_the_document() -> None:
         max_hop_count=2,
         rate=Rate(calls=30, seconds=60),
         mode="manual",
-        limits=Limits(max_turns=8, max_duration_ms=600_000, max_failures=3, max_tokens_budget=None),
-        rules=Rules(),
-        constraints=Constraints(),
+        limits=ProfileLimits(max_turns=8, max_duration_ms=600_000, max_failures=3, max_tokens_budget=None),
+        rules=ReviewRules(),
+        constraints=PromptConstraints(),
     )
 
 
@@ -103,7 +103,7 @@ def test_a_setting_that_cannot_be_is_named(field: str, value: object) -> None:
 
 
 def test_a_profile_and_a_control_survive_being_written_and_read() -> None:
-    for value in (a_profile(rules=Rules(off=frozenset({"links"}))), a_control()):
+    for value in (a_profile(rules=ReviewRules(off=frozenset({"links"}))), a_control()):
         assert msgspec.json.decode(msgspec.json.encode(value), type=type(value)) == value
 
 
@@ -111,7 +111,7 @@ def test_a_profile_and_a_control_survive_being_written_and_read() -> None:
 def test_a_control_that_counts_no_hop_is_not_read(hops: int) -> None:
     content = msgspec.json.encode({**msgspec.to_builtins(a_control()), "hop_count": hops})
     with pytest.raises(msgspec.ValidationError, match="hop_count"):
-        msgspec.json.decode(content, type=Control)
+        msgspec.json.decode(content, type=ControlEnvelope)
 
 
 # ── who may ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -188,8 +188,8 @@ def test_a_task_does_not_go_back_to_where_it_began() -> None:
 def test_a_task_that_is_worked_on_here_already_does_not_come_in_again() -> None:
     """S11: also where the circle does not go by its origin."""
     again = a_control(origin_agent_device_id=OTHER, hop_count=2)
-    assert code(incoming(control=again, standing=Standing(traces=frozenset({"t"})))) is Code.LOOP_DETECTED
-    assert incoming(control=again, standing=Standing(traces=frozenset({"u"}))) is None
+    assert code(incoming(control=again, standing=ProfileActivity(traces=frozenset({"t"})))) is Code.LOOP_DETECTED
+    assert incoming(control=again, standing=ProfileActivity(traces=frozenset({"u"}))) is None
 
 
 def test_nobody_begins_a_task_in_the_name_of_another_device() -> None:
@@ -208,8 +208,10 @@ def test_no_chain_of_honest_devices_comes_by_the_same_device_twice(route: list[s
     for sender, target in pairwise(route):
         traces = frozenset({"t"}) if target in working else frozenset[str]()
         refused = judge_outgoing(
-            profile, control, target=target, device=sender, standing=Standing(), now_ms=0
-        ) or judge_incoming(profile, control, sender=sender, device=target, standing=Standing(traces=traces), now_ms=0)
+            profile, control, target=target, device=sender, standing=ProfileActivity(), now_ms=0
+        ) or judge_incoming(
+            profile, control, sender=sender, device=target, standing=ProfileActivity(traces=traces), now_ms=0
+        )
         assert (refused is not None) == (target in working)
         if refused:
             assert refused.code is Code.LOOP_DETECTED
@@ -223,9 +225,12 @@ def test_no_chain_of_honest_devices_comes_by_the_same_device_twice(route: list[s
 
 def test_so_many_calls_are_under_way_at_once() -> None:
     """S10: 3 concurrent calls."""
-    assert [outgoing(standing=Standing(in_flight=2)), incoming(standing=Standing(in_flight=2))] == [None, None]
-    assert code(outgoing(standing=Standing(in_flight=3))) is Code.FAN_OUT_EXCEEDED
-    refused = incoming(standing=Standing(in_flight=3))
+    assert [outgoing(standing=ProfileActivity(in_flight=2)), incoming(standing=ProfileActivity(in_flight=2))] == [
+        None,
+        None,
+    ]
+    assert code(outgoing(standing=ProfileActivity(in_flight=3))) is Code.FAN_OUT_EXCEEDED
+    refused = incoming(standing=ProfileActivity(in_flight=3))
     assert refused is not None
     assert (refused.code, refused.message) == (
         Code.OVERLOADED,
@@ -238,11 +243,11 @@ def test_messages_between_a_profile_and_a_device_are_counted() -> None:
     profile = a_profile(rate=Rate(calls=2, seconds=10))
     window = Window()
     for now_ms in (0, 1_000):
-        assert outgoing(profile, standing=Standing(window=window), now_ms=now_ms) is None
+        assert outgoing(profile, standing=ProfileActivity(window=window), now_ms=now_ms) is None
         window = counted(window, profile, now_ms)
-    refused = outgoing(profile, standing=Standing(window=window), now_ms=4_000)
+    refused = outgoing(profile, standing=ProfileActivity(window=window), now_ms=4_000)
     assert refused is not None
     assert (refused.code, refused.retry_after_ms) == (Code.RATE_LIMITED, 6_000)
     assert refused.message == ("too many messages between the profile p and the device device-theirs; try again in 6 s")
-    assert code(incoming(profile, standing=Standing(window=window), now_ms=4_000)) is Code.RATE_LIMITED
-    assert outgoing(profile, standing=Standing(window=window), now_ms=10_000) is None
+    assert code(incoming(profile, standing=ProfileActivity(window=window), now_ms=4_000)) is Code.RATE_LIMITED
+    assert outgoing(profile, standing=ProfileActivity(window=window), now_ms=10_000) is None

@@ -12,18 +12,24 @@ from msgspec.structs import replace
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.policy.verdict import Finding
 from remit.relay.bridge.ports import Draft
-from remit.relay.session.review import CREDENTIALS, RULES, Facts, Review, Rule, Rules, reviews
+from remit.relay.session.review import CREDENTIALS, RULES, Review, ReviewFacts, ReviewRules, Rule, reviews
 
 DETECT = pipeline()
 OBJECTIVE = "review this API for security issues"
 ON_TOPIC = "Which endpoints of the API have had security reviews, and which issues were found there?"
 
 
-def facts(**fields: Any) -> Facts:
-    return replace(Facts(objective=OBJECTIVE, first_contact=False, detect=DETECT), **fields)
+def facts(**fields: Any) -> ReviewFacts:
+    return replace(ReviewFacts(objective=OBJECTIVE, first_contact=False, detect=DETECT), **fields)
 
 
-def asked(text: str = ON_TOPIC, *, confidence: float | None = 0.9, rules: Rules = Rules(), **known: Any) -> list[str]:  # noqa: B008 (it is frozen)
+def asked(
+    text: str = ON_TOPIC,
+    *,
+    confidence: float | None = 0.9,
+    rules: ReviewRules = ReviewRules(),  # noqa: B008 (it is frozen)
+    **known: Any,
+) -> list[str]:
     return [review.rule for review in reviews(Draft(text=text, confidence=confidence), facts(**known), rules)]
 
 
@@ -63,7 +69,7 @@ EXAMPLES: dict[Rule, dict[str, Any]] = {
 def test_each_rule_asks_by_itself_and_can_be_switched_off(rule: Rule) -> None:
     """S6: review on a confidence or risk rule; tuned for each profile."""
     assert asked(**EXAMPLES[rule]) == [rule]
-    assert asked(**EXAMPLES[rule], rules=Rules(off=frozenset({rule}))) == []
+    assert asked(**EXAMPLES[rule], rules=ReviewRules(off=frozenset({rule}))) == []
 
 
 def test_all_rules_that_ask_are_named_in_their_order() -> None:
@@ -77,7 +83,7 @@ def test_a_rule_that_is_off_changes_nothing_for_the_others(
 ) -> None:
     draft, known = Draft(text=text, confidence=confidence), facts(first_contact=first)
     every = reviews(draft, known)
-    assert reviews(draft, known, Rules(off=frozenset(off))) == tuple(r for r in every if r.rule not in off)
+    assert reviews(draft, known, ReviewRules(off=frozenset(off))) == tuple(r for r in every if r.rule not in off)
 
 
 def test_a_review_survives_being_written_and_read() -> None:
@@ -98,7 +104,7 @@ def test_an_agent_that_is_not_sure_or_does_not_say_is_reviewed(confidence: float
 
 
 def test_how_sure_an_agent_must_be_can_be_tuned() -> None:
-    assert asked(confidence=0.5, rules=Rules(min_confidence=0.5)) == []
+    assert asked(confidence=0.5, rules=ReviewRules(min_confidence=0.5)) == []
     draft = Draft(text=ON_TOPIC, confidence=0.5)
     assert reviews(draft, facts()) == (
         Review(rule="low_confidence", why="The agent is sure to 0.50, and 0.70 is wanted."),
@@ -222,7 +228,7 @@ def test_what_is_long_or_carries_something_is_reviewed(text: str, reason: str) -
 def test_a_draft_just_within_what_is_usual_is_not_large() -> None:
     assert "large_edit" not in asked("api " * 1_000)
     assert "large_edit" not in asked(f"use `code` inline, {'A' * 399}")
-    assert "large_edit" in asked(ON_TOPIC, rules=Rules(max_chars=20))
+    assert "large_edit" in asked(ON_TOPIC, rules=ReviewRules(max_chars=20))
 
 
 # ── off the objective ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -256,5 +262,5 @@ def test_scripts_without_spaces_are_read_too() -> None:
 
 
 def test_how_many_words_must_be_shared_can_be_tuned() -> None:
-    assert asked(ASTRAY, rules=Rules(min_shared_words=0)) == []
-    assert asked(rules=Rules(min_shared_words=1)) == ["off_objective"]
+    assert asked(ASTRAY, rules=ReviewRules(min_shared_words=0)) == []
+    assert asked(rules=ReviewRules(min_shared_words=1)) == ["off_objective"]

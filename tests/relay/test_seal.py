@@ -19,7 +19,7 @@ from properties import share
 from remit.protocol.errors import Code, RemitError
 from remit.relay.device.identity import make_prekey
 from remit.relay.e2e import inbox, outbox
-from remit.relay.e2e.channel import Reason, Refused, Sealer
+from remit.relay.e2e.channel import RejectedMessageError, RejectionReason, Sealer
 from remit.relay.e2e.streams import MAX_MESSAGE, MAX_SEALED, PIECE_BYTES, WINDOW
 from sealed_devices import Ticks, World, carry, close, open_device, pair, prekey_of, settle, take, waiting
 from waiting import PATIENCE_S
@@ -169,9 +169,9 @@ def test_a_piece_that_comes_far_too_early_is_taken_when_its_time_has_come(talkin
     for number in range(WINDOW + 1):
         ada.seal(bob.device.id, b"%d" % number)
     *others, last = waiting(ada)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RejectedMessageError) as caught:
         bob.open(ada.device.id, last.sealed)
-    assert (caught.value.reason, caught.value.remedy) == (Reason.REORDERED, "later")
+    assert (caught.value.reason, caught.value.remedy) == (RejectionReason.REORDERED, "later")
     bob.open(ada.device.id, others[0].sealed)
     bob.open(ada.device.id, last.sealed)
     assert bob.stuck() == [ada.device.id]
@@ -299,7 +299,7 @@ def test_who_does_not_take_messages_is_not_sent_more_than_a_bound(
         ada.seal(bob.device.id, b"3")
     assert caught.value.fault.code == Code.OVERLOADED
     monkeypatch.setattr(inbox, "MAX_INBOX", 2)
-    assert carry(ada, bob) == [Reason.FULL]
+    assert carry(ada, bob) == [RejectionReason.FULL]
     assert take(bob) == [b"0", b"1"]
     assert carry(ada, bob) == []
     assert take(bob) == [b"2"]

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from remit.protocol.errors import RemitError
 from remit.relay.device.identity import choose_prekey
-from remit.relay.e2e.channel import Loss, Reason, Refused, Sealer
+from remit.relay.e2e.channel import Loss, RejectedMessageError, RejectionReason, Sealer
 from remit.relay.e2e.frame import pack
 from remit.relay.e2e.outbox import MOST_RESTARTS
 from remit.relay.e2e.streams import (
@@ -21,9 +21,9 @@ from remit.relay.e2e.streams import (
     PIECE_BYTES,
     REASONS,
     START,
-    Ack,
-    Part,
+    MessagePart,
     Piece,
+    StreamAck,
     chained,
     cut,
     decode_piece,
@@ -94,10 +94,10 @@ def everything_in(sealer: Sealer) -> list[list[tuple[Any, ...]]]:
     return [state.rows(f"SELECT * FROM {name}") for name in tables]
 
 
-def refusal(receiver: Sealer, sender: str, sealed: bytes) -> Reason:
+def refusal(receiver: Sealer, sender: str, sealed: bytes) -> RejectionReason:
     """Return why something is refused; nothing in the device's file may have changed by it."""
     before = everything_in(receiver)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RejectedMessageError) as caught:
         receiver.open(sender, sealed)
     assert everything_in(receiver) == before
     assert caught.value.fault.code == REASONS[caught.value.reason].code
@@ -112,7 +112,7 @@ def test_a_replay_is_refused(four: Four):
     (row,) = waiting(four.ada)
     four.bob.open(four.ada.device.id, row.sealed)
     for _ in range(3):
-        assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.REPLAY
+        assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.REPLAY
     assert take(four.bob) == [b"pay 10"]
 
 
@@ -127,10 +127,10 @@ def test_a_replay_is_refused_after_the_message_was_taken_and_the_session_renewed
         four.ada.renew(four.eve.device.id, choose_prekey(card, published.bundle, each))
         settle(four.ada, four.eve)
     assert take(four.eve) == [b"pay 10"]
-    assert refusal(four.eve, four.ada.device.id, first.sealed) == Reason.REPLAY
+    assert refusal(four.eve, four.ada.device.id, first.sealed) == RejectionReason.REPLAY
     with four.eve.device.state.writing():
         four.eve.device.state.execute("DELETE FROM marks")
-    assert refusal(four.eve, four.ada.device.id, first.sealed) == Reason.UNREADABLE
+    assert refusal(four.eve, four.ada.device.id, first.sealed) == RejectionReason.UNREADABLE
 
 
 def test_a_message_for_another_device_is_refused(four: Four):
@@ -138,7 +138,7 @@ def test_a_message_for_another_device_is_refused(four: Four):
     settle(four.ada, four.eve)
     four.ada.seal(four.eve.device.id, b"for eve")
     (row,) = waiting(four.ada)
-    assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.UNREADABLE
+    assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.UNREADABLE
 
 
 def test_a_message_that_is_said_to_come_from_another_device_is_refused(four: Four):
@@ -146,24 +146,24 @@ def test_a_message_that_is_said_to_come_from_another_device_is_refused(four: Fou
     four.eve.seal(four.bob.device.id, b"I am ada")
     four.eve.begin(four.bob.device.id, prekey_of(four.bob))
     (row,) = waiting(four.eve)
-    assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.KEY_SWAP
+    assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.KEY_SWAP
     four.bob.open(four.eve.device.id, row.sealed)
     four.bob.acknowledge(four.eve.device.id)
     settle(four.eve, four.bob)
     four.eve.seal(four.bob.device.id, b"I am ada")
     (row,) = waiting(four.eve)
-    assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.UNREADABLE
+    assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.UNREADABLE
 
 
 def test_a_message_sent_back_to_its_sender_is_refused(four: Four):
     four.ada.seal(four.bob.device.id, b"mirror")
     (row,) = waiting(four.ada)
-    assert refusal(four.ada, four.bob.device.id, row.sealed) == Reason.UNREADABLE
+    assert refusal(four.ada, four.bob.device.id, row.sealed) == RejectionReason.UNREADABLE
 
 
 @given(noise=st.binary(max_size=200))
 def test_garbage_is_refused(talk: Four, noise: bytes):
-    assert refusal(talk.bob, talk.ada.device.id, noise) in (Reason.GARBAGE, Reason.UNREADABLE)
+    assert refusal(talk.bob, talk.ada.device.id, noise) in (RejectionReason.GARBAGE, RejectionReason.UNREADABLE)
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_no_bit_of_a_message_can_be_changed(four: Four):
             bent = bytearray(row.sealed)
             bent[place] ^= 1 << place % 8
             reason = refusal(four.bob, four.ada.device.id, bytes(bent))
-            assert reason in (Reason.GARBAGE, Reason.UNREADABLE, Reason.KEY_SWAP)
+            assert reason in (RejectionReason.GARBAGE, RejectionReason.UNREADABLE, RejectionReason.KEY_SWAP)
         for length in range(0, len(row.sealed), 7):
             refusal(four.bob, four.ada.device.id, row.sealed[:length])
     settle(four.ada, four.bob)
@@ -191,18 +191,18 @@ def test_no_bit_of_a_message_can_be_changed(four: Four):
 
 
 def test_what_is_larger_than_a_frame_is_not_looked_at(four: Four):
-    assert refusal(four.bob, four.ada.device.id, bytes(MAX_SEALED + 1)) == Reason.GARBAGE
+    assert refusal(four.bob, four.ada.device.id, bytes(MAX_SEALED + 1)) == RejectionReason.GARBAGE
 
 
 def test_who_is_not_known_or_not_allowed_is_refused_whatever_it_sends(four: Four, tmp_path: Path):
     mallory = open_device(tmp_path / "mallory", four.ticks)
-    assert refusal(four.bob, mallory.device.id, b"x") == Reason.UNKNOWN_DEVICE
+    assert refusal(four.bob, mallory.device.id, b"x") == RejectionReason.UNKNOWN_DEVICE
     four.ada.seal(four.bob.device.id, b"hello")
     (row,) = waiting(four.ada)
     four.bob.peers.allow(four.ada.device.id, allowed=False)
-    assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.NOT_ALLOWED
+    assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.NOT_ALLOWED
     four.bob.peers.revoke(four.ada.device.id)
-    assert refusal(four.bob, four.ada.device.id, row.sealed) == Reason.NOT_ALLOWED
+    assert refusal(four.bob, four.ada.device.id, row.sealed) == RejectionReason.NOT_ALLOWED
 
 
 def test_a_gateway_that_sends_what_nobody_can_read_does_not_stop_the_two(four: Four):
@@ -210,7 +210,7 @@ def test_a_gateway_that_sends_what_nobody_can_read_does_not_stop_the_two(four: F
         four.ada.seal(four.bob.device.id, b"%d" % number)
         row = waiting(four.ada)[-1]
         forged = row.sealed[:-1] + bytes([row.sealed[-1] ^ 1])
-        assert refusal(four.bob, four.ada.device.id, forged) == Reason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, forged) == RejectionReason.UNREADABLE
         four.bob.renew(four.ada.device.id, prekey_of(four.ada))
     settle(four.ada, four.bob)
     assert take(four.bob) == [b"0", b"1", b"2", b"3", b"4"]
@@ -311,7 +311,7 @@ def test_a_key_that_opens_no_box_is_refused(four: Four, noise: bytes):
     bare = forge(four, noise, boxed=False)
     box = real[3 + int.from_bytes(real[1:3]) :]
     swapped = bytes([bare[0] + 2]) + (len(bare) - 1).to_bytes(2) + bare[1:] + box
-    assert refusal(four.bob, four.ada.device.id, swapped) == Reason.UNREADABLE
+    assert refusal(four.bob, four.ada.device.id, swapped) == RejectionReason.UNREADABLE
     four.bob.open(four.ada.device.id, real)
 
 
@@ -328,28 +328,31 @@ def test_a_box_that_promises_more_than_it_holds_is_refused(four: Four):
     head = bytes([kind + 2]) + len(message).to_bytes(2) + message
     for padded in (b"", b"\0\0\0", (2**32 - 1).to_bytes(4) + encode_piece(piece)):
         box = ChaCha20Poly1305(key).encrypt(bytes(12), padded, head)
-        assert refusal(four.bob, four.ada.device.id, head + box) in (Reason.UNREADABLE, Reason.GARBAGE)
+        assert refusal(four.bob, four.ada.device.id, head + box) in (
+            RejectionReason.UNREADABLE,
+            RejectionReason.GARBAGE,
+        )
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"sender": "b" * 26}, Reason.MISDIRECTED),
-        ({"receiver": "b" * 26}, Reason.MISDIRECTED),
-        ({"version": 2}, Reason.GARBAGE),
-        ({"kind": "other"}, Reason.GARBAGE),
-        ({"kind": "note"}, Reason.GARBAGE),
-        ({"part": None}, Reason.GARBAGE),
-        ({"seq": -1}, Reason.GARBAGE),
-        ({"seq": 2**60}, Reason.GARBAGE),
-        ({"stream": b"short"}, Reason.GARBAGE),
-        ({"seq": 1_000}, Reason.REORDERED),
-        ({"seq": 0}, Reason.ROLLED_BACK),
-        ({"gen": 1}, Reason.SPLICED),
-        ({"gen": 1, "stream": b"s" * 16}, Reason.ROLLED_BACK),
+        ({"sender": "b" * 26}, RejectionReason.MISDIRECTED),
+        ({"receiver": "b" * 26}, RejectionReason.MISDIRECTED),
+        ({"version": 2}, RejectionReason.GARBAGE),
+        ({"kind": "other"}, RejectionReason.GARBAGE),
+        ({"kind": "note"}, RejectionReason.GARBAGE),
+        ({"part": None}, RejectionReason.GARBAGE),
+        ({"seq": -1}, RejectionReason.GARBAGE),
+        ({"seq": 2**60}, RejectionReason.GARBAGE),
+        ({"stream": b"short"}, RejectionReason.GARBAGE),
+        ({"seq": 1_000}, RejectionReason.REORDERED),
+        ({"seq": 0}, RejectionReason.ROLLED_BACK),
+        ({"gen": 1}, RejectionReason.SPLICED),
+        ({"gen": 1, "stream": b"s" * 16}, RejectionReason.ROLLED_BACK),
     ],
 )
-def test_a_device_that_lies_is_refused(four: Four, change: dict[str, Any], reason: Reason):
+def test_a_device_that_lies_is_refused(four: Four, change: dict[str, Any], reason: RejectionReason):
     assert refusal(four.bob, four.ada.device.id, forge(four, structs.replace(honest(four), **change))) == reason
     four.bob.open(four.ada.device.id, forge(four, honest(four)))
 
@@ -358,12 +361,12 @@ def test_a_message_is_not_taken_after_others_than_it_was_sent_after(four: Four):
     piece = honest(four)
     assert piece.part is not None
     wrong = structs.replace(piece, part=structs.replace(piece.part, before=b"x" * 16))
-    assert refusal(four.bob, four.ada.device.id, forge(four, wrong)) == Reason.ROLLED_BACK
+    assert refusal(four.bob, four.ada.device.id, forge(four, wrong)) == RejectionReason.ROLLED_BACK
 
 
 def test_what_was_encrypted_and_is_no_piece_is_refused(four: Four):
     for noise in (b"", b"\xc1", b"hello", encode_piece({"version": 1})):
-        assert refusal(four.bob, four.ada.device.id, forge(four, noise)) == Reason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, forge(four, noise)) == RejectionReason.GARBAGE
 
 
 def test_what_is_nested_without_end_where_nobody_looks_is_refused_like_other_garbage(four: Four):
@@ -372,7 +375,7 @@ def test_what_is_nested_without_end_where_nobody_looks_is_refused_like_other_gar
     fields = encode_piece(honest(four))
     assert fields[0] == 0x90 + 14
     nested = b"\xdc" + (15).to_bytes(2) + fields[1:] + deep
-    assert refusal(four.bob, four.ada.device.id, forge(four, nested)) == Reason.GARBAGE
+    assert refusal(four.bob, four.ada.device.id, forge(four, nested)) == RejectionReason.GARBAGE
     loss = b"\x84" + encode_piece({"forgot": "here", "direction": "in", "count": 1})[1:] + b"\xa1z" + deep
     (part,) = cut(b"l" * 16, chain_of(four), "loss", "", loss)
     assert four.bob.open(four.ada.device.id, forge(four, structs.replace(honest(four), part=part))) == []
@@ -387,7 +390,7 @@ def test_pieces_of_two_messages_are_not_put_together(four: Four):
     mine, other = cut(b"1" * 16, chain, "message", "ada", body), cut(b"2" * 16, chain, "message", "ada", body)
     first = structs.replace(honest(four), part=mine[0])
     four.bob.open(four.ada.device.id, forge(four, first))
-    wrong: list[Part] = [
+    wrong: list[MessagePart] = [
         other[1],
         structs.replace(mine[1], requester="eve"),
         structs.replace(mine[1], content="loss"),
@@ -400,7 +403,7 @@ def test_pieces_of_two_messages_are_not_put_together(four: Four):
     ]
     for part in wrong:
         spliced = structs.replace(first, seq=first.seq + 1, part=part)
-        assert refusal(four.bob, four.ada.device.id, forge(four, spliced)) == Reason.SPLICED
+        assert refusal(four.bob, four.ada.device.id, forge(four, spliced)) == RejectionReason.SPLICED
     (opened,) = four.bob.open(four.ada.device.id, forge(four, structs.replace(first, seq=first.seq + 1, part=mine[1])))
     assert opened.body == body
 
@@ -416,12 +419,12 @@ def test_no_box_can_be_exchanged_cut_or_left_out(four: Four):
     for place, head in enumerate(heads):
         for other, box in enumerate(boxes):
             if other != place:
-                assert refusal(four.bob, four.ada.device.id, head + box) == Reason.UNREADABLE
-        assert refusal(four.bob, four.ada.device.id, head) == Reason.GARBAGE
-        assert refusal(four.bob, four.ada.device.id, head + boxes[place][:-1]) == Reason.UNREADABLE
-        assert refusal(four.bob, four.ada.device.id, head + boxes[place] + b"\0") == Reason.UNREADABLE
+                assert refusal(four.bob, four.ada.device.id, head + box) == RejectionReason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, head) == RejectionReason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, head + boxes[place][:-1]) == RejectionReason.UNREADABLE
+        assert refusal(four.bob, four.ada.device.id, head + boxes[place] + b"\0") == RejectionReason.UNREADABLE
         # As if it were of the kind that had no box: what the ratchet says is then no piece.
-        assert refusal(four.bob, four.ada.device.id, bytes([head[0] - 2]) + head[3:]) == Reason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, bytes([head[0] - 2]) + head[3:]) == RejectionReason.GARBAGE
     assert carry(four.ada, four.bob) == []
     assert take(four.bob) == [b"first", b"x" * (2 * PIECE_BYTES)]
 
@@ -444,11 +447,11 @@ def test_a_device_that_was_put_back_shows_nothing_when_its_ratchet_uses_a_key_ag
 def test_a_message_cannot_begin_in_its_middle_or_promise_more_than_it_may(four: Four):
     parts = cut(b"1" * 16, chain_of(four), "message", "", bytes(2 * PIECE_BYTES))
     assert refusal(four.bob, four.ada.device.id, forge(four, structs.replace(honest(four), part=parts[1]))) == (
-        Reason.SPLICED
+        RejectionReason.SPLICED
     )
     for change in ({"count": 10_000}, {"size": 2**30}, {"size": -1}, {"count": 0}, {"requester": "x" * 257}):
         piece = structs.replace(honest(four), part=structs.replace(parts[0], **change))
-        assert refusal(four.bob, four.ada.device.id, forge(four, piece)) == Reason.GARBAGE
+        assert refusal(four.bob, four.ada.device.id, forge(four, piece)) == RejectionReason.GARBAGE
 
 
 def test_a_loss_that_makes_no_sense_is_not_noted(four: Four):
@@ -470,17 +473,17 @@ def test_nobody_has_all_that_is_held_for_them_sealed_with_each_word(four: Four, 
     pieces = len(sealed)
     words: list[bytes] = []
     for number in range(10):
-        nonsense = Ack(gen=2**50 + number, stream=b"x" * 16, next=0, got=0, chain=b"")
+        nonsense = StreamAck(gen=2**50 + number, stream=b"x" * 16, next=0, got=0, chain=b"")
         fresh = {"gen": piece.gen + 1 + number, "stream": b"%016d" % number, "seq": 0, "renew": True, "kind": "open"}
         change = {"kind": "note", "ack": nonsense} if how == "ahead" else fresh
         words.append(forge(four, structs.replace(piece, part=None, **change)))
         try:
             four.bob.open(four.ada.device.id, words[-1])
-        except Refused as error:
+        except RejectedMessageError as error:
             refused.append(error.reason)
         sealed |= large(four.bob)
     assert len(sealed) == pieces * (1 + MOST_RESTARTS)
-    assert refused == [Reason.HURRIED] * (10 - MOST_RESTARTS)
+    assert refused == [RejectionReason.HURRIED] * (10 - MOST_RESTARTS)
     assert not four.bob.may_renew(four.ada.device.id)
     four.ticks.skip(30)
     assert four.bob.may_renew(four.ada.device.id)
@@ -490,7 +493,7 @@ def test_nobody_has_all_that_is_held_for_them_sealed_with_each_word(four: Four, 
 @given(size=st.integers(0, 5 * PIECE_BYTES))
 def test_the_pieces_of_a_message_fit_each_other_and_make_up_the_whole(size: int):
     parts = cut(b"1" * 16, START, "message", "", bytes(size))
-    before: Part | None = None
+    before: MessagePart | None = None
     for part in parts:
         assert fits(part, before)
         assert part is parts[0] or not fits(part, None)
@@ -646,7 +649,7 @@ def test_a_device_put_back_to_before_it_knew_the_session_goes_on(four: Four):
     take(four.ada)
     four.put_back("eve", kept)
     four.ada.seal(four.eve.device.id, b"3")
-    assert carry(four.ada, four.eve) == [Reason.UNREADABLE]
+    assert carry(four.ada, four.eve) == [RejectionReason.UNREADABLE]
     settle(four.ada, four.eve)
     four.say(four.eve, four.ada, b"4")
     assert take(four.eve) == [b"3"]
@@ -709,4 +712,4 @@ def test_whatever_happens_before_and_after_what_is_said_by_a_device_that_was_put
 
 
 def test_every_reason_has_its_row():
-    assert set(REASONS) == set(Reason)
+    assert set(REASONS) == set(RejectionReason)

@@ -18,14 +18,14 @@ from remit import Brief
 from remit.protocol.errors import Code, RemitError
 from remit.relay.e2e.channel import Opened
 from remit.relay.messages.catalog import hear
-from remit.relay.messages.types import Offer, Offers
-from remit.relay.session.moves import State
-from remit.relay.session.run import Overlay, Pending
+from remit.relay.messages.types import AgentOffer, OffersMessage
+from remit.relay.session.moves import SessionState
+from remit.relay.session.run import Overlay, PendingDraft
 from remit.server import shared
 from remit.server.acts import ACTS
 from remit.server.changes import Changes
 from remit.server.loopback import check
-from remit.server.public_runs import View, line, view
+from remit.server.public_runs import SharedRunView, line, view
 from remit.server.shared import MOST_BODY, serve_shared
 from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed
@@ -94,7 +94,7 @@ class Reading:
         found = parsed(frame.decode())
         return found[0] if found else await self.next()
 
-    async def until(self, state: State) -> Event:
+    async def until(self, state: SessionState) -> Event:
         while True:
             event = await self.next()
             if event.kind == "run" and event.record["state"] == state:
@@ -134,13 +134,13 @@ async def test_a_face_follows_a_run_from_its_start_to_its_end(tmp_path: Path) ->
         assert (ready.kind, ready.record) == ("ready", {"resumed": False})
         run = await face.start()
         assert (run["state"], run["mode"], run["turn"], run["max_turns"]) == ("planning", "manual", 0, 8)
-        asked = (await events.until(State.READY_TO_SEND)).record
+        asked = (await events.until(SessionState.READY_TO_SEND)).record
         assert asked["draft"]["text"] == "turn 1: review this API"
         assert [each["rule"] for each in asked["draft"]["reviews"]] == ["manual", "first_contact"]
         assert {"approve", "reject", "pause", "stop", "take_over"} <= set(asked["acts"])
         assert not {"say", "hand_back", "resume"} & set(asked["acts"])
         await face.act(run["id"], "approve", draft=asked["draft"]["id"], text="in my words")
-        ended = (await events.until(State.COMPLETED)).record
+        ended = (await events.until(SessionState.COMPLETED)).record
         assert [(each["role"], each["text"], each["label"]) for each in ended["timeline"]] == [
             ("local_agent", "in my words", "edited"),
             ("remote_agent", "heard: in my words", None),
@@ -157,7 +157,7 @@ async def test_who_a_face_says_it_speaks_for_is_on_record(tmp_path: Path) -> Non
     async with faced(tmp_path, "talk", "1") as face:
         run = (await face.start(by="ann"))["id"]
         (begun,) = face.sides.host.runs
-        draft = (await face.sides.until(begun, State.READY_TO_SEND)).pending
+        draft = (await face.sides.until(begun, SessionState.READY_TO_SEND)).pending
         assert draft is not None
         await face.act(run, "approve", draft=draft.id, text="in other words", by="bea")
         await face.act(run, "stop")
@@ -198,8 +198,8 @@ async def test_profiles_and_devices_are_listed_without_their_keys(tmp_path: Path
 
 async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(tmp_path: Path) -> None:
     async with faced(tmp_path) as face:
-        offer = (Offer(name="expert", description="Knows the API."), Offer(name="helper"))
-        letter = Offers(agents=offer)
+        offer = (AgentOffer(name="expert", description="Knows the API."), AgentOffer(name="helper"))
+        letter = OffersMessage(agents=offer)
         said = Opened(id=0, sender=face.sides.bob.device.id, message="", requester="", body=b"")
         await face.sides.ours.do(hear, face.sides.anna, said, letter)
         _, listed = await face.get("/v1/shared/devices")
@@ -223,9 +223,9 @@ async def test_what_a_device_shares_is_listed_and_which_agent_is_meant_is_said(t
 async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
     async with faced(tmp_path, "talk", "9") as face, face.events() as events:
         run = (await face.start())["id"]
-        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]["id"]
         await face.act(run, "reject", draft=draft, reason="too short")
-        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]["id"]
         assert "too short" in json.dumps(face.sides.requests[-1])
         assert (await face.act(run, "pause"))["state"] == "paused"
         assert (await face.act(run, "resume"))["draft"]["id"] == draft
@@ -235,7 +235,7 @@ async def test_a_person_can_do_everything_with_a_run(tmp_path: Path) -> None:
         assert (taken["decides"], taken["draft"]) == ("person", None)
         assert "say" in taken["acts"]
         await face.act(run, "say", text="hello from me")
-        answered = (await events.until(State.PROCESSING_REMOTE)).record
+        answered = (await events.until(SessionState.PROCESSING_REMOTE)).record
         assert [each["label"] for each in answered["timeline"]] == ["yours", None]
         await face.act(run, "hand_back")
         assert (await face.act(run, "stop"))["ended"] == "user"
@@ -287,8 +287,8 @@ def test_of_each_run_the_newest_state_is_kept_in_the_order_of_the_changes() -> N
 async def test_who_comes_back_is_told_of_what_changed_meanwhile_and_of_nothing_else(tmp_path: Path) -> None:
     async with faced(tmp_path, "talk", "1") as face:
         quiet, other = await face.start("stay as you are"), await face.start("go on")
-        await face.sides.until(face.sides.host.runs[0], State.READY_TO_SEND)
-        run = await face.sides.until(face.sides.host.runs[1], State.READY_TO_SEND)
+        await face.sides.until(face.sides.host.runs[0], SessionState.READY_TO_SEND)
+        run = await face.sides.until(face.sides.host.runs[1], SessionState.READY_TO_SEND)
         async with face.events() as events:
             seen = [await events.next() for _ in range(3)]
         assert [each.record.get("id") for each in seen] == [quiet["id"], other["id"], None]
@@ -297,7 +297,7 @@ async def test_who_comes_back_is_told_of_what_changed_meanwhile_and_of_nothing_e
         assert last
         assert run.pending is not None
         await face.act(run.id, "approve", draft=run.pending.id)
-        await face.sides.until(run, State.COMPLETED)
+        await face.sides.until(run, SessionState.COMPLETED)
         async with face.events(**{"last-event-id": last}) as events:
             changed, ready = await events.next(), await events.next()
             assert (changed.record["id"], changed.record["state"]) == (other["id"], "completed")
@@ -418,19 +418,19 @@ async def test_no_key_token_ciphertext_or_control_frame_is_ever_in_what_a_face_g
     ):
         sides = face.sides
         run = (await face.start())["id"]
-        draft = (await events.until(State.READY_TO_SEND)).record["draft"]["id"]
+        draft = (await events.until(SessionState.READY_TO_SEND)).record["draft"]["id"]
         await face.act(run, "approve", draft=draft, text="in my words")
         await sides.kill()
-        await events.until(State.ERROR)
+        await events.until(SessionState.ERROR)
         sealed = await sides.ours.do(_secrets, sides)
         sides.clock.by_s += 2
         await face.act(run, "resume")
         await face.act(run, "take_over")
         await face.act(run, "say", text="and now me")
-        await events.until(State.PROCESSING_REMOTE)
+        await events.until(SessionState.PROCESSING_REMOTE)
         sealed |= await sides.ours.do(_secrets, sides)
         await face.act(run, "stop")
-        await events.until(State.STOPPED)
+        await events.until(SessionState.STOPPED)
         for path in ("profiles", "devices", "runs", f"runs/{run}", "nowhere", "runs/none"):
             await face.get(f"/v1/shared/{path}")
         for act in ACTS:
@@ -472,16 +472,16 @@ def _secrets(sides: Sides) -> set[str]:
 def test_the_view_of_a_run_has_no_field_of_its_machinery() -> None:
     """What a run comes to hold is not shown unless somebody says so."""
     machinery = {"session", "prompt", "prompts", "sending", "since_ms", "back", "guidance", "limits", "pending"}
-    assert set(Overlay.__struct_fields__) - set(View.__struct_fields__) == machinery
+    assert set(Overlay.__struct_fields__) - set(SharedRunView.__struct_fields__) == machinery
     run = Overlay(id="r", profile="p", device="d", session="secret", objective="o", active_ms=5, since_ms=10)
     shown = view(run, 25)
     assert (shown.active_ms, shown.is_active) == (20, True)
 
 
 def test_a_draft_with_which_its_agent_is_done_waits_for_nobody() -> None:
-    run = Overlay(id="r", profile="p", device="d", session="s", objective="o", state=State.PAUSED)
-    waiting = replace(run, pending=Pending(id="r.p1", text="Shall I?"))
-    done = replace(run, pending=Pending(id="r.p1", text="It is done.", done=True))
+    run = Overlay(id="r", profile="p", device="d", session="s", objective="o", state=SessionState.PAUSED)
+    waiting = replace(run, pending=PendingDraft(id="r.p1", text="Shall I?"))
+    done = replace(run, pending=PendingDraft(id="r.p1", text="It is done.", done=True))
     assert [(line(each).waits, view(each, 0).draft is not None) for each in (run, waiting, done)] == [
         (False, False),
         (True, True),
@@ -502,4 +502,4 @@ async def test_the_service_answers_many_at_once(tmp_path: Path) -> None:
     ):
         assert idle.status == 200
         await face.start()
-        assert len((await events.until(State.COMPLETED)).record["timeline"]) == 6
+        assert len((await events.until(SessionState.COMPLETED)).record["timeline"]) == 6

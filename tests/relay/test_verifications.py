@@ -16,11 +16,11 @@ from remit.protocol.card import Rate
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, RemitError
 from remit.relay.bridge.bounds import time_limit_s
-from remit.relay.bridge.frames import Constraints
-from remit.relay.messages.types import Answers, Asks, Declines
+from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.profile import Control, Limits
+from remit.relay.session.moves import SessionState
+from remit.relay.session.profile import ControlEnvelope, ProfileLimits
 from remit.relay.session.run import Overlay
 from two_sides import EXAMPLE, REQUESTER, Sides, Stranger, Tap, stranger, two_sides
 from waiting import eventually
@@ -42,7 +42,7 @@ async def test_start_orchestrated_session_from_shared_chat_with_selected_local_a
         run = await sides.start("review this API for security issues")
         assert (run.profile, run.device, run.mode) == ("mine", sides.bob.device.id, "manual")
         assert run.objective == "review this API for security issues"
-        ready = await sides.until(run, State.READY_TO_SEND)
+        ready = await sides.until(run, SessionState.READY_TO_SEND)
         assert ready.pending is not None
         assert "review this API for security issues" in ready.pending.text
         assert await sides.carried_out() == 0
@@ -51,7 +51,7 @@ async def test_start_orchestrated_session_from_shared_chat_with_selected_local_a
 async def test_loop_is_local_draft_remote_send_remote_response_local_follow_up(tmp_path: Path) -> None:
     """S14, verification 2; S2."""
     async with two_sides(tmp_path, "talk", "2", mode=AUTO) as sides:
-        run = await sides.until(await sides.start(), State.COMPLETED)
+        run = await sides.until(await sides.start(), SessionState.COMPLETED)
         assert said(run) == [
             ("local_agent", "turn 1: review this API", "auto_sent"),
             ("remote_agent", "heard: turn 1: review this API", None),
@@ -66,12 +66,12 @@ async def test_loop_is_local_draft_remote_send_remote_response_local_follow_up(t
         assert (run.ended, run.result) == ("done", "turn 3: review this API")
         states = [each.state for each in sides.steps]
         assert states[:6] == [
-            State.PLANNING,
-            State.WAITING_LOCAL,
-            State.READY_TO_SEND,
-            State.WAITING_REMOTE,
-            State.PROCESSING_REMOTE,
-            State.WAITING_LOCAL,
+            SessionState.PLANNING,
+            SessionState.WAITING_LOCAL,
+            SessionState.READY_TO_SEND,
+            SessionState.WAITING_REMOTE,
+            SessionState.PROCESSING_REMOTE,
+            SessionState.WAITING_LOCAL,
         ]
 
 
@@ -84,13 +84,13 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
         run = await sides.start()
         assert run.mode == "manual"
         for turn, words in enumerate((None, "in my own words", None), start=1):
-            run = await sides.until(run, State.READY_TO_SEND, when=lambda now: now.pending is not None)
+            run = await sides.until(run, SessionState.READY_TO_SEND, when=lambda now: now.pending is not None)
             assert run.pending is not None
             assert await sides.carried_out() == turn - 1, "nothing is sent before a person says so"
             assert run.pending.reviews[0].rule == "manual"
             await sides.host.act(run.id, moves.Approve(run.pending.id, words))
-            await sides.until(run, *State, when=lambda now, turn=turn: len(now.timeline) == 2 * turn)
-        run = await sides.until(run, State.COMPLETED)
+            await sides.until(run, *SessionState, when=lambda now, turn=turn: len(now.timeline) == 2 * turn)
+        run = await sides.until(run, SessionState.COMPLETED)
         assert [each.label for each in run.timeline if each.label] == ["approved", "edited", "approved"]
         assert run.timeline[3].text == "heard: in my own words"
 
@@ -98,7 +98,7 @@ async def test_manual_mode_requires_approval_before_each_send(tmp_path: Path) ->
 async def test_full_auto_runs_until_max_turn_stop_condition(tmp_path: Path) -> None:
     """S14, verification 4; S7: eight turns unless the profile says otherwise."""
     async with two_sides(tmp_path, "talk", "100", mode=AUTO) as sides:
-        run = await sides.until(await sides.start(), State.STOPPED)
+        run = await sides.until(await sides.start(), SessionState.STOPPED)
         assert (run.turn, run.ended, run.banner) == (8, "max_turns", "The run has ended at its limit of 8 turns")
         assert {each.label for each in run.timeline if each.role == "local_agent"} == {"auto_sent"}
         assert await sides.carried_out() == 8
@@ -119,12 +119,12 @@ async def test_pause_resume_stop_work_without_breaking_e2ee_session_integrity(tm
         return f"heard: {brief.text}"
 
     async with two_sides(tmp_path, "silent-at", "2", answer=patient, mode=AUTO) as sides:
-        run = await sides.until(await sides.start(), State.WAITING_REMOTE)
+        run = await sides.until(await sides.start(), SessionState.WAITING_REMOTE)
         # Paused while the remote agent is at work: its reply is kept, and nothing more is asked or sent.
         paused = await sides.host.act(run.id, moves.Pause())
-        assert paused.state is State.PAUSED
+        assert paused.state is SessionState.PAUSED
         answering.set()
-        kept = await sides.until(run, State.PAUSED, when=lambda now: bool(now.kept))
+        kept = await sides.until(run, SessionState.PAUSED, when=lambda now: bool(now.kept))
         assert (kept.turn, len(sides.requests)) == (1, 1)
         session = await sides.ours.do(sides.anna.session, sides.bob.device.id)
         assert session
@@ -132,10 +132,10 @@ async def test_pause_resume_stop_work_without_breaking_e2ee_session_integrity(tm
         # Stopped while the local agent is at work: nothing of it is sent.
         await sides.silent()
         stopped = await sides.host.act(run.id, moves.Stop())
-        assert (stopped.state, stopped.ended, stopped.turn) == (State.STOPPED, "user", 1)
+        assert (stopped.state, stopped.ended, stopped.turn) == (SessionState.STOPPED, "user", 1)
         assert await sides.carried_out() == 1
         # What follows goes through the same sessions: none had to be begun anew.
-        again = await sides.until(await sides.start(), State.COMPLETED)
+        again = await sides.until(await sides.start(), SessionState.COMPLETED)
         assert again.turn == 3
         assert await sides.ours.do(sides.anna.session, sides.bob.device.id) == session
         assert not await sides.ours.do(sides.anna.losses, sides.bob.device.id)
@@ -155,22 +155,22 @@ async def test_policy_blocks_disallowed_target(tmp_path: Path, denied: dict[str,
         assert raised.value.fault.code is Code.PERMISSION_DENIED
         assert (sides.host.runs, sides.requests) == ((), [])
     async with two_sides(tmp_path / "asked", mode=AUTO, shared=denied) as sides:
-        run = await sides.until(await sides.start(), State.ERROR)
+        run = await sides.until(await sides.start(), SessionState.ERROR)
         assert run.failure.startswith("PERMISSION_DENIED: ")
         assert await sides.carried_out() == 0
 
 
-def asks(sender: Stranger, number: int = 1, **control: Any) -> Asks:
+def asks(sender: Stranger, number: int = 1, **control: Any) -> QuestionMessage:
     said: dict[str, Any] = {
         "origin_agent_device_id": sender.sealer.device.id,
         "trace_id": f"t-{number}",
         "hop_count": 1,
     }
-    return Asks(
+    return QuestionMessage(
         id=f"m-{number}",
         session="s-1",
         text="Pass it on.",
-        control=Control(orchestrator_profile_id="theirs", **{**said, **control}),
+        control=ControlEnvelope(orchestrator_profile_id="theirs", **{**said, **control}),
     )
 
 
@@ -195,17 +195,17 @@ async def test_loop_prevention_blocks_recursive_chains(tmp_path: Path) -> None:
         ]
         for number, (refused, code) in enumerate(refusals, start=1):
             declined = await third.ask(asks(third, number, **refused))
-            assert isinstance(declined, Declines)
+            assert isinstance(declined, DeclineMessage)
             assert declined.code == code
         # Two hops are allowed, and so is a second message; a third is too much for this hour.
         for number, hops in enumerate((1, 2), start=5):
             origin = {"origin_agent_device_id": other} if hops == 2 else {}
-            assert isinstance(await third.ask(asks(third, number, hop_count=hops, **origin)), Answers)
+            assert isinstance(await third.ask(asks(third, number, hop_count=hops, **origin)), AnswerMessage)
         declined = await third.ask(asks(third, 7))
-        assert isinstance(declined, Declines)
+        assert isinstance(declined, DeclineMessage)
         assert declined.code == Code.RATE_LIMITED
     async with two_sides(tmp_path / "often", mode=AUTO, rate=Rate(calls=2, seconds=3_600)) as sides:
-        run = await sides.until(await sides.start(), State.ERROR)
+        run = await sides.until(await sides.start(), SessionState.ERROR)
         assert "try again in" in run.failure
         assert (await sides.carried_out(), run.timeline[-1].failed) == (2, run.failure)
 
@@ -221,13 +221,13 @@ async def test_audit_log_entries_are_profile_scoped_and_redacted(
     """S14, verification 8; S13: the records of the side that asks and of the one that is asked, and all logs."""
     caplog.set_level(logging.DEBUG)
     async with two_sides(tmp_path, "talk", "2", mode=AUTO) as sides:
-        await sides.until(await sides.start(f"write to {MAIL} with api_key={KEY}"), State.COMPLETED)
+        await sides.until(await sides.start(f"write to {MAIL} with api_key={KEY}"), SessionState.COMPLETED)
         assert {(each.profile, each.device, each.requester, each.mode) for each in sides.noted} == {
             ("mine", sides.bob.device.id, REQUESTER, AUTO)
         }
         assert [(each.turn, each.state) for each in sides.noted if each.event == "Sent"] == [
-            (1, State.WAITING_REMOTE),
-            (2, State.WAITING_REMOTE),
+            (1, SessionState.WAITING_REMOTE),
+            (2, SessionState.WAITING_REMOTE),
         ]
         assert all(each.active_ms >= 0 for each in sides.noted)
         asking = await recorded(sides.anna, tmp_path / "annas-hub.db")
@@ -254,7 +254,7 @@ async def goes_on(sides: Sides, run: Overlay) -> None:
     """A person resumes the run after its agent failed, and it comes to its end."""
     sides.clock.by_s += 2  # an agent that failed is left alone for a second
     await sides.host.act(run.id, moves.Resume())
-    assert (await sides.until(run, State.COMPLETED)).turn == 3
+    assert (await sides.until(run, SessionState.COMPLETED)).turn == 3
 
 
 async def test_killed_local_agent_mid_run_surfaces_the_error_path_and_halts_the_loop_safely(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ async def test_killed_local_agent_mid_run_surfaces_the_error_path_and_halts_the_
     async with two_sides(tmp_path / "killed", "silent-at", "2", mode=AUTO) as sides:
         run = await sides.start()
         await sides.kill()
-        run = await sides.until(run, State.ERROR)
+        run = await sides.until(run, SessionState.ERROR)
         assert run.failure == "the local agent's process ended without an answer: signal 9"
         assert (run.turn, run.failures) == (1, 1)
         assert [each.failure for each in sides.noted if each.event == "LocalFailed"] == [run.failure]
@@ -271,9 +271,9 @@ async def test_killed_local_agent_mid_run_surfaces_the_error_path_and_halts_the_
         assert raised.value.fault.code is Code.STATE_CONFLICT
         assert await sides.carried_out() == 1, "the loop stands still"
         await goes_on(sides, run)
-    late = Constraints(local_turn_timeout_ms=1_500)
+    late = PromptConstraints(local_turn_timeout_ms=1_500)
     async with two_sides(tmp_path / "late", "silent-at", "2", mode=AUTO, constraints=late) as sides:
-        run = await sides.until(await sides.start(), State.ERROR)
+        run = await sides.until(await sides.start(), SessionState.ERROR)
         assert run.failure.startswith("the local agent did not answer within 1.5 s")
         assert await sides.carried_out() == 1
         await goes_on(sides, run)
@@ -289,17 +289,17 @@ def shown(request: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("chars", "constraints"),
-    [(6_000, Constraints()), (300, Constraints(max_history_turns=3, max_history_chars=2_000))],
+    [(6_000, PromptConstraints()), (300, PromptConstraints(max_history_turns=3, max_history_chars=2_000))],
     ids=["by default", "as configured"],
 )
 async def test_oversized_history_is_truncated_summarised_deterministically_and_stays_within_bounds(
-    tmp_path: Path, chars: int, constraints: Constraints
+    tmp_path: Path, chars: int, constraints: PromptConstraints
 ) -> None:
     """S14, verification 10; S5: as the local agent's process sees it."""
     seen: list[list[dict[str, Any]]] = []
     for each in ("once", "again"):
         async with two_sides(tmp_path / each, "long", str(chars), mode=AUTO, constraints=constraints) as sides:
-            run = await sides.until(await sides.start(), State.STOPPED)
+            run = await sides.until(await sides.start(), SessionState.STOPPED)
             seen.append(list(map(shown, sides.requests)))
             replies = [entry.text for entry in run.timeline if entry.role == "remote_agent"]
     once, again = seen
@@ -322,28 +322,28 @@ async def test_oversized_history_is_truncated_summarised_deterministically_and_s
 
 async def test_tool_enabled_runs_respect_max_tool_rounds_and_timeout_constraints(tmp_path: Path) -> None:
     """S14, verification 11; S3, S4."""
-    two = Limits(max_turns=2)
+    two = ProfileLimits(max_turns=2)
     async with two_sides(tmp_path / "three", "tools", "3", mode=AUTO, limits=two) as sides:
-        run = await sides.until(await sides.start(), State.STOPPED)
+        run = await sides.until(await sides.start(), SessionState.STOPPED)
         assert (run.turn, run.ended) == (2, "max_turns")
         allowed = sides.requests[0]["constraints"]
         assert (allowed["allow_tool_use"], allowed["max_tool_rounds"]) == (True, 3)
         assert allowed["local_turn_timeout_ms"] == 120_000
     for name, rounds, constraints, may in (
-        ("four", "4", Constraints(), "at most 3"),
-        ("one", "1", Constraints(allow_tool_use=False), "none"),
+        ("four", "4", PromptConstraints(), "at most 3"),
+        ("one", "1", PromptConstraints(allow_tool_use=False), "none"),
     ):
         async with two_sides(tmp_path / name, "tools", rounds, mode=AUTO, constraints=constraints) as sides:
-            run = await sides.until(await sides.start(), State.ERROR)
+            run = await sides.until(await sides.start(), SessionState.ERROR)
             assert f"used tools {rounds} times in one turn, where {may} may be used" in run.failure
             assert (run.turn, await sides.carried_out()) == (0, 0)
-    slow = Constraints(local_turn_timeout_ms=200)
+    slow = PromptConstraints(local_turn_timeout_ms=200)
     async with two_sides(tmp_path / "slow", "silent", mode=AUTO, constraints=slow) as sides:
-        run = await sides.until(await sides.start(), State.ERROR)
+        run = await sides.until(await sides.start(), SessionState.ERROR)
         assert run.failure.startswith("the local agent did not answer within 0.2 s")
     # However long a profile would wait.
     for tools, most_s in ((True, 120), (False, 60)):
-        patient = Constraints(allow_tool_use=tools, local_turn_timeout_ms=3_600_000)
+        patient = PromptConstraints(allow_tool_use=tools, local_turn_timeout_ms=3_600_000)
         assert time_limit_s(patient, ceiling_ms=3_600_000) == most_s
 
 
@@ -366,7 +366,7 @@ async def test_all_that_a_gateway_stores_and_sends_holds_no_plaintext(tmp_path: 
 
     files = tmp_path / "gateway"
     async with Tap() as tap, two_sides(tmp_path, "talk", "2", answer=answer, url=tap.before) as sides:
-        run = await sides.until(await sides.start(objective), State.READY_TO_SEND)
+        run = await sides.until(await sides.start(objective), SessionState.READY_TO_SEND)
         assert run.pending is not None
         tap.flowing.clear()
         await sides.host.act(run.id, moves.Approve(run.pending.id, f"{draft} {run.pending.text}"))
@@ -375,11 +375,11 @@ async def test_all_that_a_gateway_stores_and_sends_holds_no_plaintext(tmp_path: 
         tap.flowing.set()
         for turn in (2, 3):
             run = await sides.until(
-                run, State.READY_TO_SEND, State.COMPLETED, when=lambda now, n=turn: now.turn == n - 1
+                run, SessionState.READY_TO_SEND, SessionState.COMPLETED, when=lambda now, n=turn: now.turn == n - 1
             )
             if run.pending is not None:
                 await sides.host.act(run.id, moves.Approve(run.pending.id))
-        run = await sides.until(run, State.COMPLETED)
+        run = await sides.until(run, SessionState.COMPLETED)
         seeds = [each.device._pair.seed for each in (sides.anna, sides.bob)]  # pyright: ignore[reportPrivateUsage]
     texts = " ".join(entry.text for entry in run.timeline)
     assert all(canary in texts for canary in (objective, draft, reply))

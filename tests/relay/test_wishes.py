@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 
 from pairs import Pair, together
-from remit.relay.device.state import State as File
+from remit.relay.device.state import DeviceFile
 from remit.relay.session import moves, remote_commands
-from remit.relay.session.moves import State
-from remit.relay.session.remote_commands import Wish
+from remit.relay.session.moves import SessionState
+from remit.relay.session.remote_commands import RemoteCommand
 from remit.relay.session.run import Overlay
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from waiting import eventually, no_longer
 
 
-def beside(path: Path) -> File:
+def beside(path: Path) -> DeviceFile:
     """Open Anna's file a second time, as another process does."""
-    return File.open(path / "anna.db", Keys(b"anna" * 8), "process")
+    return DeviceFile.open(path / "anna.db", HubKeys(b"anna" * 8), "process")
 
 
-async def until_forgotten(file: File) -> None:
+async def until_forgotten(file: DeviceFile) -> None:
     await no_longer(lambda: remote_commands.left(file))
 
 
@@ -31,7 +31,7 @@ async def shows(pair: Pair, what: Callable[[Overlay], bool]) -> Overlay:
 
 
 async def pending(pair: Pair) -> str:
-    run = await pair.until(await pair.start(), State.READY_TO_SEND)
+    run = await pair.until(await pair.start(), SessionState.READY_TO_SEND)
     assert run.pending is not None
     return run.pending.id
 
@@ -42,12 +42,12 @@ async def test_a_draft_is_approved_and_rejected_from_another_process(tmp_path: P
         (run,) = remote_commands.waiting(file)
         assert run.pending is not None
         assert (run.pending.id, run.pending.text) == (draft, "turn 1: review this API")
-        remote_commands.leave(file, Wish(run=run.id, event=moves.Reject(draft, "be brief")))
+        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Reject(draft, "be brief")))
         assert not remote_commands.waiting(file), "it is answered, and is not to be answered twice"
         run = await shows(pair, lambda run: run.pending is not None and run.pending.id != draft)
         assert run.pending is not None
         assert "be brief" in pair.local.asked[-1].history[-1].text
-        remote_commands.leave(file, Wish(run=run.id, event=moves.Approve(run.pending.id, "other words")))
+        remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Approve(run.pending.id, "other words")))
         run = await shows(pair, lambda run: bool(run.timeline))
         assert (run.timeline[0].text, run.timeline[0].label) == ("other words", "edited")
         assert not remote_commands.left(file), "it was forgotten in the same commit"
@@ -59,8 +59,8 @@ async def test_wishes_are_done_in_the_order_in_which_they_were_left(tmp_path: Pa
         await pending(pair)
         file, (run,) = beside(tmp_path), pair.host.runs
         for event in (moves.Pause(), moves.Resume(), moves.Pause(), moves.Stop()):
-            remote_commands.leave(file, Wish(run=run.id, event=event))
-        await pair.until(run, State.STOPPED)
+            remote_commands.leave(file, RemoteCommand(run=run.id, event=event))
+        await pair.until(run, SessionState.STOPPED)
         assert [each.event for each in pair.notes][-4:] == ["Pause", "Resume", "Pause", "Stop"]
         file.close()
 
@@ -70,9 +70,9 @@ async def test_a_wish_that_cannot_be_is_forgotten_and_changes_nothing(tmp_path: 
     async with together(tmp_path) as pair:
         draft, file = await pending(pair), beside(tmp_path)
         (run,) = pair.host.runs
-        wish = Wish(run="none", event=moves.Stop())
+        wish = RemoteCommand(run="none", event=moves.Stop())
         if where == "in another draft":
-            wish = Wish(run=run.id, event=moves.Approve(f"{draft}0"))
+            wish = RemoteCommand(run=run.id, event=moves.Approve(f"{draft}0"))
         name = remote_commands.leave(file, wish)
         assert remote_commands.is_left(file, name)
         assert remote_commands.refusal(file, name) is None
@@ -92,12 +92,12 @@ async def test_an_approval_waits_while_its_run_is_paused_and_while_no_host_is_th
         draft = await pending(pair)
         (run,) = pair.host.runs
     file = beside(tmp_path)
-    remote_commands.leave(file, Wish(run=run.id, event=moves.Approve(draft)))
+    remote_commands.leave(file, RemoteCommand(run=run.id, event=moves.Approve(draft)))
     async with together(tmp_path) as pair:
         # What is left after it is done before it, so it was looked at and let be.
-        remote_commands.leave(file, Wish(run="none", event=moves.Stop()))
+        remote_commands.leave(file, RemoteCommand(run="none", event=moves.Stop()))
         await no_longer(lambda: len(remote_commands.left(file)) > 1)
-        assert [each.state for each in pair.host.runs] == [State.PAUSED]
+        assert [each.state for each in pair.host.runs] == [SessionState.PAUSED]
         await pair.host.act(run.id, moves.Resume())
         run = await shows(pair, lambda run: bool(run.timeline))
         assert run.timeline[0].label == "approved"

@@ -13,41 +13,49 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from commands import popen
-from remit.runtime.audit import GENESIS, AuditVerdict, Finding, Row, Tampering, link, verify
+from remit.runtime.audit import GENESIS, AuditFinding, AuditVerdict, ChainRow, Tampering, link, verify
 from remit.runtime.ports import StoreError
-from remit.runtime.signing import Checkpoint, Key, decode_checkpoints, encode_checkpoint, open_key, read_key, sign
+from remit.runtime.signing import (
+    Checkpoint,
+    CheckpointKey,
+    decode_checkpoints,
+    encode_checkpoint,
+    open_key,
+    read_key,
+    sign,
+)
 
-KEY = Key(bytes(range(32)))
-OTHER_KEY = Key(bytes(32))
+KEY = CheckpointKey(bytes(range(32)))
+OTHER_KEY = CheckpointKey(bytes(32))
 
 
-def chain(length: int) -> list[Row]:
-    rows: list[Row] = []
+def chain(length: int) -> list[ChainRow]:
+    rows: list[ChainRow] = []
     previous = GENESIS
     for seq in range(1, length + 1):
         content = ("progress", 1_000 + seq, f"run-{seq % 3}", "session", b'{"text":"step %d"}' % seq)
         previous = link(previous, seq, *content)
-        rows.append(Row(seq, *content, previous))
+        rows.append(ChainRow(seq, *content, previous))
     return rows
 
 
-def sealed(rows: list[Row], *places: int, key: Key = KEY) -> list[Checkpoint | None]:
+def sealed(rows: list[ChainRow], *places: int, key: CheckpointKey = KEY) -> list[Checkpoint | None]:
     return [
         sign(key, number=number, seq=seq, digest=rows[seq - 1].digest, at_ms=5)
         for number, seq in enumerate(places, start=1)
     ]
 
 
-def rehashed(rows: list[Row]) -> list[Row]:
+def rehashed(rows: list[ChainRow]) -> list[ChainRow]:
     """Return the rows as someone would leave them who knows how the chain is made, but has no key."""
-    previous, done = GENESIS, list[Row]()
+    previous, done = GENESIS, list[ChainRow]()
     for seq, row in enumerate(rows, start=1):
         previous = link(previous, seq, *row[1:6])
         done.append(row._replace(seq=seq, digest=previous))
     return done
 
 
-def renumbered(rows: list[Row]) -> list[Row]:
+def renumbered(rows: list[ChainRow]) -> list[ChainRow]:
     return [row._replace(seq=seq) for seq, row in enumerate(rows, start=1)]
 
 
@@ -114,14 +122,14 @@ def test_deleted_rows_are_named_though_the_rest_was_renumbered_to_hide_it() -> N
 @pytest.mark.parametrize("seq", [1, 5])
 def test_inserted_rows_are_named_though_the_rest_was_renumbered_to_make_room(seq: int, count: int) -> None:
     rows = chain(10)
-    forged = Row(0, "notice", 5, "run-x", "session", b"{}", bytes(32))
+    forged = ChainRow(0, "notice", 5, "run-x", "session", b"{}", bytes(32))
     rows[seq - 1 : seq - 1] = [forged] * count
     verdict = verify(renumbered(rows), sealed(chain(10), 10))
     assert places(verdict) == [(Tampering.INSERTED, seq, seq + count - 1)]
 
 
 def test_a_row_before_the_first_is_named() -> None:
-    rows = [Row(-3, "notice", 5, "run-x", "session", b"{}", bytes(32)), *chain(3)]
+    rows = [ChainRow(-3, "notice", 5, "run-x", "session", b"{}", bytes(32)), *chain(3)]
     assert places(verify(rows, [])) == [(Tampering.INSERTED, -3, -3)]
 
 
@@ -145,21 +153,21 @@ def test_rows_cut_off_the_end_are_named_if_a_request_still_points_at_them() -> N
     assert places(verify(chain(10)[:5], [], referenced=7)) == [(Tampering.TRUNCATED, 6, 7)]
 
 
-def edited(rows: list[Row]) -> list[Row]:
+def edited(rows: list[ChainRow]) -> list[ChainRow]:
     return [*rows[:4], rows[4]._replace(body=b"{}"), *rows[5:]]
 
 
-def reordered(rows: list[Row]) -> list[Row]:
+def reordered(rows: list[ChainRow]) -> list[ChainRow]:
     return [*rows[:4], *rows[5:], rows[4]]
 
 
-def inserted(rows: list[Row]) -> list[Row]:
+def inserted(rows: list[ChainRow]) -> list[ChainRow]:
     return [*rows[:4], rows[0], *rows[4:]]
 
 
 @pytest.mark.parametrize("tamper", [edited, reordered, inserted])
 def test_a_chain_that_was_hashed_anew_does_not_lead_to_its_checkpoints(
-    tamper: Callable[[list[Row]], list[Row]],
+    tamper: Callable[[list[ChainRow]], list[ChainRow]],
 ) -> None:
     rows = chain(10)
     verdict = verify(rehashed(tamper(rows)), sealed(rows, 3, 8, 9), remembered=3)
@@ -257,7 +265,7 @@ def test_a_last_line_that_a_crash_tore_off_is_no_tampering() -> None:
 
 
 def test_a_verdict_reads_as_a_report() -> None:
-    findings = (Finding(tampering=Tampering.DELETED, first=4, last=6, message="the rows are gone"),)
+    findings = (AuditFinding(tampering=Tampering.DELETED, first=4, last=6, message="the rows are gone"),)
     verdict = AuditVerdict(rows=7, checkpoints=1, unprotected=0, findings=findings, keys=("ab",))
     assert str(verdict) == (
         "the record was tampered with (1 finding): 7 rows, 1 checkpoint, 0 rows after the last\n"

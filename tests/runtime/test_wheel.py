@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remit.runtime.delegation.timer_wheel import TICK_S, Wheel
+from remit.runtime.delegation.timer_wheel import TICK_S, TimerWheel
 from remit.testing.clock import TurnedClock
 
 # Less than a tick, and far more than what floats lose.
@@ -12,7 +12,7 @@ NEARLY = 1e-6
 
 def test_an_item_is_called_back_at_most_a_tick_late_and_never_early() -> None:
     clock, due = TurnedClock(), list[str]()
-    wheel: Wheel[str] = Wheel(clock, lambda item, _: due.append(item))
+    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
     wheel.add("tea", clock.now() + 3)
     clock.turn(3 - NEARLY)
     assert due == []
@@ -22,7 +22,7 @@ def test_an_item_is_called_back_at_most_a_tick_late_and_never_early() -> None:
 
 def test_an_item_whose_time_has_passed_is_called_back_at_once() -> None:
     clock, due = TurnedClock(), list[str]()
-    wheel: Wheel[str] = Wheel(clock, lambda item, _: due.append(item))
+    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
     wheel.add("late", clock.now() - 5)
     clock.turn(0)
     assert due == ["late"]
@@ -30,7 +30,7 @@ def test_an_item_whose_time_has_passed_is_called_back_at_once() -> None:
 
 def test_an_item_that_was_taken_off_is_not_called_back() -> None:
     clock, due = TurnedClock(), list[str]()
-    wheel: Wheel[str] = Wheel(clock, lambda item, _: due.append(item))
+    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
     wheel.discard("tea", wheel.add("tea", clock.now() + 1))
     wheel.add("coffee", clock.now() + 2)
     clock.turn(3)
@@ -39,7 +39,7 @@ def test_an_item_that_was_taken_off_is_not_called_back() -> None:
 
 def test_an_item_that_is_due_sooner_than_all_others_is_not_made_to_wait_for_them() -> None:
     clock, due = TurnedClock(), list[str]()
-    wheel: Wheel[str] = Wheel(clock, lambda item, _: due.append(item))
+    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
     wheel.add("later", clock.now() + 10)
     wheel.add("sooner", clock.now() + 1)
     clock.turn(2)
@@ -53,7 +53,7 @@ def test_an_item_added_while_another_is_called_back_does_not_hold_up_those_befor
         due.append(item)
         wheel.add(f"{item} again", clock.now() + 100)
 
-    wheel = Wheel(clock, again_much_later)
+    wheel = TimerWheel(clock, again_much_later)
     wheel.add("first", clock.now() + 1)
     wheel.add("second", clock.now() + 2)
     clock.turn(3)
@@ -72,7 +72,7 @@ def test_an_item_put_off_by_another_of_the_same_tick_is_told_apart_by_its_tick()
             wheel.discard(other, ticks[other])
             ticks[other] = wheel.add(other, clock.now() + 3)
 
-    wheel = Wheel(clock, put_the_others_off)
+    wheel = TimerWheel(clock, put_the_others_off)
     when = clock.now() + 1
     ticks |= {item: wheel.add(item, when) for item in ("one", "other")}
     clock.turn(2)
@@ -83,7 +83,7 @@ def test_an_item_put_off_by_another_of_the_same_tick_is_told_apart_by_its_tick()
 
 def test_a_stopped_wheel_calls_nobody_back_and_can_be_used_again() -> None:
     clock, due = TurnedClock(), list[str]()
-    wheel: Wheel[str] = Wheel(clock, lambda item, _: due.append(item))
+    wheel: TimerWheel[str] = TimerWheel(clock, lambda item, _: due.append(item))
     wheel.add("forgotten", clock.now() + 1)
     wheel.stop()
     wheel.add("new", clock.now() + 2)
@@ -116,7 +116,7 @@ def test_whatever_is_added_when_each_is_called_back_once_at_its_time(
         if left:
             add(left.pop())
 
-    wheel: Wheel[int] = Wheel(clock, hear)
+    wheel: TimerWheel[int] = TimerWheel(clock, hear)
     for wait in waits:
         add(wait)
     for seconds in (*turns, *[2.0] * (len(renewals) + 1)):

@@ -16,7 +16,7 @@ from remit.protocol.envelope import Request
 from remit.runtime.clock import LoopClock
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.credentials.incoming import Door, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender
 from samples import a_remit, a_request
 from serving import NORTH, OPERATOR, WEB, client_of, events, got, posted, serving
 from waiting import PATIENCE_S
@@ -297,7 +297,7 @@ async def test_users_of_one_client_do_not_meet_under_the_same_id(hub: Hub) -> No
         return f"done for {brief.user}"
 
     assert slow
-    door = Door([Known(name="portal", issuer=Provider())], wall_ms=LoopClock().wall_ms)
+    door = Authenticator([KnownSender(name="portal", issuer=Provider())], wall_ms=LoopClock().wall_ms)
     async with hub, asyncio.timeout(PATIENCE_S), Server(Api(hub, door), drain_s=2) as server:
         anna, bob = (client_of(server, f"a.token.{user}") for user in ("anna", "bob"))
         async with anna, bob:

@@ -24,7 +24,7 @@ from remit.runtime import events as events_module
 from remit.server import bodies, connections
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.server.streams import Following, heard
+from remit.server.streams import Following, follow_records
 from serving import NORTH, WEB, client_of, connected, gate_of, posted, replied, serving
 from waiting import PATIENCE_S, eventually
 
@@ -190,7 +190,7 @@ async def test_a_reader_that_falls_behind_loses_nothing(hub: Hub, monkeypatch: p
         found = await eventually(lambda: hub.store.runs(limit=1))
         said: list[str] = []
         with hub.follow(found[0].run) as events:
-            async for records in heard(hub, Following(run=found[0].run), events):
+            async for records in follow_records(hub, Following(run=found[0].run), events):
                 said += [record.body.text for record in records if isinstance(record.body, Progress)]
                 more.set()
                 if not asking.done():

@@ -10,11 +10,11 @@ from remit.runtime.clock import LoopClock
 from remit.server.app import Api
 from remit.server.server import Server
 from remit.testing.memory import MemoryStore
-from remit.transports.credentials.incoming import Door, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender
 from serving import client_of, posted
 
 
-class UsedUp(Door):
+class UsedUp(Authenticator):
     """Lets a hub in whose credential has nothing left."""
 
     async def grant(self, headers: Mapping[str, str], sender: Sender, sent: Submission) -> Grant | None:
@@ -31,7 +31,7 @@ async def test_what_is_refused_for_its_credential_leaves_nothing_behind() -> Non
     async def desk(_: Brief) -> str:
         return "done"
 
-    door = UsedUp([Known(name="north", is_hub=True, token="north")], wall_ms=LoopClock().wall_ms)
+    door = UsedUp([KnownSender(name="north", is_hub=True, token="north")], wall_ms=LoopClock().wall_ms)
     ask = {"user": "anna", "target": "desk", "objective": "Go", "origin": "boss", "context": {"last_messages": 3}}
     async with hub, Server(Api(hub, door), port=0, drain_s=2) as server, client_of(server, "north") as north:
         for _ in range(3):

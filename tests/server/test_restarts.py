@@ -28,7 +28,7 @@ from remit.server import app
 from remit.server.app import Api
 from remit.server.server import Server
 from remit.stores.audit import verify_file
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from serving import NORTH, WEB, client_of, events, gate_of, got, parsed, posted, serving
@@ -288,7 +288,7 @@ async def test_a_hub_whose_peer_is_killed_gets_the_answer_from_the_next_one(
 
 
 @pytest.fixture
-def connections() -> Generator[list[Connection]]:
+def connections() -> Generator[list[SqliteConnection]]:
     """The connections that are made during the test; a store's first one writes."""
     made: list[Any] = []
     apsw.connection_hooks.append(made.append)
@@ -297,7 +297,7 @@ def connections() -> Generator[list[Connection]]:
 
 
 @contextmanager
-def full_disk(writer: Connection) -> Generator[None]:
+def full_disk(writer: SqliteConnection) -> Generator[None]:
     pages = writer.pragma("page_count")
     writer.pragma("max_page_count", pages)
     try:
@@ -307,7 +307,7 @@ def full_disk(writer: Connection) -> Generator[None]:
 
 
 async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
-    hub: Hub, connections: list[Connection], monkeypatch: pytest.MonkeyPatch
+    hub: Hub, connections: list[SqliteConnection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Decision 5: nothing is answered before it is recorded, and what cannot be recorded is not begun."""
     monkeypatch.setattr(app, "READY_S", 0.3)
@@ -361,7 +361,7 @@ async def test_while_the_store_cannot_write_nothing_is_begun_and_that_is_said(
     assert asked == ["before", large]
 
 
-async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connections: list[Connection]) -> None:
+async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connections: list[SqliteConnection]) -> None:
     """A flood of what would be refused anyway must not fill the memory while the disk is full."""
 
     @hub.agent("echo")
@@ -384,7 +384,7 @@ async def test_refusals_that_cannot_be_recorded_do_not_pile_up(hub: Hub, connect
         assert status == 404
 
 
-async def test_an_answer_that_cannot_be_recorded_is_not_given(hub: Hub, connections: list[Connection]) -> None:
+async def test_an_answer_that_cannot_be_recorded_is_not_given(hub: Hub, connections: list[SqliteConnection]) -> None:
     began, go_on = asyncio.Event(), asyncio.Event()
 
     @hub.agent("worker")

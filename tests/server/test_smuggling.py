@@ -19,7 +19,7 @@ from remit.runtime.clock import LoopClock
 from remit.server import connections
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.credentials.incoming import Door, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender
 from serving import client_of, connected, events, gate_of, got, parsed, posted, replied, sent, serving
 from waiting import PATIENCE_S, eventually
 
@@ -251,7 +251,7 @@ async def test_what_is_sent_ahead_too_slowly_does_not_cost_the_answer_before_it(
         writer.write(posting(json.dumps(ASK | {"target": "slow"}).encode()) + ahead)
         while not (busy := list(server.server_state.connections)):
             await asyncio.sleep(0)
-        connection = cast("connections.Connection", busy[0])
+        connection = cast("connections.HttpConnection", busy[0])
         given_up = connection._give_up  # pyright: ignore[reportPrivateUsage]
 
         def counted() -> None:
@@ -271,7 +271,7 @@ async def test_the_headers_of_a_second_request_in_one_packet_are_bounded_too(hub
         reader, writer = await connected(server)
         while not server.server_state.connections:
             await asyncio.sleep(0)
-        (connection,) = cast("set[connections.Connection]", server.server_state.connections)
+        (connection,) = cast("set[connections.HttpConnection]", server.server_state.connections)
         connection.data_received(posting(BODY) + large)
         assert [(await replied(reader)).status for _ in range(2)] == [200, 431]
         writer.close()
@@ -305,7 +305,7 @@ async def test_more_than_there_is_room_for_are_told_to_come_back(hub: Hub) -> No
         return "done"
 
     assert slow
-    door = Door([Known(name="web", token="web")], wall_ms=LoopClock().wall_ms)
+    door = Authenticator([KnownSender(name="web", token="web")], wall_ms=LoopClock().wall_ms)
     async with (
         hub,
         Server(Api(hub, door), connections=4) as server,
@@ -531,7 +531,7 @@ async def failing(hub: Hub) -> AsyncGenerator[Server]:
         yield server
 
 
-class Failing(Door):
+class Failing(Authenticator):
     """A gate that fails in a way that nobody has thought of, with all that it knows in its words."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from meddling import Bank, Keys, Meddle, Meddler, Message, back_hub, front_hub, 
 from remit import Code, Hub
 from remit.protocol.codec import encode
 from remit.protocol.records import Notice
-from remit.runtime.ports import Sending
+from remit.runtime.ports import OutgoingRequest
 from remit.server.refusals import DOOR
 from remit.transports.credentials.headers import content_digest
 from samples import a_remit, a_request
@@ -38,7 +38,7 @@ class Stage:
     async def signed(self, method: str, path: str, body: bytes = b"", id: str = "r-1.1") -> Message:
         """Return a request as the front hub would send it."""
         request = a_request(id=id, run="r-1", remit=a_remit(user="ann", depth=1, chain=("teller@front",)))
-        made: dict[str, str] = await self.keys.papers()(request, Sending(method, path, body))
+        made: dict[str, str] = await self.keys.papers()(request, OutgoingRequest(method, path, body))
         return Message(method, path, made | {"content-type": "application/json"}, body)
 
 

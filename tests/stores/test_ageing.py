@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.runtime.ports import Decision, Sealed, Store
+from remit.runtime.ports import Decision, SealedValue, Store
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
@@ -14,7 +14,7 @@ DAY_MS = 24 * LONG_MS
 NOW_MS = 1_000 * DAY_MS
 
 YES = Decision(agreed=True, by="ann")
-SEALED = [Sealed("<EMAIL_1>", b"value", True)]
+SEALED = [SealedValue("<EMAIL_1>", b"value", True)]
 
 
 class Date:

@@ -9,7 +9,7 @@ import pytest
 
 from remit.protocol.records import ChainBreak, Kind
 from remit.runtime.audit import GENESIS, AuditVerdict, Tampering, link
-from remit.runtime.signing import Checkpoint, Key, encode_checkpoint, read_anchors, read_key, sign
+from remit.runtime.signing import Checkpoint, CheckpointKey, encode_checkpoint, read_anchors, read_key, sign
 from remit.stores.audit import newest_anchor
 from remit.stores.checkpoints import newest_checkpoint, read_checkpoints
 from remit.stores.connection import connect_reader, connect_writer
@@ -218,7 +218,7 @@ async def test_replacing_the_key_and_signing_everything_with_it_is_found_by_whoe
     path = await written(tmp_path)
     pinned, anchor = public_key(path), an_anchor(path)
     rehash(path)
-    thief = Key(bytes(32))
+    thief = CheckpointKey(bytes(32))
     connection = connect_reader(path, 1)
     digest = bytes(connection.execute("SELECT digest FROM record WHERE seq = 20").fetchall()[0][0])
     connection.close()
@@ -282,7 +282,9 @@ async def test_a_break_that_was_not_announced_by_this_record_excuses_no_other_ke
     lines = read_checkpoints(path)
     last = lines[-1]
     assert last is not None
-    forged = sign(Key(bytes(32)), number=last.number + 1, seq=last.seq, digest=bytes.fromhex(last.digest), at_ms=1)
+    forged = sign(
+        CheckpointKey(bytes(32)), number=last.number + 1, seq=last.seq, digest=bytes.fromhex(last.digest), at_ms=1
+    )
     with (tmp_path / "hub.db.checkpoints").open("ab") as file:
         file.write(encode_checkpoint(forged))
     assert names(verify_file(path)) == {Tampering.KEY_CHANGED, Tampering.CHECKPOINT_FORGED}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit.runtime.clock import LEAST_JUMP_MS, MOST_PAUSE_MS, Jumps
-from remit.runtime.ports import Accepted, Known, Store
+from remit.runtime.ports import AcceptedRequest, DuplicateRequest, Store
 from remit.stores.sqlite import SqliteStore
 from remit.testing import MemoryStore
 from remit.testing.conformance import a_request, a_response
@@ -59,7 +59,7 @@ async def finished(store: Store, machine: Machine) -> None:
 
 
 async def is_known(store: Store) -> bool:
-    return isinstance(await store.find(a_request(), b"digest"), Known)
+    return isinstance(await store.find(a_request(), b"digest"), DuplicateRequest)
 
 
 async def pass_time(store: Store, machine: Machine, ms: int) -> None:
@@ -82,7 +82,7 @@ async def test_an_id_stays_used_though_the_clock_jumps(store: Store, machine: Ma
     assert await is_known(store)
     await pass_time(store, machine, HOUR_MS)
     assert not await is_known(store)
-    assert await store.submit(a_request(), b"other", worker="w", lease_ms=LEASE_MS) == Accepted(1)
+    assert await store.submit(a_request(), b"other", worker="w", lease_ms=LEASE_MS) == AcceptedRequest(1)
 
 
 async def test_what_finished_after_the_jump_is_kept_no_longer_than_its_window(store: Store, machine: Machine) -> None:

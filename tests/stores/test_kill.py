@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from remit.protocol.envelope import Request
-from remit.runtime.ports import Known
+from remit.runtime.ports import DuplicateRequest
 from remit.stores.sqlite import Durability, SqliteStore, verify_file
 from remit.testing.conformance import LONG_MS, a_question, a_request, a_response
 from stores.victim import decision, edited, secrets
@@ -164,7 +164,7 @@ async def check_asking(store: SqliteStore, name: str, steps: set[str]) -> None:
 
 async def check_answer(store: SqliteStore, request: Request, result: str) -> None:
     known = await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
-    assert known == Known(request.run, True, a_response(request, result))
+    assert known == DuplicateRequest(request.run, True, a_response(request, result))
 
 
 @asynccontextmanager

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from commands import run_program
-from remit.policy.context import message_of, said, select
+from remit.policy.context import message_of, messages_from_records, select
 from remit.protocol.envelope import ContextFilter, Message, Request, View
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.ports import Store, TokenCounter
 from remit.stores import messages as index
-from remit.stores.connection import Connection, connect_reader
+from remit.stores.connection import SqliteConnection, connect_reader
 from remit.stores.reader import records
 from remit.stores.schema import migrate
 from remit.stores.sqlite import SqliteStore
@@ -49,7 +49,7 @@ def said_in(session: str, records: list[Record]) -> list[Message]:
     """Return all messages of a session, made without an index."""
     numbered = {record.seq: record for record in records}
     here = [record for record in records if record.session == session]
-    return said(here, original=numbered.get, count=len).messages
+    return messages_from_records(here, original=numbered.get, count=len).messages
 
 
 # ── the same as the plain filter ──────────────────────────────────────────────────────────────────────────────────────
@@ -154,7 +154,7 @@ class Indexer:
     """Writes to a file in memory, and looks for messages there as the store does."""
 
     def __init__(self) -> None:
-        self.connection = cast(Connection, apsw.Connection(":memory:"))
+        self.connection = cast(SqliteConnection, apsw.Connection(":memory:"))
         migrate(self.connection, Path(":memory:"), 1)
         self.counted: list[str] = []
 

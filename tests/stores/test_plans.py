@@ -10,7 +10,7 @@ import pytest
 
 from remit.protocol.envelope import ContextFilter, Note
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, Numbered, Sealed, Whose
+from remit.runtime.ports import Decision, NumberedRecord, RunScope, SealedValue
 from remit.stores.connection import connect_reader
 from remit.stores.export import before_newest, linked_rows
 from remit.stores.messages import UNSPELT
@@ -47,7 +47,7 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.open()
     statements.clear()
     await store.submit(a_request(), b"digest", worker="w", lease_ms=0, waiting=True)
-    store.seal("run-one", [Sealed("<EMAIL_1>", b"value", True)])
+    store.seal("run-one", [SealedValue("<EMAIL_1>", b"value", True)])
     store.journal("run-one", 1, "step", b"value")
     await store.put(a_question())
     await store.pending()
@@ -66,7 +66,7 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.control("run-one", "cancel", "ann", "")
     await store.controls(await store.last_control(), "run-one")
     await store.runs(run="run-o")
-    await store.named("id-one", Whose(users=("u-1",), agents=("prime",), via="web"))
+    await store.named("id-one", RunScope(users=("u-1",), agents=("prime",), via="web"))
     await store.finish("run-one", 3, a_response(a_request()), 1)
     await store.wait("run-one")
     await store.find(a_request(), b"digest")
@@ -78,7 +78,7 @@ async def test_no_statement_reads_a_whole_table_that_grows(tmp_path: Path, state
     await store.seen("session-one", [1, 2])
     store.note("session-one", [Note("fact", "likes tea")])
     await store.notes("session-one")
-    await store.transfer("device/here", [Numbered(1, Kind.SHARED, 1, "run", "session", a_step())])
+    await store.transfer("device/here", [NumberedRecord(1, Kind.SHARED, 1, "run", "session", a_step())])
     with closing(connect_reader(store.path, 1)) as reading:
         assert len(records(None, None, 0, 9, "reviewer")(reading)) == 1
         assert [each.row.run for each in linked_rows(reading, profile="reviewer")] == ["run"]

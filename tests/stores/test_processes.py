@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from commands import popen
 from remit.protocol.records import Kind
-from remit.runtime.ports import Decision, Expired, Sealed
+from remit.runtime.ports import Decision, OrphanedRun, SealedValue
 from remit.stores.connection import connect_reader
 from remit.stores.schema import MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
@@ -125,7 +125,7 @@ async def test_processes_that_append_at_once_extend_one_chain(tmp_path: Path) ->
     path = tmp_path / "hub.db"
     printed = await asyncio.to_thread(lambda: finish(start(_APPEND, path, 3)))
     answers = [line for each in printed for line in each.split()]
-    assert (answers.count("Accepted"), answers.count("Known")) == (100, 200)
+    assert (answers.count("AcceptedRequest"), answers.count("DuplicateRequest")) == (100, 200)
     verdict = verify_file(path)
     assert (verdict.ok, verdict.rows) == (True, 3 * 300 + 100)
     assert verdict.checkpoints > 3
@@ -191,11 +191,11 @@ async def test_the_stores_on_one_file_share_their_secret_and_those_on_another_do
 
 async def test_what_one_store_sealed_the_other_can_unseal(tmp_path: Path) -> None:
     async with two(tmp_path) as (first, second):
-        first.seal("run-one", [Sealed("<EMAIL_1>", b"value", False)])
+        first.seal("run-one", [SealedValue("<EMAIL_1>", b"value", False)])
         await first.flush()
-        second.seal("run-one", [Sealed("<EMAIL_1>", b"another", True)])
+        second.seal("run-one", [SealedValue("<EMAIL_1>", b"another", True)])
         await second.flush()
-        assert await first.unseal("run-one") == [Sealed("<EMAIL_1>", b"value", True)]
+        assert await first.unseal("run-one") == [SealedValue("<EMAIL_1>", b"value", True)]
 
 
 async def test_a_waiting_request_that_one_store_handed_back_begins_at_the_other(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_a_waiting_request_that_one_store_handed_back_begins_at_the_other(
         assert await second.claim("run-one", "second", LONG_MS) is None
         assert await first.release("run-one", 1)
         expired = await second.sweep(max_attempts=1, keep_ms=LONG_MS)
-        assert expired == [Expired("run-one", a_request(), waiting=True)]
+        assert expired == [OrphanedRun("run-one", a_request(), waiting=True)]
         epoch = await second.claim("run-one", "second", LONG_MS)
         assert epoch is not None
         assert not await first.begin("run-one", 1, a_request())

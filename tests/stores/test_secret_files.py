@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remit import RemitError
-from remit.relay.bridge.files import Files, UnreadableError
+from remit.relay.bridge.files import FolderReader, UnreadableError
 from remit.stores.secret_files import is_closed, is_secret
 from remit.stores.workspace import Folder
 
@@ -38,7 +38,7 @@ def test_what_looks_like_a_secret_is_shown_neither_in_a_workspace_nor_over_acp(t
         with pytest.raises(RemitError, match="not shown to agents"):
             shown(tmp_path, [path])
         with pytest.raises(UnreadableError, match=r"not read"):
-            Files(str(tmp_path)).read(str(tmp_path / path))
+            FolderReader(str(tmp_path)).read(str(tmp_path / path))
     assert name not in shown(tmp_path, None).split()
 
 
@@ -46,7 +46,7 @@ def test_what_looks_like_a_secret_is_shown_neither_in_a_workspace_nor_over_acp(t
 def test_ordinary_files_are_shown(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("content", encoding="utf-8")
     assert "content" in shown(tmp_path, [name])
-    assert Files(str(tmp_path)).read(str(tmp_path / name)) == "content"
+    assert FolderReader(str(tmp_path)).read(str(tmp_path / name)) == "content"
 
 
 def test_source_text_in_a_folder_with_such_a_name_is_shown(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_source_text_in_a_folder_with_such_a_name_is_shown(tmp_path: Path) -> No
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "keys.py").write_text("content", encoding="utf-8")
         assert "content" in shown(tmp_path, [f"{folder}/keys.py"])
-        assert Files(str(tmp_path)).read(str(tmp_path / folder / "keys.py")) == "content"
+        assert FolderReader(str(tmp_path)).read(str(tmp_path / folder / "keys.py")) == "content"
         assert f"[DIR] {folder}" in shown(tmp_path, None)
     assert (is_closed("credentials"), is_secret("credentials")) == (False, True)
 
@@ -65,7 +65,7 @@ def test_a_link_to_a_secret_is_one_whatever_it_is_called(tmp_path: Path) -> None
     with pytest.raises(RemitError, match="not shown to agents"):
         shown(tmp_path, ["notes.md"])
     with pytest.raises(UnreadableError):
-        Files(str(tmp_path)).read(str(tmp_path / "notes.md"))
+        FolderReader(str(tmp_path)).read(str(tmp_path / "notes.md"))
 
 
 def test_a_hard_link_to_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ def test_a_hard_link_to_a_file_elsewhere_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RemitError, match="hard link"):
         shown(folder, ["notes.md"])
     with pytest.raises(UnreadableError, match="hard link"):
-        Files(str(folder)).read(str(folder / "notes.md"))
+        FolderReader(str(folder)).read(str(folder / "notes.md"))
     (tmp_path / "outside").unlink()
     assert "canary" in shown(folder, ["notes.md"]), "its only name now"
-    assert Files(str(folder)).read(str(folder / "notes.md")) == "canary"
+    assert FolderReader(str(folder)).read(str(folder / "notes.md")) == "canary"
 
 
 def test_a_project_that_is_described_by_a_hard_link_is_not_read(tmp_path: Path) -> None:

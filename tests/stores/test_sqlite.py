@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from remit.runtime.ports import Expired, Store
+from remit.runtime.ports import OrphanedRun, Store
 from remit.stores.sqlite import Durability, SqliteStore
 from remit.testing.conformance import LONG_MS, OVER_MS, StoreConformance, a_request, a_response
 
@@ -56,7 +56,7 @@ async def test_a_request_outlives_its_process_with_what_it_had_finished(tmp_path
     await first.close()
     second = SqliteStore(tmp_path / "hub.db")
     await second.open()
-    assert await second.sweep(max_attempts=3, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+    assert await second.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
     assert await second.claim("run-one", "second", LONG_MS) == 2
     assert await second.load("run-one") == {"step": b"done"}
     await second.close()

@@ -14,15 +14,15 @@ import pytest
 
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted, StoreError
-from remit.stores.connection import Connection, connect_writer
+from remit.runtime.ports import AcceptedRequest, StoreError
+from remit.stores.connection import SqliteConnection, connect_writer
 from remit.stores.sqlite import SqliteStore, verify_file
 from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
 from waiting import PATIENCE_S
 
 
 @pytest.fixture
-def connections() -> Generator[list[Connection]]:
+def connections() -> Generator[list[SqliteConnection]]:
     """The connections that are made during the test; a store's first one writes."""
     made: list[Any] = []
     apsw.connection_hooks.append(made.append)
@@ -31,7 +31,7 @@ def connections() -> Generator[list[Connection]]:
 
 
 @contextmanager
-def full_disk(writer: Connection) -> Generator[None]:
+def full_disk(writer: SqliteConnection) -> Generator[None]:
     pages = writer.pragma("page_count")
     writer.pragma("max_page_count", pages)
     yield
@@ -55,7 +55,7 @@ async def opening(path: Path) -> StoreError:
     return caught.value
 
 
-async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connections: list[Connection]) -> None:
+async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connections: list[SqliteConnection]) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     with full_disk(connections[0]):
@@ -67,13 +67,13 @@ async def test_nothing_is_lost_while_the_disk_is_full(tmp_path: Path, connection
         assert await code_of(refused) is Code.STORE_UNAVAILABLE
     await store.flush()
     assert [text.split()[0] for text in texts(await store.records())] == [str(number) for number in range(200)]
-    assert await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+    assert await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
     assert (await store.verify()).ok
     await store.close()
 
 
 async def test_what_waits_for_a_full_disk_is_written_by_itself_once_there_is_room(
-    tmp_path: Path, connections: list[Connection]
+    tmp_path: Path, connections: list[SqliteConnection]
 ) -> None:
     store, written = SqliteStore(tmp_path / "hub.db"), asyncio.Event()
     await store.open()
@@ -89,7 +89,7 @@ async def test_what_waits_for_a_full_disk_is_written_by_itself_once_there_is_roo
 
 
 async def test_a_failed_close_says_so_and_keeps_the_queue_for_the_next_open(
-    tmp_path: Path, connections: list[Connection]
+    tmp_path: Path, connections: list[SqliteConnection]
 ) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
@@ -103,7 +103,7 @@ async def test_a_failed_close_says_so_and_keeps_the_queue_for_the_next_open(
     await store.close()
 
 
-async def test_a_failed_finish_can_be_repeated(tmp_path: Path, connections: list[Connection]) -> None:
+async def test_a_failed_finish_can_be_repeated(tmp_path: Path, connections: list[SqliteConnection]) -> None:
     store = SqliteStore(tmp_path / "hub.db")
     await store.open()
     await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)

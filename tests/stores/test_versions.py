@@ -8,7 +8,16 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import ContextFilter
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted, Decision, Expired, Known, Numbered, Owner, Sealed, StoreError
+from remit.runtime.ports import (
+    AcceptedRequest,
+    Decision,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    SealedValue,
+    SessionOwner,
+    StoreError,
+)
 from remit.stores.connection import connect_reader, connect_writer
 from remit.stores.schema import KINDS, MIGRATIONS
 from remit.stores.sqlite import SqliteStore, verify_file
@@ -37,13 +46,15 @@ async def test_a_file_of_version_1_keeps_what_was_in_it(path: Path) -> None:
     store = SqliteStore(path, wall_ms=lambda: 6_000)
     await store.open()
     done = a_response(a_request("done"))
-    assert await store.submit(a_request("done"), b"digest", worker="w", lease_ms=1) == Known("run-done", True, done)
+    assert await store.submit(a_request("done"), b"digest", worker="w", lease_ms=1) == DuplicateRequest(
+        "run-done", True, done
+    )
     assert [(run.run, run.state) for run in await store.runs()] == [("run-cut", "silent"), ("run-done", "finished")]
     assert [run.run for run in await store.runs(run="run-d")] == ["run-done"]
     assert texts(await store.records(run="run-cut")) == ["half"]
     assert await store.load("run-cut") == {"step": b"value"}
     assert await store.facts("u-1") == ("likes tea",)
-    assert await store.session("given", "u-1", "prime") == Owner("u-2", "tag")
+    assert await store.session("given", "u-1", "prime") == SessionOwner("u-2", "tag")
     assert await store.get("key") == (1, b"value")
     assert await store.incr("count", 1, 60_000) == 3
     assert (await store.verify()).ok
@@ -53,7 +64,7 @@ async def test_a_file_of_version_1_keeps_what_was_in_it(path: Path) -> None:
 async def test_a_run_that_version_1_began_is_taken_up_and_ended(path: Path) -> None:
     store = SqliteStore(path, wall_ms=lambda: 6_000)
     await store.open()
-    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-cut", a_request("cut"))]
+    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-cut", a_request("cut"))]
     assert await store.claim("run-cut", "w", 0) == 2
     assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == []
     assert [run.state for run in await store.runs(run="run-cut")] == ["finished"]
@@ -65,12 +76,12 @@ async def test_a_run_that_version_1_began_is_taken_up_and_ended(path: Path) -> N
 async def test_a_file_of_version_1_learns_to_wait_for_people(path: Path) -> None:
     store = SqliteStore(path)
     await store.open()
-    assert await store.submit(a_request(), b"digest", worker="w", lease_ms=0, waiting=True) == Accepted(1)
-    store.seal("run-one", [Sealed("<EMAIL_1>", b"value", True)])
+    assert await store.submit(a_request(), b"digest", worker="w", lease_ms=0, waiting=True) == AcceptedRequest(1)
+    store.seal("run-one", [SealedValue("<EMAIL_1>", b"value", True)])
     await store.put(a_question())
     assert await store.decide("question-one", Decision(agreed=True, by="ann"))
     assert await store.control("run-one", "cancel", "ann", "") > 0
-    assert Expired("run-one", a_request(), waiting=True) in await store.sweep(max_attempts=1, keep_ms=NEVER_MS)
+    assert OrphanedRun("run-one", a_request(), waiting=True) in await store.sweep(max_attempts=1, keep_ms=NEVER_MS)
     await store.close()
     assert verify_file(path).ok
 
@@ -79,10 +90,10 @@ async def test_a_file_of_version_2_keeps_what_was_in_it(path_2: Path) -> None:
     store = SqliteStore(path_2, wall_ms=lambda: 6_000)
     await store.open()
     begun = replace(a_request("asks"), objective="Sort one receipt")
-    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-asks", begun)]
+    assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-asks", begun)]
     assert await store.load("run-asks") == {"step": b"value"}
     assert await store.pending() == [a_question("two", run="asks", text="And now?")]
-    assert await store.unseal("run-done") == [Sealed("<EMAIL_1>", b"value", True)]
+    assert await store.unseal("run-done") == [SealedValue("<EMAIL_1>", b"value", True)]
     await store.close()
     assert verify_file(path_2).ok
 
@@ -148,7 +159,7 @@ async def test_what_was_done_with_other_devices_goes_on_the_chain_of_a_file_that
     store = SqliteStore(path_2, wall_ms=lambda: 6_000)
     await store.open()
     before = await store.records()
-    assert await store.transfer("device/here", [Numbered(1, Kind.SHARED, 6_000, "run", "session", a_step())]) == 1
+    assert await store.transfer("device/here", [NumberedRecord(1, Kind.SHARED, 6_000, "run", "session", a_step())]) == 1
     *same, last = await store.records()
     assert (same, last.seq, last.body) == (before, len(before) + 1, a_step())
     await store.close()

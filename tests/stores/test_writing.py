@@ -10,7 +10,7 @@ from pathlib import Path
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind, Notice, Progress, Record, ToolUse
-from remit.runtime.ports import Accepted, Known
+from remit.runtime.ports import AcceptedRequest, DuplicateRequest
 from remit.stores.connection import connect_reader
 from remit.stores.sqlite import SqliteStore
 from remit.testing.conformance import LONG_MS, a_request, a_response, code_of, progress, texts
@@ -178,7 +178,7 @@ async def test_a_request_that_cannot_be_written_fails_alone(tmp_path: Path) -> N
         good = group.create_task(store.submit(a_request("good"), b"digest", worker="w", lease_ms=LONG_MS))
         failed = group.create_task(code_of(store.finish("run-good", 1, unwritable, 1)))
         fine = group.create_task(store.finish("run-good", 1, a_response(a_request("good")), 2))
-    assert good.result() == Accepted(1)
+    assert good.result() == AcceptedRequest(1)
     assert failed.result() is Code.MALFORMED_ENVELOPE
     assert fine.result()
 
@@ -221,7 +221,7 @@ async def test_an_outcome_is_kept_though_whoever_reports_it_is_cancelled(tmp_pat
         gate.open.set()
         await flush
         known = await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
-        assert known == Known("run-one", True, a_response(a_request()))
+        assert known == DuplicateRequest("run-one", True, a_response(a_request()))
 
 
 async def test_a_listener_that_fails_does_not_keep_records_from_the_others(tmp_path: Path) -> None:

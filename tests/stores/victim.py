@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from remit.protocol.envelope import Request
 from remit.protocol.records import Kind
-from remit.runtime.ports import Accepted, Decision, Sealed
+from remit.runtime.ports import AcceptedRequest, Decision, SealedValue
 from remit.stores.sqlite import SqliteStore
 from remit.testing.conformance import LONG_MS, a_question, a_request, a_response, progress
 
@@ -35,9 +35,9 @@ def decision(name: str) -> Decision:
     return Decision(agreed=True, by=name, edits={"objective": edited(a_request(name)).objective})
 
 
-def secrets(name: str) -> list[Sealed]:
+def secrets(name: str) -> list[SealedValue]:
     """Return what is sealed for the run."""
-    return [Sealed(f"<NAME_{number}>", f"{name} {number}".encode(), bool(number % 2)) for number in range(3)]
+    return [SealedValue(f"<NAME_{number}>", f"{name} {number}".encode(), bool(number % 2)) for number in range(3)]
 
 
 def tell(*words: object) -> None:
@@ -51,7 +51,7 @@ async def call(store: SqliteStore, name: str, chance: random.Random) -> None:
     if waiting:
         store.seal(request.run, secrets(name))
     submitted = await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS, waiting=waiting)
-    if not isinstance(submitted, Accepted):
+    if not isinstance(submitted, AcceptedRequest):
         return
     if waiting:
         await ask(store, request, name)

@@ -14,18 +14,18 @@ from remit.runtime.clock import LoopClock
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
 from remit.server.server import Server
-from remit.transports.credentials.incoming import Door, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender
 from serving import WEB, client_of, serving
 
 PLACE = f"00-{'1' * 32}-{'2' * 16}"
 BESIDE = {"traceparent": f"{PLACE}-01", "tracestate": "vendor=a:b", "baggage": "user%20id=7;secret, y=2"}
 
 
-class Ajar(Door):
+class Ajar(Authenticator):
     """A door that remembers what came beside the requests that it let in."""
 
     def __init__(self) -> None:
-        known = Known(name="south", is_hub=True, token="south", users=None, agents=None)
+        known = KnownSender(name="south", is_hub=True, token="south", users=None, agents=None)
         super().__init__([known], wall_ms=LoopClock().wall_ms)
         self.seen: list[Mapping[str, str]] = []
 

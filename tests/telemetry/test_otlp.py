@@ -14,8 +14,8 @@ from remit import Code, Response, Status, Usage, fault
 from remit.policy.breaker import Phase
 from remit.protocol.envelope import VERSION
 from remit.protocol.records import Kind, Record, Refusal
-from remit.runtime.hub import Standing
-from remit.runtime.metrics import BUCKETS, OTHERS, Figures
+from remit.runtime.hub import AgentStatus
+from remit.runtime.metrics import BUCKETS, OTHERS, HubMetrics
 from remit.telemetry import names
 from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
 from remit.telemetry.sdk import readable_span
@@ -102,8 +102,8 @@ def test_a_span_says_that_it_is_sampled_and_how_many_events_it_has_lost() -> Non
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def counted() -> Figures:
-    figures = Figures(lambda name: name == "prime", since_ms=1_000)
+def counted() -> HubMetrics:
+    figures = HubMetrics(lambda name: name == "prime", since_ms=1_000)
     request = a_request()
     why = Response(
         version=VERSION, id="x", target="prime", status=Status.REFUSED, fault=fault(Code.LOOP_DETECTED, "again")
@@ -133,7 +133,7 @@ def points(metric: Any) -> dict[tuple[str, ...], Any]:
 
 
 def test_figures_are_reported_as_sums_a_histogram_and_gauges() -> None:
-    standing = {"prime": Standing(2, 3, Phase.OPEN), "tax": Standing(0, 0, Phase.CLOSED)}
+    standing = {"prime": AgentStatus(2, 3, Phase.OPEN), "tax": AgentStatus(0, 0, Phase.CLOSED)}
     body = encode_figures(counted(), standing, 5_000, Resource({"service.name": "here"}))
     (metered,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     assert told(metered.resource.attributes) == {"service.name": "here"}
@@ -161,7 +161,7 @@ def test_figures_are_reported_as_sums_a_histogram_and_gauges() -> None:
 
 
 def test_those_who_are_not_there_share_one_name_in_the_figures() -> None:
-    figures = Figures(lambda _: False, since_ms=0)
+    figures = HubMetrics(lambda _: False, since_ms=0)
     request = a_request()
     why = Response(version=VERSION, id="x", target="q", status=Status.REFUSED, fault=fault(Code.AGENT_NOT_FOUND, "?"))
     refusal = Refusal(request=request, response=why)

@@ -13,9 +13,9 @@ from remit.text.intent import (
     WHY,
     Case,
     Choose,
+    ClassifiedText,
     Decision,
-    Heard,
-    Intent,
+    DetectedIntent,
     Label,
     Local,
     LocalReason,
@@ -24,7 +24,7 @@ from remit.text.intent import (
     Route,
     Routed,
     RouteReason,
-    Scored,
+    ScoredCapability,
     Thresholds,
     Unclear,
     Unknown,
@@ -41,16 +41,16 @@ VALUE = Label(target="ANL", description="Calculate the net present value")
 LABELS = {"ANL_PROJECTION": PROJECT, "DOC_GENERATE": WRITE, "ANL_NPV": VALUE}
 
 
-def scored(**confidences: float) -> list[Scored]:
-    return [Scored(code, confidence) for code, confidence in confidences.items()]
+def scored(**confidences: float) -> list[ScoredCapability]:
+    return [ScoredCapability(code, confidence) for code, confidence in confidences.items()]
 
 
-def intent(code: str, confidence: float) -> Intent:
-    return Intent(code, LABELS[code].target, confidence)
+def intent(code: str, confidence: float) -> DetectedIntent:
+    return DetectedIntent(code, LABELS[code].target, confidence)
 
 
-def decided(*parts: Sequence[Scored], labels: dict[str, Label] = LABELS, **whole: float) -> Decision:
-    return decide(Heard(scored(**whole), parts), labels)
+def decided(*parts: Sequence[ScoredCapability], labels: dict[str, Label] = LABELS, **whole: float) -> Decision:
+    return decide(ClassifiedText(scored(**whole), parts), labels)
 
 
 class Echo:
@@ -59,9 +59,9 @@ class Echo:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def scores(self, text: str) -> list[Scored]:
+    def scores(self, text: str) -> list[ScoredCapability]:
         self.asked.append(text)
-        return [Scored(text, 1.0)]
+        return [ScoredCapability(text, 1.0)]
 
 
 # ── parts ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -130,10 +130,10 @@ def test_a_text_that_is_made_to_be_slow_is_not(unit: str) -> None:
 
 def test_a_classifier_is_asked_about_the_whole_and_about_parts_if_there_are_several() -> None:
     echo = Echo()
-    assert hear("write a report", echo) == Heard([Scored("write a report", 1.0)], [])
+    assert hear("write a report", echo) == ClassifiedText([ScoredCapability("write a report", 1.0)], [])
     assert hear("Project our revenue; write a report", echo).parts == [
-        [Scored("Project our revenue", 1.0)],
-        [Scored("write a report", 1.0)],
+        [ScoredCapability("Project our revenue", 1.0)],
+        [ScoredCapability("write a report", 1.0)],
     ]
     assert echo.asked == [
         "write a report",
@@ -148,7 +148,7 @@ def test_a_classifier_is_asked_about_the_whole_and_about_parts_if_there_are_seve
 
 def test_what_is_clear_is_routed_with_its_confidence() -> None:
     """K7: the primary intent with its target."""
-    assert decided(ANL_PROJECTION=0.85, DOC_GENERATE=0.1) == Routed(Intent("ANL_PROJECTION", "ANL", 0.85))
+    assert decided(ANL_PROJECTION=0.85, DOC_GENERATE=0.1) == Routed(DetectedIntent("ANL_PROJECTION", "ANL", 0.85))
 
 
 def test_a_request_with_several_parts_has_secondary_intents_in_the_order_of_its_text() -> None:
@@ -178,8 +178,8 @@ def test_what_is_not_among_the_labels_is_not_meant() -> None:
 
 def test_capabilities_that_are_described_alike_are_one_to_the_user_and_go_to_the_likeliest() -> None:
     labels = {"A": Label(target="a", description="Book a flight"), "B": Label(target="b", description="book a  FLIGHT")}
-    assert decided(labels=labels, B=0.4, A=0.5) == Routed(Intent("A", "a", 0.9))
-    assert decided(labels=labels, B=0.7, A=0.7) == Routed(Intent("B", "b", 1.0))
+    assert decided(labels=labels, B=0.4, A=0.5) == Routed(DetectedIntent("A", "a", 0.9))
+    assert decided(labels=labels, B=0.7, A=0.7) == Routed(DetectedIntent("B", "b", 1.0))
 
 
 def test_the_order_in_which_a_classifier_answers_does_not_matter() -> None:
@@ -221,15 +221,15 @@ def test_routes_that_are_close_but_unlikely_together_are_asked_about_one_by_one(
 
 def test_a_team_may_ask_in_its_own_words() -> None:
     labels = {"PAY": Label(target="bank", description="Pay a bill", ask="Is there a bill to be paid?")}
-    assert decided(labels=labels, PAY=0.4) == Unclear("Is there a bill to be paid?", Intent("PAY", "bank", 0.4))
+    assert decided(labels=labels, PAY=0.4) == Unclear("Is there a bill to be paid?", DetectedIntent("PAY", "bank", 0.4))
 
 
 def test_what_has_no_description_cannot_be_offered() -> None:
     labels = {"A": Label(target="a"), "B": Label(target="b", description="Book a flight"), "C": Label(target="c")}
     again = "Please say in other words what you want."
-    assert decided(labels=labels, A=0.4, B=0.4) == Unclear(again, Intent("A", "a", 0.4))
+    assert decided(labels=labels, A=0.4, B=0.4) == Unclear(again, DetectedIntent("A", "a", 0.4))
     assert isinstance(decided(labels=labels, B=0.4, A=0.4), Unclear)
-    assert decided(labels=labels, A=0.3, C=0.25) == Unclear(again, Intent("A", "a", 0.3))
+    assert decided(labels=labels, A=0.3, C=0.25) == Unclear(again, DetectedIntent("A", "a", 0.3))
 
 
 # ── what is admitted ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -313,7 +313,7 @@ def test_users_read_the_first_sentence_of_a_description(description: str, words:
 def test_a_team_may_speak_another_language() -> None:
     phrases = Phrases(which="Was davon: {options}?", last=" oder ")
     labels = {"A": Label(target="a", description="Flug buchen"), "B": Label(target="b", description="Hotel buchen")}
-    found = decide(Heard(scored(A=0.4, B=0.4)), labels, phrases=phrases)
+    found = decide(ClassifiedText(scored(A=0.4, B=0.4)), labels, phrases=phrases)
     assert isinstance(found, Choose)
     assert found.question == "Was davon: “Flug buchen” oder “Hotel buchen”?"
 
@@ -336,9 +336,9 @@ somewhere = st.dictionaries(st.sampled_from([*LABELS, "OTHER"]), confidences).ma
 
 @given(somewhere, st.lists(somewhere, max_size=4))
 def test_nothing_is_routed_below_the_threshold_nor_outside_the_labels(
-    whole: list[Scored], several: list[list[Scored]]
+    whole: list[ScoredCapability], several: list[list[ScoredCapability]]
 ) -> None:
-    match decide(Heard(whole, several), LABELS):
+    match decide(ClassifiedText(whole, several), LABELS):
         case Routed(primary=primary, secondary=secondary):
             found = [primary, *secondary]
             assert all(each.confidence >= Thresholds().act for each in found)
@@ -356,7 +356,7 @@ def test_nothing_is_routed_below_the_threshold_nor_outside_the_labels(
 # ── route it, or handle it here ───────────────────────────────────────────────────────────────────────────────────────
 
 BOTH = Case(own={"A"}, elsewhere={"A", "B"}, needs="A")
-SURE, UNSURE = Scored("B", 0.9), Scored("B", 0.3)
+SURE, UNSURE = ScoredCapability("B", 0.9), ScoredCapability("B", 0.3)
 
 
 @pytest.mark.parametrize(

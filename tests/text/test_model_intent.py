@@ -6,7 +6,7 @@ import pytest
 
 from remit.protocol.card import Capability
 from remit.runtime.schemas import misfits
-from remit.text.intent import Choose, Heard, Label, Routed, Scored, Unclear, decide
+from remit.text.intent import Choose, ClassifiedText, Label, Routed, ScoredCapability, Unclear, decide
 from remit.text.model_intent import DISPUTED, answer_schema, instructions, request, tempered, understood
 
 NPV = Capability(code="NPV", description="Work out\nwhat it is worth.", examples=("is it worth it", "npv please", "c"))
@@ -35,13 +35,13 @@ def test_one_intent_and_what_may_be_meant_instead() -> None:
     """K7: primary intent, with confidence."""
     said = {"primary": guess(), "secondary": [], "alternatives": [guess("DOC", 0.3)]}
     assert misfits(answer_schema(CODES), said) == ()
-    assert understood(said, CODES) == Heard([Scored("NPV", 0.9), Scored("DOC", 0.3)], [])
+    assert understood(said, CODES) == ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.3)], [])
 
 
 def test_secondary_intents_are_parts_of_their_own() -> None:
     """K7: secondary intents, with targets and confidence."""
     heard = understood({"primary": guess(), "secondary": [guess("DOC", 0.8), guess("ASK", 0.2)]}, CODES)
-    assert isinstance(heard, Heard)
+    assert isinstance(heard, ClassifiedText)
     decision = decide(heard, LABELS)
     assert isinstance(decision, Routed)
     assert (decision.primary.target, [each.target for each in decision.secondary]) == ("npv", ["doc"])
@@ -50,7 +50,7 @@ def test_secondary_intents_are_parts_of_their_own() -> None:
 def test_nothing_is_an_answer_too() -> None:
     said: dict[str, Any] = {"primary": None, "secondary": [], "alternatives": []}
     assert misfits(answer_schema(CODES), said) == ()
-    assert understood(said, CODES) == Heard([], [])
+    assert understood(said, CODES) == ClassifiedText([], [])
 
 
 @pytest.mark.parametrize(
@@ -79,36 +79,42 @@ def test_what_a_model_must_not_say_is_refused(said: Any, why: str) -> None:
 
 # ── how much it counts ────────────────────────────────────────────────────────────────────────────────────────────────
 
-SURE = Heard([Scored("NPV", 0.95)])
+SURE = ClassifiedText([ScoredCapability("NPV", 0.95)])
 
 
 @pytest.mark.parametrize(
     "by_words",
     [
-        Heard(()),
-        Heard([Scored("DOC", 0.5)]),
-        Heard([Scored("NPV", 0.9)]),
-        Heard([Scored("DOC", 0.3)], [[Scored("NPV", 0.9)], [Scored("DOC", 0.9)]]),
+        ClassifiedText(()),
+        ClassifiedText([ScoredCapability("DOC", 0.5)]),
+        ClassifiedText([ScoredCapability("NPV", 0.9)]),
+        ClassifiedText(
+            [ScoredCapability("DOC", 0.3)], [[ScoredCapability("NPV", 0.9)], [ScoredCapability("DOC", 0.9)]]
+        ),
     ],
 )
-def test_what_words_do_not_contradict_stands_as_the_model_says_it(by_words: Heard) -> None:
+def test_what_words_do_not_contradict_stands_as_the_model_says_it(by_words: ClassifiedText) -> None:
     assert tempered(SURE, by_words, act=0.6) is SURE
 
 
 def test_where_words_are_sure_of_something_else_the_user_is_asked() -> None:
     """K7: several valid routes are offered."""
-    heard = tempered(SURE, Heard([Scored("DOC", 0.8)]), act=0.6)
-    assert heard.whole == [Scored("NPV", DISPUTED), Scored("DOC", DISPUTED)]
+    heard = tempered(SURE, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6)
+    assert heard.whole == [ScoredCapability("NPV", DISPUTED), ScoredCapability("DOC", DISPUTED)]
     decision = decide(heard, LABELS)
     assert isinstance(decision, Choose)
     assert [option.intent.code for option in decision.options] == ["NPV", "DOC"]
 
 
 def test_where_a_model_finds_nothing_and_words_do_the_user_is_asked() -> None:
-    heard = tempered(Heard(()), Heard([Scored("ASK", 0.1)], [[Scored("DOC", 0.8)], []]), act=0.6)
+    heard = tempered(
+        ClassifiedText(()),
+        ClassifiedText([ScoredCapability("ASK", 0.1)], [[ScoredCapability("DOC", 0.8)], []]),
+        act=0.6,
+    )
     assert isinstance(decide(heard, LABELS), Unclear)
 
 
 def test_what_the_model_has_considered_is_no_contradiction() -> None:
-    heard = Heard([Scored("NPV", 0.9), Scored("DOC", 0.1)])
-    assert tempered(heard, Heard([Scored("DOC", 0.8)]), act=0.6) is heard
+    heard = ClassifiedText([ScoredCapability("NPV", 0.9), ScoredCapability("DOC", 0.1)])
+    assert tempered(heard, ClassifiedText([ScoredCapability("DOC", 0.8)]), act=0.6) is heard

@@ -11,13 +11,24 @@ from remit.protocol.errors import Code, Problem, fault
 from remit.protocol.lifecycle import Status
 from remit.text.components import Conflict, Findings, Said
 from remit.text.conflicts import find
-from remit.text.narration import Narrative, Section, narrate, plain, progress_phrase, reason, section_of, unified
+from remit.text.narration import (
+    Narrative,
+    NarrativeSection,
+    narrate,
+    progress_phrase,
+    reason,
+    section_of,
+    unified,
+    without_names,
+)
 from samples import a_response
 
-COSTS = Section("ANL", {"npv": 24156.72, "departure": "9:40"}, 0.9, "Costs", warnings=("The figures are of 2023.",))
-ROUTE = Section("DOC", "The client departs at 10:40.", 0.4, "Route")
-RISKS = Section("RSK", title="Risks", failure=fault(Code.TIMEOUT, "RSK took longer than 30000 ms"))
-BOOKING = Section("BKG", title="Booking", skipped="the risks are not known.")
+COSTS = NarrativeSection(
+    "ANL", {"npv": 24156.72, "departure": "9:40"}, 0.9, "Costs", warnings=("The figures are of 2023.",)
+)
+ROUTE = NarrativeSection("DOC", "The client departs at 10:40.", 0.4, "Route")
+RISKS = NarrativeSection("RSK", title="Risks", failure=fault(Code.TIMEOUT, "RSK took longer than 30000 ms"))
+BOOKING = NarrativeSection("BKG", title="Booking", skipped="the risks are not known.")
 NAMES = ["ANL", "DOC", "RSK", "BKG", "ANL_NPV"]
 
 
@@ -78,7 +89,7 @@ def test_where_no_source_is_more_certain_the_user_is_asked() -> None:
 def test_of_several_opinions_each_is_told() -> None:
     values = (Said("The fee is 5 dollars", ("a",)), Said(7, ("b", "?")), Said((8, 9), ()))
     found = Findings(conflicts=(Conflict(path="", severity="high", values=values),))
-    told = narrate([Section("a", "A", None, "One"), Section("b", "B", 0.1, "Two")], found).text
+    told = narrate([NarrativeSection("a", "A", None, "One"), NarrativeSection("b", "B", 0.1, "Two")], found).text
     assert (
         "- The answer: “The fee is 5 dollars” (One, confidence not stated) or 7 (Two, confidence speculative) or 8, 9. "
         "None is more certain than the others." in told
@@ -88,7 +99,8 @@ def test_of_several_opinions_each_is_told() -> None:
 def test_of_many_conflicts_the_gravest_are_told_and_how_many_more_there_are() -> None:
     """K9: conflicts are not hidden."""
     sections = [
-        Section(name, {f"n{place}": place * more + 1 for place in range(15)}) for name, more in (("a", 1), ("b", 9))
+        NarrativeSection(name, {f"n{place}": place * more + 1 for place in range(15)})
+        for name, more in (("a", 1), ("b", 9))
     ]
     told = narrate(sections, find(sections))
     assert len(told.questions) == 14
@@ -100,7 +112,9 @@ def test_one_component_needs_no_heading() -> None:
 
 
 def test_a_step_without_a_title_is_a_part() -> None:
-    assert narrate([Section("a", "A"), Section("b", "B")]).text.startswith("## Part 1\n\nA\n\nConfidence: not stated.")
+    assert narrate([NarrativeSection("a", "A"), NarrativeSection("b", "B")]).text.startswith(
+        "## Part 1\n\nA\n\nConfidence: not stated."
+    )
 
 
 def test_if_nothing_could_be_done_that_is_said() -> None:
@@ -126,7 +140,7 @@ def test_what_was_finished_before_a_time_out_is_told_and_what_was_not() -> None:
 
 def test_a_section_holds_what_came_of_a_step() -> None:
     done = a_response(target="tag", result="A", confidence=0.5, warnings=("old",), unfinished=("rest",))
-    assert section_of("Tags", done) == Section("tag", "A", 0.5, "Tags", missing=("rest",), warnings=("old",))
+    assert section_of("Tags", done) == NarrativeSection("tag", "A", 0.5, "Tags", missing=("rest",), warnings=("old",))
     failed = section_of("Tags", a_response(status=Status.FAILED, result=None))
     assert failed.failure is not None
     assert reason(failed.failure) == "something went wrong on the way."
@@ -135,7 +149,7 @@ def test_a_section_holds_what_came_of_a_step() -> None:
 def test_a_section_that_is_a_narrative_itself_is_told_as_it_is() -> None:
     """K8: of a workflow within another."""
     inner = "Two risks.\n\nConfidence: low.\n\n## What is missing\n\n- Third: not done; it took too long."
-    section = Section("inner", inner, 0.3, "Risks", missing=("Third",), whole=True)
+    section = NarrativeSection("inner", inner, 0.3, "Risks", missing=("Third",), whole=True)
     assert narrate([section]) == Narrative(text=inner)
     assert narrate([section, COSTS], forbidden=NAMES).text.startswith(f"## Risks\n\n{inner}\n\n## Costs")
 
@@ -248,22 +262,22 @@ def test_terms_that_change_places_do_so_once() -> None:
 )
 def test_names_of_agents_and_capabilities_never_show(text: str, said: str) -> None:
     """K6: agent codes and capability codes never show."""
-    assert plain(text, ["ANL", "DOC", "CST", "ANL_NPV", "Prime Boss", "@tag", " "]) == said
+    assert without_names(text, ["ANL", "DOC", "CST", "ANL_NPV", "Prime Boss", "@tag", " "]) == said
 
 
 def test_a_name_can_have_words_of_its_own() -> None:
     """K6: plain language about the analysis."""
     said = {"ANL": "the financial analysis", "DOC": "ANL"}
-    assert plain("ANL and CST say so.", said) == "The financial analysis and CST say so."
+    assert without_names("ANL and CST say so.", said) == "The financial analysis and CST say so."
     # What it is told to say is a name too, and so nobody is told it.
-    assert plain("We asked DOC.", said) == "We asked •."
+    assert without_names("We asked DOC.", said) == "We asked •."
 
 
 def test_words_that_are_names_themselves_stand_in_for_none() -> None:
-    assert plain("The ANL agent says so", ["ANL", "agent"]) == "The analysis says so"
-    assert plain("ANL says so", ["ANL", "analysis"]) == "This part says so"
-    assert plain("ANL says so", ["ANL", "analysis", "part", "step"]) == "• says so"
-    assert plain("ANL of it's", ["ANL", "analysis of", "s"]) == "• of it•"
+    assert without_names("The ANL agent says so", ["ANL", "agent"]) == "The analysis says so"
+    assert without_names("ANL says so", ["ANL", "analysis"]) == "This part says so"
+    assert without_names("ANL says so", ["ANL", "analysis", "part", "step"]) == "• says so"
+    assert without_names("ANL of it's", ["ANL", "analysis of", "s"]) == "• of it•"
 
 
 def appears(name: str, text: str) -> bool:
@@ -283,15 +297,15 @@ texts = st.lists(words, max_size=10).map(" ".join) | st.lists(words, max_size=10
 @given(texts, st.sets(names.filter(str.strip), max_size=4))
 def test_no_forbidden_name_appears_whatever_the_text(text: str, forbidden: Collection[str]) -> None:
     """K6: agent codes and capability codes never show."""
-    said = plain(text, forbidden)
+    said = without_names(text, forbidden)
     assert not any(appears(name, said) for name in forbidden)
-    assert plain(said, forbidden) == said
+    assert without_names(said, forbidden) == said
 
 
 @given(st.lists(st.tuples(names, texts, texts), max_size=3), texts)
 def test_no_forbidden_name_appears_in_an_answer(parts: list[tuple[str, str, str]], blend: str) -> None:
     """K6: agent codes and capability codes never show."""
-    sections = [Section(name, result, 0.5, title) for name, result, title in parts]
+    sections = [NarrativeSection(name, result, 0.5, title) for name, result, title in parts]
     forbidden = {name for name, _, _ in parts if name.strip()}
     told = narrate(sections, find(sections), forbidden=forbidden, blend=blend)
     assert not any(appears(name, each) for name in forbidden for each in (told.text, *told.questions))

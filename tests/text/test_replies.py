@@ -8,7 +8,7 @@ import pytest
 from remit.protocol.card import Schema
 from remit.protocol.envelope import Json
 from remit.runtime.schemas import misfits
-from remit.text.replies import Chosen, asking_for, chosen, fields, inputs, wanted
+from remit.text.replies import ChosenOption, asking_for, chosen, fields, inputs, wanted
 
 TWO = ("Work out the value", "Write a report")
 
@@ -24,12 +24,12 @@ def fits(schema: Schema, value: Json) -> bool:
     "reply", ["yes", "Yes, please", "OK!", "y", "ja, bitte", "oui merci", "please do", "Sure, go ahead"]
 )
 def test_a_yes_is_enough_for_one_option(reply: str) -> None:
-    assert chosen(reply, ("",)) == Chosen(0)
+    assert chosen(reply, ("",)) == ChosenOption(0)
 
 
 def test_a_yes_may_say_more() -> None:
     """K14: what the user said is known to whoever does it."""
-    assert chosen("Yes, at a rate of 12 %", ("",)) == Chosen(0, more=True)
+    assert chosen("Yes, at a rate of 12 %", ("",)) == ChosenOption(0, more=True)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_is_no_yes_is_something_else(reply: str) -> None:
 )
 def test_an_option_is_chosen_by_its_place_or_its_words(reply: str, place: int) -> None:
     """K7: several valid routes are offered."""
-    assert chosen(reply, TWO) == Chosen(place)
+    assert chosen(reply, TWO) == ChosenOption(place)
 
 
 @pytest.mark.parametrize("reply", ["3", "0", "2 pizzas, please", "first tell me the weather", "yes", "", "third"])
@@ -74,7 +74,7 @@ def test_what_names_no_option_is_something_else(reply: str) -> None:
 
 def test_options_in_the_same_words_are_chosen_by_place_alone() -> None:
     assert chosen("report", ("Report", "report")) is None
-    assert chosen("2", ("Report", "report")) == Chosen(1)
+    assert chosen("2", ("Report", "report")) == ChosenOption(1)
 
 
 # ── inputs ────────────────────────────────────────────────────────────────────────────────────────────────────────────

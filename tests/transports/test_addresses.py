@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientError
 
 from remit.protocol.errors import Code, RemitError
-from remit.transports.addresses import PUBLIC, Lookup, Outbound, Reach, is_local, is_public, looked_up, parsed
+from remit.transports.addresses import PUBLIC, Lookup, OutboundClient, Reach, is_local, is_public, looked_up, parsed
 
 
 @pytest.mark.parametrize("address", ["8.8.8.8", "93.184.215.14", "2606:4700::1111", "::ffff:8.8.8.8"])
@@ -155,7 +155,7 @@ async def test_a_name_that_leads_elsewhere_the_second_time_is_judged_the_second_
     async with a_server() as (port, asked):
         url = f"http://rebind.example.com:{port}/"
         await looked_up(url, PUBLIC, lookup)
-        outbound = Outbound(PUBLIC, lookup=lookup)
+        outbound = OutboundClient(PUBLIC, lookup=lookup)
         with pytest.raises((ClientError, OSError)):
             async with outbound.request("GET", url, headers={}):
                 pass
@@ -171,7 +171,7 @@ async def test_what_was_judged_is_where_it_goes() -> None:
         return ["127.0.0.1"]
 
     async with a_server() as (port, asked):
-        outbound = Outbound(Reach(hosts=frozenset({"hooks.internal"})), lookup=lookup)
+        outbound = OutboundClient(Reach(hosts=frozenset({"hooks.internal"})), lookup=lookup)
         async with outbound.request("POST", f"http://hooks.internal:{port}/x", headers={}, data=b"") as reply:
             assert reply.status == 200
         await outbound.close()
@@ -180,7 +180,7 @@ async def test_what_was_judged_is_where_it_goes() -> None:
 
 
 async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
-    outbound = Outbound(PUBLIC)
+    outbound = OutboundClient(PUBLIC)
     with pytest.raises(RemitError, match="public network"):
         outbound.request("GET", "http://127.0.0.1:1/", headers={})
     await outbound.close()
@@ -189,7 +189,7 @@ async def test_a_literal_is_judged_although_nobody_looks_it_up() -> None:
 async def test_a_redirect_is_not_followed() -> None:
     there = b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n"
     async with a_server(there) as (port, asked):
-        outbound = Outbound(Reach(private=True))
+        outbound = OutboundClient(Reach(private=True))
         async with outbound.request("GET", f"http://127.0.0.1:{port}/", headers={}) as reply:
             assert reply.status == 302
         await outbound.close()

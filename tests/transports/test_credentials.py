@@ -18,8 +18,8 @@ from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault
 from remit.protocol.remit import Remit
 from remit.transports.credentials import chain as chain_module
-from remit.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, mint, read
-from remit.transports.credentials.hops import Chain, Hop, Verified
+from remit.transports.credentials.chain import MAX_CHARS, MAX_HOPS, attenuate, mint, read_chain
+from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS
 from remit.transports.credentials.verify import Chains
 from waiting import PATIENCE_S
@@ -111,7 +111,7 @@ def test_a_request_that_is_wider_than_what_its_hub_was_granted_is_narrowed(way: 
 def test_what_is_kept_of_a_credential_shows_hubs_and_nothing_that_could_be_used(way: Way) -> None:
     token = way.token(way.remits(2))
     shown = repr(way.verify(token, 2))
-    assert f"Chain({', '.join(pair.public for pair in way.pairs[:3])})" in shown
+    assert f"CredentialChain({', '.join(pair.public for pair in way.pairs[:3])})" in shown
     assert token not in shown
 
 
@@ -292,12 +292,12 @@ def test_two_trusted_hubs_whose_keys_begin_alike_do_not_disturb_each_other(
     for pair in way.pairs[:3]:
         token = mint(pair, a_remit(), to=way.pairs[5].public, request_id="r0", now_ms=NOW_MS)
         assert isinstance(token, str)
-        chain = read(token, sorted(roots))
-        assert isinstance(chain, Chain)
+        chain = read_chain(token, sorted(roots))
+        assert isinstance(chain, CredentialChain)
         assert chain.signers == (pair.public,)
     unknown = mint(way.pairs[4], a_remit(), to=way.pairs[5].public, request_id="r0", now_ms=NOW_MS)
     assert isinstance(unknown, str)
-    assert refusal(read(unknown, roots)) == invalid("its signatures do not hold")
+    assert refusal(read_chain(unknown, roots)) == invalid("its signatures do not hold")
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -463,7 +463,7 @@ def test_what_was_read_once_is_not_checked_again_and_all_the_rest_is(way: Way, m
     def unread(*_: object) -> Any:
         raise AssertionError("it was read again")
 
-    monkeypatch.setattr("remit.transports.credentials.verify.read", unread)
+    monkeypatch.setattr("remit.transports.credentials.verify.read_chain", unread)
     assert grant_of(way.verify(token, 3, chains=chains)) == first
     assert refusal(way.verify(token, 3, chains=chains, peer_key=way.pairs[0].public))[0] is Code.CREDENTIAL_INVALID
     assert refusal(way.verify(token, 3, chains=chains, request_id="r9"))[0] is Code.CREDENTIAL_INVALID
@@ -479,9 +479,9 @@ def test_only_so_many_are_kept_those_used_last(way: Way, monkeypatch: pytest.Mon
 
     def counted(token: str, roots: Any) -> Any:
         reads.append(token)
-        return read(token, roots)
+        return read_chain(token, roots)
 
-    monkeypatch.setattr("remit.transports.credentials.verify.read", counted)
+    monkeypatch.setattr("remit.transports.credentials.verify.read_chain", counted)
     one, two, three = (way.token([a_remit(tokens=tokens)]) for tokens in (1, 2, 3))
     for token in (one, two, one, three, one, two):
         assert grant_of(way.verify(token, 1, chains=chains))

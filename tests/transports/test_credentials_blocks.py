@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from chains import NOW_MS, Way, a_hop, a_remit, content_of, signed_on
 from remit.protocol.errors import Code, Fault
 from remit.transports.credentials import verify as verify_module
-from remit.transports.credentials.blocks import Apart, Block, apart, hub_signs, key_signs, payload_of
+from remit.transports.credentials.blocks import Block, ParsedCredential, apart, hub_signs, key_signs, payload_of
 from remit.transports.credentials.blocks import content_of as content_in
-from remit.transports.credentials.chain import MAX_HOPS, attenuate, read
-from remit.transports.credentials.hops import Chain, Verified
+from remit.transports.credentials.chain import MAX_HOPS, attenuate, read_chain
+from remit.transports.credentials.hops import CredentialChain, Verified
 from remit.transports.credentials.keys import Pair, raw
 from remit.transports.credentials.verify import Chains, verify
 
@@ -29,7 +29,7 @@ class Run:
         self.held = way.chain(way.token(way.remits(hops - 1, a_remit(max_depth=100))))
         self.number = hops - 1
         self.chains = Chains()
-        assert isinstance(self.chains.read(self.request("first"), way.root), Chain)
+        assert isinstance(self.chains.read(self.request("first"), way.root), CredentialChain)
 
     def request(self, name: str) -> str:
         return self.way.onward(self.held, name)
@@ -50,7 +50,7 @@ def all_checked(*_: object) -> Any:
     raise AssertionError("all of it was checked")
 
 
-def said_by(found: Chain | Fault) -> Any:
+def said_by(found: CredentialChain | Fault) -> Any:
     return found if isinstance(found, Fault) else (found.hops, found.signers, found.ids, found.token)
 
 
@@ -62,15 +62,15 @@ def test_of_the_second_request_of_a_run_the_last_block_alone_is_checked_and_says
     hops: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(Way(hops + 2), hops)
-    monkeypatch.setattr(verify_module, "read", all_checked)
+    monkeypatch.setattr(verify_module, "read_chain", all_checked)
     second = run.request("second")
-    assert said_by(run.chains.read(second, run.way.root)) == said_by(read(second, run.way.root))
+    assert said_by(run.chains.read(second, run.way.root)) == said_by(read_chain(second, run.way.root))
 
 
 def test_what_was_read_so_is_passed_on_like_any_other(run: Run) -> None:
     way, second = run.way, run.request("second")
     found = run.chains.read(second, way.root)
-    assert isinstance(found, Chain)
+    assert isinstance(found, CredentialChain)
     assert found.biscuit is None
     onward = way.onward(found, "r3")
     assert said_by(way.chain(onward)) == said_by(way.chain(way.chain(onward).biscuit.to_base64()))
@@ -78,7 +78,7 @@ def test_what_was_read_so_is_passed_on_like_any_other(run: Run) -> None:
 
 
 def test_all_that_does_not_depend_on_signatures_is_asked_of_each(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify_module, "read", all_checked)
+    monkeypatch.setattr(verify_module, "read_chain", all_checked)
     way, second = run.way, run.request("second")
     good: dict[str, Any] = {
         "peer_key": way.pairs[2].public,
@@ -90,7 +90,7 @@ def test_all_that_does_not_depend_on_signatures_is_asked_of_each(run: Run, monke
     }
     assert isinstance(verify(second, **good), Verified)
     last = run.chains.read(second, way.root)
-    assert isinstance(last, Chain)
+    assert isinstance(last, CredentialChain)
     wrongs: list[dict[str, Any]] = [
         {"peer_key": way.pairs[1].public},
         {"me": {way.pairs[4].public}},
@@ -117,7 +117,7 @@ def test_only_so_many_are_kept() -> None:
     way, chains = Way(), Chains(2)
     for _ in range(4):
         held = way.chain(way.token(way.remits(2)))
-        assert isinstance(chains.read(way.onward(held, "r"), way.root), Chain)
+        assert isinstance(chains.read(way.onward(held, "r"), way.root), CredentialChain)
     assert len(chains._stems) == len(chains._chains) == 2  # pyright: ignore[reportPrivateUsage]
 
 
@@ -180,11 +180,11 @@ def posed(run: Run, *, hub: bool = False, place: bool = True, key: bool = True) 
 def test_what_is_forged_here_would_count_if_it_were_signed(run: Run) -> None:
     """So that the attacks fail for no other reason."""
     token = posed(run, hub=True)
-    assert isinstance(alone := read(token, run.way.root), Chain)
+    assert isinstance(alone := read_chain(token, run.way.root), CredentialChain)
     assert said_by(run.chains.read(token, run.way.root)) == said_by(alone)
 
 
-def taken_apart(token: str) -> Apart:
+def taken_apart(token: str) -> ParsedCredential:
     found = apart(token)
     assert found is not None
     return found
@@ -208,7 +208,7 @@ def grafted(run: Run, block: bytes, secret: bytes | None = None) -> str:
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_what_is_refused_alone_is_refused_behind_what_was_read_before(run: Run, attack: str) -> None:
     token = ATTACKS[attack](run)
-    alone = read(token, run.way.root)
+    alone = read_chain(token, run.way.root)
     assert isinstance(alone, Fault)
     assert run.chains.read(token, run.way.root) == alone
 
@@ -235,7 +235,7 @@ def test_no_byte_can_be_changed(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
         asked.append(token)
         return Fault(code=Code.CREDENTIAL_INVALID, message="")
 
-    monkeypatch.setattr(verify_module, "read", refused)
+    monkeypatch.setattr(verify_module, "read_chain", refused)
     for place in range(len(given)):
         changed = bytearray(given)
         changed[place] ^= 1 << place % 8
@@ -249,7 +249,7 @@ def test_what_is_cut_off_or_goes_on_is_read_by_the_library(run: Run, cut: int) -
     for changed in (given[:-cut], given + given[-cut:], given[:-cut] + bytes(cut)):
         token = urlsafe_b64encode(changed).decode()
         found = run.chains.read(token, run.way.root)
-        assert said_by(found) == said_by(read(token, run.way.root))
+        assert said_by(found) == said_by(read_chain(token, run.way.root))
         # The library takes a proof that comes twice, and checks all the same.
         assert isinstance(found, Fault) or found.biscuit is not None
 
@@ -257,13 +257,13 @@ def test_what_is_cut_off_or_goes_on_is_read_by_the_library(run: Run, cut: int) -
 def test_another_way_of_writing_the_same_is_read_by_the_library(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     token, asked = run.request("second"), list[str]()
 
-    def noted(token: str, roots: Any) -> Chain | Fault:
+    def noted(token: str, roots: Any) -> CredentialChain | Fault:
         asked.append(token)
-        return read(token, roots)
+        return read_chain(token, roots)
 
-    monkeypatch.setattr(verify_module, "read", noted)
+    monkeypatch.setattr(verify_module, "read_chain", noted)
     for other in {token.rstrip("="), f"{token}=", f"{token}\n", f"{token[:8]} {token[8:]}"} - {token}:
-        assert said_by(run.chains.read(other, run.way.root)) == said_by(read(other, run.way.root))
+        assert said_by(run.chains.read(other, run.way.root)) == said_by(read_chain(other, run.way.root))
         assert asked.pop() == other
 
 

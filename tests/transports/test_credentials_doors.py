@@ -25,22 +25,22 @@ from remit.protocol.envelope import VERSION, Request
 from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.remit import Remit
 from remit.protocol.submission import Submission
-from remit.runtime.ports import Sending
+from remit.runtime.ports import OutgoingRequest
 from remit.transports.credentials.bearer import Bearers, bearer_of, unfit
-from remit.transports.credentials.incoming import Door, Held, Known
+from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials
 from remit.transports.credentials.jwt import AGAIN_S, FRESH_S, LEEWAY_S, Issuer, KeysFile, KeysUrl, key_set
 from remit.transports.credentials.keys import HubKey
-from remit.transports.credentials.outgoing import Addressee, Papers
+from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
 from remit.transports.credentials.proof import WINDOW_MS, prove
 from remit.transports.credentials.spending import Share
-from remit.transports.credentials.trust import Watched
+from remit.transports.credentials.trust import WatchedFile
 from waiting import PATIENCE_S
 
 TOKEN = "a-token-that-is-long-enough"
 OTHER = "another-token-of-that-length"
 DAY_MS = 86_400_000
 AT = ("POST", "/v1/delegations")
-SENDING = Sending(*AT)
+SENDING = OutgoingRequest(*AT)
 
 
 class Wall:
@@ -59,11 +59,11 @@ class HubAt:
     def __init__(self, name: str, wall: Wall) -> None:
         self.name, self.wall = name, wall
         self.key = HubKey.create(NOW_MS)
-        self.known: list[Known] = []
+        self.known: list[KnownSender] = []
         self.trusted: dict[str, tuple[str, ...]] = {}
         self.revoked = set[str]()
-        self.held = Held(wall)
-        self.papers = Papers(
+        self.held = RunCredentials(wall)
+        self.papers = CredentialHeaders(
             key=lambda: self.key, trusted=lambda name: self.trusted.get(name, ()), held=self.held, wall_ms=wall
         )
 
@@ -72,8 +72,8 @@ class HubAt:
         return self.key.signing(self.wall.now_ms).public
 
     @cached_property
-    def door(self) -> Door:
-        return Door(
+    def door(self) -> Authenticator:
+        return Authenticator(
             self.known,
             key=lambda: self.key,
             trusted=lambda: self.trusted,
@@ -83,7 +83,7 @@ class HubAt:
         )
 
     def trusts(self, other: "HubAt", **bounds: Any) -> None:
-        self.known.append(Known(name=other.name, is_hub=True, keys=(other.public,), **bounds))
+        self.known.append(KnownSender(name=other.name, is_hub=True, keys=(other.public,), **bounds))
 
     async def send(self, request: Request, to: "HubAt", key: str | None = None) -> dict[str, str]:
         """Return the headers with which a request goes out."""
@@ -258,7 +258,7 @@ async def test_a_key_that_is_trusted_later_counts_at_once_for_a_peer_of_the_team
     _, two, _ = hubs
     newcomer, request = HubAt("newcomer", wall), a_request()
     two.trusted["newcomer"] = (newcomer.public,)
-    two.known.append(Known(name="newcomer", token=TOKEN))  # a program of that name is no hub
+    two.known.append(KnownSender(name="newcomer", token=TOKEN))  # a program of that name is no hub
     assert await refused(two.take(await newcomer.send(request, two), request)) is Code.UNAUTHENTICATED
     two.trusted["one"] = (newcomer.public,)
     assert (await two.take(await newcomer.send(request, two), request)).via == "one"
@@ -293,7 +293,7 @@ async def test_a_hub_that_delegates_with_its_key_needs_a_credential_and_to_be_kn
 
 async def test_a_credential_without_a_proof_opens_nothing(hubs: list[HubAt]) -> None:
     one, two, _ = hubs
-    two.known.append(Known(name="portal", token=TOKEN))
+    two.known.append(KnownSender(name="portal", token=TOKEN))
     headers = await one.send(a_request(), two)
     del headers["remit-proof"]
     headers["authorization"] = f"Bearer {TOKEN}"
@@ -302,7 +302,7 @@ async def test_a_credential_without_a_proof_opens_nothing(hubs: list[HubAt]) -> 
 
 async def test_a_hub_without_a_key_takes_no_proofs(hubs: list[HubAt]) -> None:
     one, two, _ = hubs
-    door = Door(two.known, wall_ms=two.wall)
+    door = Authenticator(two.known, wall_ms=two.wall)
     assert await refused(door.sender(await one.send(a_request(), two), *AT)) is Code.UNAUTHENTICATED
 
 
@@ -382,7 +382,7 @@ def test_what_is_held_for_runs_that_nobody_ended_is_forgotten_in_time(
     wall: Wall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remit.transports.credentials.incoming._MANY", 3)
-    way, held = Way(), Held(wall)
+    way, held = Way(), RunCredentials(wall)
     chain = way.chain(way.token([chains.a_remit()]))
     for number in range(3):
         held.hold(f"run-{number}", chain, Share(tokens=1))
@@ -418,18 +418,18 @@ ONE = Sender(name="one", is_hub=True)
 # ── tokens ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def a_door(*known: Known, wall: Wall | None = None) -> Door:
-    return Door(known, wall_ms=wall or Wall())
+def a_door(*known: KnownSender, wall: Wall | None = None) -> Authenticator:
+    return Authenticator(known, wall_ms=wall or Wall())
 
 
-async def enter(door: Door, authorization: str | None) -> Sender:
+async def enter(door: Authenticator, authorization: str | None) -> Sender:
     return await door.sender({} if authorization is None else {"authorization": authorization})
 
 
 async def test_a_token_says_who_sends() -> None:
     door = a_door(
-        Known(name="portal", token=TOKEN, users=frozenset({"ann"}), agents=frozenset({"tax"})),
-        Known(name="acme", token=OTHER, is_hub=True),
+        KnownSender(name="portal", token=TOKEN, users=frozenset({"ann"}), agents=frozenset({"tax"})),
+        KnownSender(name="acme", token=OTHER, is_hub=True),
     )
     portal = Sender(name="portal", users=frozenset({"ann"}), targets=frozenset({"tax"}))
     assert await enter(door, f"Bearer {TOKEN}") == portal
@@ -460,16 +460,16 @@ async def test_a_token_says_who_sends() -> None:
 )
 async def test_whoever_brings_no_token_of_anyone_is_not_let_in(header: str | None) -> None:
     with pytest.raises(RemitError) as raised:
-        await enter(a_door(Known(name="portal", token=TOKEN)), header)
+        await enter(a_door(KnownSender(name="portal", token=TOKEN)), header)
     assert raised.value.fault.code is Code.UNAUTHENTICATED
     assert TOKEN not in str(raised.value)
 
 
 def test_of_tokens_only_digests_are_kept() -> None:
-    door = a_door(Known(name="portal", token=TOKEN))
+    door = a_door(KnownSender(name="portal", token=TOKEN))
     assert Bearers({"portal": TOKEN}).who(TOKEN) == "portal"
     assert TOKEN not in repr(vars(Bearers({"portal": TOKEN})))
-    assert TOKEN not in repr(Known(name="portal", token=TOKEN))
+    assert TOKEN not in repr(KnownSender(name="portal", token=TOKEN))
     assert [each.token for each in door._known.values()] == [None]  # pyright: ignore[reportPrivateUsage]
     assert TOKEN not in repr(Addressee(name="acme", token=TOKEN))
 
@@ -488,7 +488,7 @@ def test_a_header_holds_one_token() -> None:
 
 
 async def test_between_hubs_that_agree_on_a_token_that_is_all_that_is_sent(wall: Wall) -> None:
-    papers = Papers(wall_ms=wall)
+    papers = CredentialHeaders(wall_ms=wall)
     headers = await papers.headers(Addressee(name="acme", token=TOKEN), a_request(), SENDING)
     assert headers == {"Authorization": f"Bearer {TOKEN}"}
     with pytest.raises(RemitError, match=r"\[peers.acme\]"):
@@ -538,13 +538,13 @@ def a_token(key: Any = SIGNING, header: dict[str, Any] | None = None, **claims: 
     return jose.encode(header, said, key, algorithms=[header["alg"]])
 
 
-def user_client(provider: Provider, **otherwise: Any) -> Known:
-    return Known(name="portal", issuer=provider.issuer(), **otherwise)
+def user_client(provider: Provider, **otherwise: Any) -> KnownSender:
+    return KnownSender(name="portal", issuer=provider.issuer(), **otherwise)
 
 
 async def test_a_user_comes_with_a_token_of_the_provider() -> None:
     provider = Provider()
-    door = a_door(user_client(provider, agents=frozenset({"tax"})), Known(name="script", token=OTHER))
+    door = a_door(user_client(provider, agents=frozenset({"tax"})), KnownSender(name="script", token=OTHER))
     found = await enter(door, f"Bearer {a_token()}")
     assert found == Sender(name="portal", users=frozenset({"ann"}), targets=frozenset({"tax"}))
     assert await enter(door, f"Bearer {a_token(aud=['other', 'remit'])}") == found
@@ -561,7 +561,7 @@ async def test_users_can_be_told_by_another_claim_and_bounded_by_the_team() -> N
 
 async def test_of_several_providers_the_one_that_knows_a_token_says_why_it_does_not_count() -> None:
     stranger = ECKey.generate_key("P-256", {"kid": "two"})
-    others = [Known(name=f"p{each}", issuer=Provider(stranger).issuer(issuer=f"{each}")) for each in range(2)]
+    others = [KnownSender(name=f"p{each}", issuer=Provider(stranger).issuer(issuer=f"{each}")) for each in range(2)]
     door = a_door(others[0], user_client(Provider()), others[1])
     assert (await enter(door, f"Bearer {a_token()}")).name == "portal"
     assert await refused(enter(door, f"Bearer {a_token(exp=NOW_S - 60)}")) is Code.CREDENTIAL_EXPIRED
@@ -702,13 +702,13 @@ async def test_without_keys_nobody_is_let_in_and_told_when_to_come_back() -> Non
 async def test_keys_can_lie_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "jwks.json"
     file.write_bytes(a_jwks(SIGNING))
-    issuer = Issuer(issuer=ISSUER, audience="remit", keys=KeysFile(Watched(file, key_set)))
+    issuer = Issuer(issuer=ISSUER, audience="remit", keys=KeysFile(WatchedFile(file, key_set)))
     assert await issuer.user_of(a_token(), NOW_S) == "ann"
     newer = ECKey.generate_key("P-256", {"kid": "two", "use": "sig"})
     file.write_bytes(a_jwks(SIGNING, newer))
     assert await issuer.user_of(a_token(newer, {"kid": "two"}), NOW_S) == "ann"
     file.unlink()
-    door = a_door(Known(name="portal", issuer=issuer))
+    door = a_door(KnownSender(name="portal", issuer=issuer))
     assert await refused(enter(door, f"Bearer {a_token()}")) is Code.TEAM_INVALID
 
 
@@ -735,7 +735,7 @@ async def test_nothing_that_a_user_came_with_leaves_the_hub(hubs: list[HubAt]) -
     """X9: between services a service's credential, never a user's token."""
     one, two, _ = hubs
     token = a_token()
-    one.known.append(Known(name="portal", issuer=Provider().issuer()))
+    one.known.append(KnownSender(name="portal", issuer=Provider().issuer()))
     sender = await enter(one.door, f"Bearer {token}")
     request = one.receive(Submission(target="tax"), sender, None)
     sent = await one.send(request, two)
@@ -751,27 +751,30 @@ def test_without_the_extra_tokens_work_and_credentials_say_what_to_install() -> 
         from remit.protocol.errors import RemitError
         from remit.protocol.remit import Remit
         from remit.protocol.submission import Submission
-        from remit.runtime.ports import Sending
-        from remit.transports.credentials.incoming import Door, Known
+        from remit.runtime.ports import OutgoingRequest
+        from remit.transports.credentials.incoming import Authenticator, KnownSender
         from remit.transports.credentials.keys import HubKey
-        from remit.transports.credentials.outgoing import Addressee, Papers
+        from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
         from remit.transports.credentials.proof import prove
 
         me, other, now = HubKey.create(0), HubKey.create(0), lambda: 5
         mine, theirs = me.signing(now()), other.signing(now())
 
         async def main():
-            known = [Known(name="portal", token="{TOKEN}"), Known(name="acme", is_hub=True, keys=(theirs.public,))]
-            door = Door(known, key=lambda: me, wall_ms=now)
+            known = [
+                KnownSender(name="portal", token="{TOKEN}"),
+                KnownSender(name="acme", is_hub=True, keys=(theirs.public,)),
+            ]
+            door = Authenticator(known, key=lambda: me, wall_ms=now)
             assert (await door.sender({{"authorization": "Bearer {TOKEN}"}})).name == "portal"
-            sending = Sending("POST", "/v1/delegations")
+            sending = OutgoingRequest("POST", "/v1/delegations")
             proof = prove(theirs, sending, to=mine.public, request_id="r", now_ms=now(), credential="x")
             headers = {{"remit-proof": proof, "remit-credential": "x"}}
             sender = await door.sender(headers, *sending[:2])
             remit = Remit(user="ann", depth=0, max_depth=5, time_ms=1, tokens=1)
             request = Request(version=VERSION, id="r", origin="user", target="tax", run="r", remit=remit)
             acme = Addressee(name="acme", keys=(theirs.public,))
-            papers = Papers(key=lambda: me, wall_ms=now)
+            papers = CredentialHeaders(key=lambda: me, wall_ms=now)
             sent = Submission(id="r", target="tax")
             for trying in (door.grant(headers, sender, sent), papers.headers(acme, request, sending)):
                 try:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from remit.protocol.errors import Code, Fault, RemitError
-from remit.runtime.ports import Sending
+from remit.runtime.ports import OutgoingRequest
 from remit.transports.credentials.headers import EMPTY
 from remit.transports.credentials.keys import HubKey, Pair, fingerprint, is_signed, public_of, written
 from remit.transports.credentials.proof import WINDOW_MS, Proofs, Statement, digest_of, prove
-from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
+from remit.transports.credentials.trust import WatchedFile, revoked_ids, trusted_keys
 
 NOW_MS = 1_763_000_000_000
 DAY_MS = 86_400_000
@@ -198,7 +198,7 @@ def test_the_key_that_signs_is_always_one_that_counts(rotations: list[tuple[int,
 
 # The same in every process: what a test is called must not differ between those that share the work.
 A, B, C = (Pair(bytes([number]) * 32) for number in (1, 2, 3))
-SENDING = Sending("POST", "/v1/delegations", b"{}")
+SENDING = OutgoingRequest("POST", "/v1/delegations", b"{}")
 BODY = sha256(SENDING.body).digest()
 SENT: dict[str, Any] = {
     "now_ms": NOW_MS,
@@ -318,7 +318,7 @@ def test_only_what_was_taken_can_be_looked_at_again() -> None:
 )
 def test_a_path_may_be_spelled_otherwise_and_not_be_another(sent: str, came: str, same: bool) -> None:
     """What stands between may spell the percent-encoding of a path in its own way."""
-    header = prove(A, Sending("GET", sent), to=B.public, request_id="r-1", now_ms=NOW_MS)
+    header = prove(A, OutgoingRequest("GET", sent), to=B.public, request_id="r-1", now_ms=NOW_MS)
     found = take(header, credential="", method="GET", path=came, body=EMPTY)
     assert isinstance(found, Statement) is same
 
@@ -380,7 +380,7 @@ def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
         reads.append(content)
         return content.decode()
 
-    watched = Watched(file, counted, missing="nothing")
+    watched = WatchedFile(file, counted, missing="nothing")
     assert watched.value == "nothing"
     file.write_text("one", encoding="ascii")
     assert [watched.value, watched.value, reads] == ["one", "one", [b"one"]]
@@ -395,16 +395,16 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         return int(content)
 
     with pytest.raises(RemitError, match="there is no such file"):
-        _ = Watched(tmp_path / "list", strict).value
+        _ = WatchedFile(tmp_path / "list", strict).value
     (tmp_path / "list").write_text("x", encoding="ascii")
     with pytest.raises(RemitError, match="list: invalid literal"):
-        _ = Watched(tmp_path / "list", strict).value
+        _ = WatchedFile(tmp_path / "list", strict).value
     with pytest.raises(RemitError, match="cannot be read"):
-        _ = Watched(tmp_path, strict).value
+        _ = WatchedFile(tmp_path, strict).value
     with (tmp_path / "list").open("wb") as file:
         file.truncate(17 * 1024 * 1024)
     with pytest.raises(RemitError, match="it is too large"):
-        _ = Watched(tmp_path / "list", strict).value
+        _ = WatchedFile(tmp_path / "list", strict).value
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from remit.protocol.codec import encode, plain
 from remit.protocol.envelope import ContextFilter, HandOn, Json, Note, Request, Strategy
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.remit import Count
-from remit.runtime.brief import Delegate as Delegated
+from remit.runtime.brief import AvailableAgent
 
 # Four times the largest envelope: room for a fan-out's responses, and still no data set.
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -27,14 +27,14 @@ NULL = Raw(b"null")
 T = TypeVar("T")
 
 
-class Frame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="frame"):
+class ChannelFrame(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="frame"):
     """One thing said on the channel."""
 
 
 # ── from the hub to the process ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RemainingBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a delegation has left, as the hub counts it."""
 
     time_left_ms: int
@@ -43,145 +43,145 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Tokens that the process had reported as spent by then; what it reported later is not yet off `tokens_left`."""
 
 
-class Start(Frame, frozen=True, kw_only=True, tag="start"):
-    """Where to import from; said once, answered with `Ready` or `Failed`."""
+class StartFrame(ChannelFrame, frozen=True, kw_only=True, tag="start"):
+    """Where to import from; said once, answered with `ReadyFrame` or `FailedFrame`."""
 
     path: tuple[str, ...]
 
 
-class Run(Frame, frozen=True, kw_only=True, tag="run"):
-    """One delegation, with all that a brief answers without asking; answered with `Done` or `Failed`."""
+class RunFrame(ChannelFrame, frozen=True, kw_only=True, tag="run"):
+    """One delegation, with all that a brief answers without asking; answered with `DoneFrame` or `FailedFrame`."""
 
     request: Request
     tools: frozenset[str]
     original_request: str
     traceparent: str
-    delegates: tuple[Delegated, ...]
+    delegates: tuple[AvailableAgent, ...]
     tool_cards: tuple[ToolCard, ...]
-    account: Account
+    account: RemainingBudget
     prompt: str = ""
     result_schema: Schema | None = None
 
 
-class Reply(Frame, frozen=True, kw_only=True, tag="reply"):
+class ReplyFrame(ChannelFrame, frozen=True, kw_only=True, tag="reply"):
     """What came of a wish: a value, or why there is none."""
 
     number: int
-    account: Account
+    account: RemainingBudget
     value: Raw = NULL
     fault: Fault | None = None
 
 
-ToProcess = Start | Run | Reply
+ToProcess = StartFrame | RunFrame | ReplyFrame
 
 
 # ── from the process to the hub ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
+class ReadyFrame(ChannelFrame, frozen=True, kw_only=True, tag="ready"):
     """The agent's code is imported."""
 
 
-class Numbered(Frame, frozen=True, kw_only=True):
-    """Something that the agent waits for; its number is answered by one `Reply`."""
+class RequestFrame(ChannelFrame, frozen=True, kw_only=True):
+    """Something that the agent waits for; its number is answered by one `ReplyFrame`."""
 
     number: Count
 
 
-class Delegate(Numbered, frozen=True, kw_only=True, tag="delegate"):
+class DelegateFrame(RequestFrame, frozen=True, kw_only=True, tag="delegate"):
     call: Raw
     """As the agent made it, right or wrong: to refuse it is up to the hub."""
 
 
-class FanOut(Numbered, frozen=True, kw_only=True, tag="fan_out"):
+class FanOutFrame(RequestFrame, frozen=True, kw_only=True, tag="fan_out"):
     calls: tuple[Raw, ...]
 
 
-class Combine(Numbered, frozen=True, kw_only=True, tag="combine"):
+class CombineFrame(RequestFrame, frozen=True, kw_only=True, tag="combine"):
     calls: tuple[Raw, ...]
     strategy: Strategy
 
 
-class Chain(Numbered, frozen=True, kw_only=True, tag="chain"):
+class ChainFrame(RequestFrame, frozen=True, kw_only=True, tag="chain"):
     calls: tuple[Raw, ...]
     hand_on: HandOn = "result"
 
 
-class Use(Numbered, frozen=True, kw_only=True, tag="use"):
+class UseToolFrame(RequestFrame, frozen=True, kw_only=True, tag="use"):
     tool: str
     arguments: dict[str, Json]
 
 
-class Conversation(Numbered, frozen=True, kw_only=True, tag="conversation"):
+class ConversationFrame(RequestFrame, frozen=True, kw_only=True, tag="conversation"):
     pass
 
 
-class Facts(Numbered, frozen=True, kw_only=True, tag="facts"):
+class FactsFrame(RequestFrame, frozen=True, kw_only=True, tag="facts"):
     pass
 
 
-class Confirm(Numbered, frozen=True, kw_only=True, tag="confirm"):
+class ConfirmFrame(RequestFrame, frozen=True, kw_only=True, tag="confirm"):
     question: str
 
 
-class State(Numbered, frozen=True, kw_only=True, tag="state"):
+class StateFrame(RequestFrame, frozen=True, kw_only=True, tag="state"):
     pass
 
 
-class Change(Numbered, frozen=True, kw_only=True, tag="change"):
+class ChangeFrame(RequestFrame, frozen=True, kw_only=True, tag="change"):
     changes: dict[str, Json]
 
 
-class Once(Numbered, frozen=True, kw_only=True, tag="once"):
+class OnceFrame(RequestFrame, frozen=True, kw_only=True, tag="once"):
     """Asks what was found out before a restart; or says what was found out now."""
 
     name: str
     found: tuple[Json, ...] = ()
 
 
-class History(Numbered, frozen=True, kw_only=True, tag="history"):
+class HistoryFrame(RequestFrame, frozen=True, kw_only=True, tag="history"):
     wanted: ContextFilter
     tokens: Count
     of: str | None = None
 
 
-class Withdraw(Frame, frozen=True, kw_only=True, tag="withdraw"):
+class WithdrawFrame(ChannelFrame, frozen=True, kw_only=True, tag="withdraw"):
     """The agent no longer wants what it wished for; the reply comes all the same, once nothing of it is left."""
 
     number: Count
 
 
-class Progress(Frame, frozen=True, kw_only=True, tag="progress"):
+class ProgressFrame(ChannelFrame, frozen=True, kw_only=True, tag="progress"):
     text: str
     partial: Raw = NULL
 
 
-class Say(Frame, frozen=True, kw_only=True, tag="say"):
+class SayFrame(ChannelFrame, frozen=True, kw_only=True, tag="say"):
     text: str
 
 
-class Used(Frame, frozen=True, kw_only=True, tag="used"):
+class ToolUsedFrame(ChannelFrame, frozen=True, kw_only=True, tag="used"):
     tool: str
     arguments: Raw = NULL
     duration_ms: Count = 0
     error: str | None = None
 
 
-class Known(Frame, frozen=True, kw_only=True, tag="known"):
+class NoteFrame(ChannelFrame, frozen=True, kw_only=True, tag="known"):
     note: Note
 
 
-class Spend(Frame, frozen=True, kw_only=True, tag="spend"):
+class SpendFrame(ChannelFrame, frozen=True, kw_only=True, tag="spend"):
     prompt: Count = 0
     completion: Count = 0
     estimated: bool = False
 
 
-class Done(Frame, frozen=True, kw_only=True, tag="done"):
+class DoneFrame(ChannelFrame, frozen=True, kw_only=True, tag="done"):
     answer: Raw
 
 
-class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
+class FailedFrame(ChannelFrame, frozen=True, kw_only=True, tag="failed"):
     fault: Fault
     trace: str = ""
     """Where the agent's code failed; the hub logs it, because only the hub knows what must not be shown."""
@@ -189,8 +189,32 @@ class Failed(Frame, frozen=True, kw_only=True, tag="failed"):
     """The fault that the agent's code was given and failed because of."""
 
 
-Wish = Delegate | FanOut | Combine | Chain | Use | Confirm | State | Change | Once | Conversation | History | Facts
-ToHub = Ready | Wish | Withdraw | Progress | Say | Used | Known | Spend | Done | Failed
+AgentRequest = (
+    DelegateFrame
+    | FanOutFrame
+    | CombineFrame
+    | ChainFrame
+    | UseToolFrame
+    | ConfirmFrame
+    | StateFrame
+    | ChangeFrame
+    | OnceFrame
+    | ConversationFrame
+    | HistoryFrame
+    | FactsFrame
+)
+ToHub = (
+    ReadyFrame
+    | AgentRequest
+    | WithdrawFrame
+    | ProgressFrame
+    | SayFrame
+    | ToolUsedFrame
+    | NoteFrame
+    | SpendFrame
+    | DoneFrame
+    | FailedFrame
+)
 
 
 # ── bytes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -218,7 +242,7 @@ def unraw(value: Raw, kind: type[T]) -> T:
     return msgspec.json.decode(value, type=kind)
 
 
-def pack(frame: Frame) -> bytes:
+def pack(frame: ChannelFrame) -> bytes:
     """Return a frame as it is sent, or raise one of `NOT_SAYABLE`."""
     payload = encode(frame)
     if len(payload) > MAX_FRAME_BYTES:

@@ -14,7 +14,7 @@ from remit.protocol.card import Sees, ToolCard
 from remit.protocol.codec import did_you_mean, plain
 from remit.protocol.envelope import Answer, Call, Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.protocol.typed import Member, Unfit, object_schema
+from remit.protocol.typed import Member, TypeMismatch, object_schema
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Agent, Tool
@@ -186,7 +186,7 @@ def tool_from(
         try:
             light = is_light(given)
             values = read_arguments(parameters, given) if light else await aside.run(read_arguments, parameters, given)
-        except Unfit as error:
+        except TypeMismatch as error:
             why = f"the arguments do not fit tool {name}"
             raise error.error(Code.INPUT_VALIDATION_FAILED, why) from error
         if wants_user:

@@ -5,13 +5,13 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 
 from remit.agents.model import ModelAgent
-from remit.agents.prompting import Prompt
+from remit.agents.prompting import ModelPrompt
 from remit.policy.budget import estimate
 from remit.protocol.card import Capability
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.runtime.ports import Classifier
-from remit.text.intent import Heard, Scored, Scorer, hear
+from remit.text.intent import ClassifiedText, ScoredCapability, Scorer, hear
 from remit.text.model_intent import answer_schema, instructions, request, tempered, understood
 
 log = logging.getLogger("remit")
@@ -38,24 +38,24 @@ def hearing(make: Make, model: ModelAgent | None, act: float) -> Callable[[Seque
 
     def train(capabilities: Sequence[Capability]) -> Classifier:
         made = make(capabilities)
-        heard = made if isinstance(made, Classifier) else ByText(made)
-        return heard if model is None else ByModel(model, capabilities, heard, act)
+        heard = made if isinstance(made, Classifier) else TextClassifier(made)
+        return heard if model is None else ModelClassifier(model, capabilities, heard, act)
 
     return train
 
 
-class ByText:
+class TextClassifier:
     """A classifier that needs nothing but the text; it works in a thread."""
 
     def __init__(self, scorer: Scorer) -> None:
         self._scorer = scorer
 
-    async def hears(self, text: str, brief: Brief) -> Heard:  # noqa: ARG002 - nothing is spent
+    async def hears(self, text: str, brief: Brief) -> ClassifiedText:  # noqa: ARG002 - nothing is spent
         """Return what the scorer makes of a text and of its parts."""
         return await asyncio.to_thread(hear, text, self._scorer)
 
 
-class ByModel:
+class ModelClassifier:
     """A classifier that asks a model; where none can be asked, or it talks nonsense, *otherwise* hears in its place.
 
     The model is told of what the asking agent can have done, and of nothing else.
@@ -69,7 +69,7 @@ class ByModel:
         self._otherwise = otherwise
         self._act = act
 
-    async def hears(self, text: str, brief: Brief) -> Heard:
+    async def hears(self, text: str, brief: Brief) -> ClassifiedText:
         """Return what the model makes of a text; or what is heard otherwise, and why."""
         heard = await self._otherwise.hears(text, brief)
         within = reach(brief)
@@ -77,12 +77,12 @@ class ByModel:
         if not offered or not text.strip():
             return heard
         said = await self._asked(text, offered, brief)
-        if isinstance(said, Heard):
+        if isinstance(said, ClassifiedText):
             return tempered(said, _among(within, heard), self._act)
         log.warning("%s could not say what a user wants, so words alone had to: %s", self._model.name, said.code)
         return heard._replace(notice=said.message)
 
-    async def _asked(self, text: str, offered: Sequence[Capability], brief: Brief) -> Heard | Fault:
+    async def _asked(self, text: str, offered: Sequence[Capability], brief: Brief) -> ClassifiedText | Fault:
         room = brief.tokens_left() // SHARE
         codes = [each.code for each in offered]
         schema = answer_schema(codes)
@@ -98,7 +98,7 @@ class ByModel:
         try:
             answer = await self._model.reply(
                 brief,
-                Prompt(instructions=instructed, messages=(), task=request(text)),
+                ModelPrompt(instructions=instructed, messages=(), task=request(text)),
                 time_ms=time_ms,
                 max_tokens=min(OUTPUT_TOKENS, room - estimate(instructed) - around + LEAST_OUTPUT),
                 schema=schema,
@@ -117,10 +117,10 @@ def reach(brief: Brief) -> frozenset[str]:
     return frozenset(each.name for each in delegates).union(*(each.capabilities for each in delegates))
 
 
-def _among(codes: Collection[str], heard: Heard) -> Heard:
+def _among(codes: Collection[str], heard: ClassifiedText) -> ClassifiedText:
     """Return of what was heard that which is one of the *codes*."""
 
-    def kept(scored: Sequence[Scored]) -> list[Scored]:
+    def kept(scored: Sequence[ScoredCapability]) -> list[ScoredCapability]:
         return [each for each in scored if each.code in codes]
 
-    return Heard(kept(heard.whole), [kept(each) for each in heard.parts])
+    return ClassifiedText(kept(heard.whole), [kept(each) for each in heard.parts])

@@ -120,7 +120,7 @@ class Metered(WrapperModel):
         if self._used_tools and self.must_answer:
             # Not without the tools: some providers take no conversation with calls of tools that they are not told of.
             chosen["tool_choice"] = "none"
-            messages = _told(messages)
+            messages = _with_last_round_notice(messages)
         prompt = prompt_tokens(messages, parameters)
         left = self._brief.tokens_left()
         # An estimate is a few per cent off; a tenth more is on the safe side.
@@ -244,7 +244,7 @@ def _can_stream(model: Model) -> bool:
     return type(model).request_stream is not Model.request_stream
 
 
-def _told(messages: list[ModelMessage]) -> list[ModelMessage]:
+def _with_last_round_notice(messages: list[ModelMessage]) -> list[ModelMessage]:
     last = messages[-1]
     if not isinstance(last, ModelRequest):
         return messages

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from remit.agents.prompting import Prompt, prompt_of
+from remit.agents.prompting import ModelPrompt, prompt_of
 from remit.agents.toolbox import TOOL_ROUNDS, Arguments
 from remit.protocol.card import Schema
 from remit.protocol.envelope import USER, Answer, Usage
@@ -81,11 +81,11 @@ class ModelAgent:
 
     async def __call__(self, brief: Brief) -> Answer:
         model = await self.opened()
-        from remit.agents.turn import Turn
+        from remit.agents.turn import ModelTurn
 
         # Of what is left, at most half is spent on reading what was said before.
         room = min(self.history_tokens, brief.tokens_left() // 2)
-        turn = Turn(
+        turn = ModelTurn(
             model,
             brief,
             await prompt_of(brief, instructions=self.prompt, max_tokens=room),
@@ -106,7 +106,13 @@ class ModelAgent:
         return round(seconds * 1_000) if isinstance(seconds, int | float) else usual
 
     async def reply(
-        self, brief: Brief, prompt: Prompt, *, time_ms: int, max_tokens: int | None = None, schema: Schema | None = None
+        self,
+        brief: Brief,
+        prompt: ModelPrompt,
+        *,
+        time_ms: int,
+        max_tokens: int | None = None,
+        schema: Schema | None = None,
     ) -> Answer:
         """Return what the model says to a prompt at once: without tools, a second attempt, or anyone who reads along.
 
@@ -114,10 +120,10 @@ class ModelAgent:
         within *brief*.
         """
         model = await self.opened()
-        from remit.agents.turn import Turn
+        from remit.agents.turn import ModelTurn
 
         most = min(filter(None, (max_tokens, self.max_output_tokens)), default=None)
-        turn = Turn(
+        turn = ModelTurn(
             model,
             brief,
             prompt,

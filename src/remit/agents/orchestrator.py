@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from remit.agents.deciding import Decisions
 from remit.agents.listening import reach
 from remit.agents.telling import Narrator
-from remit.agents.workflow import AT_ONCE, Course, Words
+from remit.agents.workflow import AT_ONCE, Wording, WorkflowExecution
 from remit.policy.budget import split_tokens
 from remit.policy.plan import Step, Workflow, literal
 from remit.policy.redaction import TOKEN
@@ -33,9 +33,9 @@ from remit.text.intent import (
     PHRASES,
     THRESHOLDS,
     Choose,
+    ClassifiedText,
     Decision,
-    Heard,
-    Intent,
+    DetectedIntent,
     Label,
     Routed,
     Thresholds,
@@ -62,7 +62,7 @@ _LONGEST_REPLY = 2_000
 _BY_WORDS_ALONE = "What you want was told by its words alone, and may not have been understood as well as usual."
 
 
-class Decided(Struct, frozen=True):
+class OrchestratorDecision(Struct, frozen=True):
     """What is to be done about a user's words, and how that was found out."""
 
     decision: Decision
@@ -81,7 +81,7 @@ class Orchestrator:
         train: Callable[[Sequence[Capability]], Classifier],
         *,
         thresholds: Thresholds = THRESHOLDS,
-        words: Callable[[], Words] = Words,
+        words: Callable[[], Wording] = Wording,
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
         decisions: Decisions,
@@ -98,7 +98,7 @@ class Orchestrator:
         self._trained: tuple[tuple[Capability, ...], Classifier] | None = None
 
     async def __call__(self, brief: Brief) -> Answer:
-        said = _said(brief)
+        said = _user_text(brief)
         asked = await _open_question(brief)
         if asked is not None and (answer := await self._replied(brief, asked)) is not None:
             return replace(answer, metadata=answer.metadata | {"cache_status": "bypass"})
@@ -112,25 +112,25 @@ class Orchestrator:
         how["notice"] = decided.notice
         return replace(answer, metadata=answer.metadata | how, warnings=(*answer.warnings, _BY_WORDS_ALONE))
 
-    async def _decided(self, brief: Brief, said: str) -> Decided:
+    async def _decided(self, brief: Brief, said: str) -> OrchestratorDecision:
         """Return what is to be done about what the user said; after a restart, what was decided before it."""
 
         async def decision() -> Json:
             return msgspec.to_builtins(await self._decide(brief, said))
 
-        return msgspec.convert(await brief.once("decision", decision), Decided)
+        return msgspec.convert(await brief.once("decision", decision), OrchestratorDecision)
 
-    async def _decide(self, brief: Brief, said: str) -> Decided:
+    async def _decide(self, brief: Brief, said: str) -> OrchestratorDecision:
         classifier = await self._classifier()
         labels = self._labels(brief)
         key = self._decisions.key(brief.user, said, labels)
         if (known := self._decisions.get(key)) is not None:
-            return Decided(known, "hit")
+            return OrchestratorDecision(known, "hit")
         heard = await classifier.hears(said, brief)
         decision = decide(heard, labels, self._thresholds)
         if not heard.notice:  # what was found out otherwise is no more than the best that could be had then
             self._decisions.put(key, decision)
-        return Decided(decision, "miss", heard.notice)
+        return OrchestratorDecision(decision, "miss", heard.notice)
 
     def _labels(self, brief: Brief) -> dict[str, Label]:
         within = reach(brief)
@@ -167,7 +167,7 @@ class Orchestrator:
 
     async def _replied(self, brief: Brief, asked: dict[str, Any]) -> Answer | None:
         """Go on with what the user was asked, if this is the reply to it; None: they want something else."""
-        said = _said(brief)
+        said = _user_text(brief)
         reply = said[:_LONGEST_REPLY]
         if "disputes" in asked:
             return await self._settle(brief, reply, asked["disputes"])
@@ -205,10 +205,10 @@ class Orchestrator:
         text = self._words().clean("\n".join(told))
         return await self._ask(brief, text, {"disputes": left}) if left else Answer(text)
 
-    def _intent(self, code: str) -> Intent:
+    def _intent(self, code: str) -> DetectedIntent:
         """Return what a user has agreed to; days later it may be that nobody offers it any more."""
         label, _ = self._offered().get(code, (Label(target=""), None))
-        return Intent(code, label.target, 1.0)
+        return DetectedIntent(code, label.target, 1.0)
 
     def _wanted(self, codes: Sequence[str], names: Sequence[str]) -> dict[str, Schema]:
         """Return the schemas of the fields that were asked for, as they are now."""
@@ -222,7 +222,7 @@ class Orchestrator:
     # ── doing it ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _carry_out(
-        self, brief: Brief, intents: Sequence[Intent], text: str, given: Json, *, asked: bool = False
+        self, brief: Brief, intents: Sequence[DetectedIntent], text: str, given: Json, *, asked: bool = False
     ) -> Answer:
         offered, words = self._offered(), self._words()
         if any(intent.code not in offered for intent in intents):
@@ -256,7 +256,9 @@ class Orchestrator:
             lack: dict[str, Json] = {"codes": codes, "missing": list(missing), "input": known, "text": text}
             return await self._ask(brief, asking_for(missing), lack)
         workflow = Workflow(name="orchestrator", steps=tuple(steps))
-        answer = await Course(workflow, brief, words, self._at_once(), narrator=self._narrator, request=text).run()
+        answer = await WorkflowExecution(
+            workflow, brief, words, self._at_once(), narrator=self._narrator, request=text
+        ).run()
         if disputes := _disputes(answer):
             await _keep(brief, {"disputes": disputes})
         found = [
@@ -313,7 +315,7 @@ def _disputes(answer: Answer) -> list[Json]:
     ]
 
 
-def _said(brief: Brief) -> str:
+def _user_text(brief: Brief) -> str:
     """Return the user's words, beside which there may be data."""
     return brief.objective or brief.text
 
@@ -327,7 +329,7 @@ def _merged(before: Json, now: Json) -> Json:
 
 def _nothing(offered: Mapping[str, tuple[Label, Capability]]) -> str:
     """Return what a user is told who wants what nobody does any more."""
-    decision = decide(Heard(()), {code: label for code, (label, _) in offered.items()})
+    decision = decide(ClassifiedText(()), {code: label for code, (label, _) in offered.items()})
     assert isinstance(decision, Unknown)
     return decision.reply
 

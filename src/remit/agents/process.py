@@ -13,36 +13,36 @@ from msgspec import Raw
 from remit.agents.channel import (
     NOT_SAYABLE,
     NULL,
-    Account,
-    Chain,
-    Change,
-    Combine,
-    Confirm,
-    Conversation,
-    Delegate,
-    Done,
-    Facts,
-    Failed,
-    FanOut,
-    History,
-    Known,
-    Once,
-    Progress,
-    Ready,
-    Reply,
-    Run,
-    Say,
-    Spend,
-    State,
-    Use,
-    Used,
-    Wish,
-    Withdraw,
+    AgentRequest,
+    ChainFrame,
+    ChangeFrame,
+    CombineFrame,
+    ConfirmFrame,
+    ConversationFrame,
+    DelegateFrame,
+    DoneFrame,
+    FactsFrame,
+    FailedFrame,
+    FanOutFrame,
+    HistoryFrame,
+    NoteFrame,
+    OnceFrame,
+    ProgressFrame,
+    ReadyFrame,
+    RemainingBudget,
+    ReplyFrame,
+    RunFrame,
+    SayFrame,
+    SpendFrame,
+    StateFrame,
+    ToolUsedFrame,
+    UseToolFrame,
+    WithdrawFrame,
     raw,
     unraw,
 )
 from remit.agents.function import AgentFunction
-from remit.agents.spawn import InProcessError, Process, Surroundings
+from remit.agents.spawn import InProcessError, Process, ProcessEnvironment
 from remit.policy.aggregate import Combined
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
@@ -68,13 +68,13 @@ class ProcessAgent:
         self,
         function: AgentFunction | str,
         *,
-        around: Surroundings | None = None,
+        around: ProcessEnvironment | None = None,
         max_idle: int = MAX_IDLE,
         idle_s: float = IDLE_S,
     ) -> None:
         """Have *function*, or what `module:name` names, answer in processes that have *around* them what is said."""
         self._entrance = function if isinstance(function, str) else entrance_of(function)
-        self._around = around or Surroundings()
+        self._around = around or ProcessEnvironment()
         self._max_idle = max_idle
         self._idle_s = idle_s
         self._processes: set[Process] = set()
@@ -84,7 +84,7 @@ class ProcessAgent:
         process = self._take()
         try:
             await process.open()
-            outcome = await Clerk(process, brief).serve()
+            outcome = await RequestHandler(process, brief).serve()
         except BaseException:
             await process.end()
             raise
@@ -92,7 +92,7 @@ class ProcessAgent:
             await process.end()
         else:
             self._idle[process] = asyncio.get_running_loop().call_later(self._idle_s, self._dismiss, process)
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, FailedFrame):
             raise RemitError(outcome.fault) from _cause(outcome)
         return outcome
 
@@ -149,7 +149,7 @@ def entrance_of(function: AgentFunction) -> str:
 # ── one delegation ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Clerk:
+class RequestHandler:
     """Carries out, within one delegation's brief, what the agent in the process wishes for."""
 
     def __init__(self, process: Process, brief: Brief) -> None:
@@ -161,7 +161,7 @@ class Clerk:
         self._told: dict[tuple[Code, str], Fault] = {}
         """Faults that the agent was told of without their origin, as the hub knows them: it may pass one on."""
 
-    async def serve(self) -> Answer | Failed:
+    async def serve(self) -> Answer | FailedFrame:
         """Hand the delegation over and return how it ended; nothing that the agent asked for is left running."""
         try:
             self._hand_over()
@@ -176,7 +176,7 @@ class Clerk:
 
     def _hand_over(self) -> None:
         brief = self._brief
-        run = Run(
+        run = RunFrame(
             request=brief.request,
             tools=brief.tools,
             original_request=brief.original_request,
@@ -193,41 +193,41 @@ class Clerk:
             message = f"the request cannot be handed to the process of {brief.request.target}: {error}"
             raise RemitError(fault(Code.TOO_LARGE, message)) from error
 
-    async def _listen(self) -> Answer | Failed:
+    async def _listen(self) -> Answer | FailedFrame:
         while True:
             match await self._process.receive():
-                case Done(answer=answer):
+                case DoneFrame(answer=answer):
                     return self._answer(answer)
-                case Failed() as failed:
+                case FailedFrame() as failed:
                     known = self._told.get((failed.fault.code, failed.fault.message), failed.fault)
                     return msgspec.structs.replace(failed, fault=known)
-                case Progress(text=text, partial=given):
+                case ProgressFrame(text=text, partial=given):
                     partial = None if given == NULL else self._answer(given)
                     with suppress(RemitError):  # told to stop: the end is near, and the agent need not hear of it
                         self._brief.progress(text, partial=partial)
-                case Say(text=text):
+                case SayFrame(text=text):
                     with suppress(RemitError):
                         self._brief.say(text)
-                case Used(tool=tool, arguments=arguments, duration_ms=duration_ms, error=error):
+                case ToolUsedFrame(tool=tool, arguments=arguments, duration_ms=duration_ms, error=error):
                     with suppress(RemitError):
                         given = unraw(arguments, object)
                         self._brief.used(tool, given, duration_ms=duration_ms, error=error)
-                case Known(note=note):
+                case NoteFrame(note=note):
                     with suppress(RemitError):
                         self._brief.note(note.kind, note.text)  # pyright: ignore[reportArgumentType] - the hub refuses others
-                case Spend(prompt=prompt, completion=completion, estimated=estimated):
+                case SpendFrame(prompt=prompt, completion=completion, estimated=estimated):
                     self._heard += prompt + completion
                     with suppress(RemitError):  # told to stop, or nothing left: the process counts that itself
                         self._brief.spend(prompt=prompt, completion=completion, estimated=estimated)
-                case Withdraw(number=number):
+                case WithdrawFrame(number=number):
                     if number in self._wishes:
                         self._wishes[number].cancel()
-                case Ready():
+                case ReadyFrame():
                     raise self._process.broken("it was ready already")
                 case wish:
                     await self._begin(wish)
 
-    async def _begin(self, wish: Wish) -> None:
+    async def _begin(self, wish: AgentRequest) -> None:
         if wish.number in self._wishes:
             raise self._process.broken(f"it wished twice for number {wish.number}")
         await self._room.acquire()
@@ -235,7 +235,7 @@ class Clerk:
         self._wishes[wish.number] = task
         task.add_done_callback(lambda task: self._fulfilled(wish.number, task))
 
-    async def _fulfil(self, wish: Wish) -> None:
+    async def _fulfil(self, wish: AgentRequest) -> None:
         try:
             self._reply(wish.number, await self._carry_out(wish))
         except RemitError as error:
@@ -256,10 +256,10 @@ class Clerk:
         try:
             why = None if why is None else self._outward(why)
             value = raw(self._without_places(value))
-            self._process.send(Reply(number=number, account=self._account(), value=value, fault=why))
+            self._process.send(ReplyFrame(number=number, account=self._account(), value=value, fault=why))
         except NOT_SAYABLE as error:
             why = fault(Code.TOO_LARGE, f"what came of it cannot be handed to a process: {error}")
-            self._process.send(Reply(number=number, account=self._account(), fault=why))
+            self._process.send(ReplyFrame(number=number, account=self._account(), fault=why))
 
     def _outward(self, why: Fault) -> Fault:
         told = why.outward()
@@ -280,32 +280,32 @@ class Clerk:
             case _:
                 return value
 
-    async def _carry_out(self, wish: Wish) -> Json:
+    async def _carry_out(self, wish: AgentRequest) -> Json:
         brief = self._brief
         match wish:
-            case Delegate(call=call):
+            case DelegateFrame(call=call):
                 return await brief.delegate(**msgspec.structs.asdict(_call(call)))
-            case FanOut(calls=calls):
+            case FanOutFrame(calls=calls):
                 return await brief.fan_out([_call(call) for call in calls])
-            case Combine(calls=calls, strategy=strategy):
+            case CombineFrame(calls=calls, strategy=strategy):
                 return await brief.combine([_call(call) for call in calls], strategy=strategy)
-            case Chain(calls=calls, hand_on=hand_on):
+            case ChainFrame(calls=calls, hand_on=hand_on):
                 return await brief.chain([_call(call) for call in calls], hand_on=hand_on)
-            case Use(tool=tool, arguments=arguments):
+            case UseToolFrame(tool=tool, arguments=arguments):
                 return await brief.use(tool, **arguments)
-            case Confirm(question=question):
+            case ConfirmFrame(question=question):
                 return await brief.confirm(question)
-            case State():
+            case StateFrame():
                 return await brief.state()
-            case Change(changes=changes):
+            case ChangeFrame(changes=changes):
                 return await brief.change(**changes)
-            case Once(name=name, found=found):
+            case OnceFrame(name=name, found=found):
                 return await _once(brief, name, found)
-            case Conversation():
+            case ConversationFrame():
                 return await brief.conversation()
-            case History(wanted=wanted, tokens=tokens, of=of):
+            case HistoryFrame(wanted=wanted, tokens=tokens, of=of):
                 return await brief.history(of, wanted, max_tokens=tokens)
-            case Facts():
+            case FactsFrame():
                 return await brief.facts()
 
     async def _end_wishes(self) -> None:
@@ -313,9 +313,9 @@ class Clerk:
             task.cancel()
         await asyncio.wait(set(self._wishes.values()))
 
-    def _account(self) -> Account:
+    def _account(self) -> RemainingBudget:
         brief = self._brief
-        return Account(time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), heard=self._heard)
+        return RemainingBudget(time_left_ms=brief.time_left_ms(), tokens_left=brief.tokens_left(), heard=self._heard)
 
     def _answer(self, given: Raw) -> Answer:
         try:
@@ -353,7 +353,7 @@ def _call(given: Raw) -> Call:
         return Call(**unraw(given, dict[str, Json]))
 
 
-def _cause(failed: Failed) -> Exception | None:
+def _cause(failed: FailedFrame) -> Exception | None:
     """Return what made an agent's code fail, as far as its process said so."""
     behind = None if failed.cause is None else RemitError(failed.cause)
     if not failed.trace:

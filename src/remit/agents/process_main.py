@@ -22,34 +22,34 @@ from msgspec.structs import replace
 from remit.agents.channel import (
     LENGTH,
     NOT_SAYABLE,
-    Account,
-    Chain,
-    Change,
-    Combine,
-    Confirm,
-    Conversation,
-    Delegate,
-    Done,
-    Facts,
-    Failed,
-    FanOut,
-    Frame,
-    History,
-    Known,
-    Once,
-    Progress,
-    Ready,
-    Reply,
-    Run,
-    Say,
-    Spend,
-    Start,
-    State,
+    AgentRequest,
+    ChainFrame,
+    ChangeFrame,
+    ChannelFrame,
+    CombineFrame,
+    ConfirmFrame,
+    ConversationFrame,
+    DelegateFrame,
+    DoneFrame,
+    FactsFrame,
+    FailedFrame,
+    FanOutFrame,
+    HistoryFrame,
+    NoteFrame,
+    OnceFrame,
+    ProgressFrame,
+    ReadyFrame,
+    RemainingBudget,
+    ReplyFrame,
+    RunFrame,
+    SayFrame,
+    SpendFrame,
+    StartFrame,
+    StateFrame,
+    ToolUsedFrame,
     ToProcess,
-    Use,
-    Used,
-    Wish,
-    Withdraw,
+    UseToolFrame,
+    WithdrawFrame,
     pack,
     raw_of_agent,
     read_by_process,
@@ -75,8 +75,7 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Record, read_body
-from remit.runtime.brief import Brief, Work
-from remit.runtime.brief import Delegate as Delegated
+from remit.runtime.brief import AvailableAgent, Brief, Work
 from remit.runtime.origin import origin_of
 from remit.runtime.ports import Agent
 from remit.runtime.sayable import plain_arguments, plain_changes, plain_finding
@@ -99,7 +98,7 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: ChannelFrame) -> None:
         """Say something, or raise one of `NOT_SAYABLE`; waits while the hub has no room for it."""
         self._end.sendall(pack(frame))
 
@@ -115,14 +114,14 @@ class Channel:
             os._exit(1)
 
 
-class Office:
+class Worker:
     """Where the agent works: delegations come in one after another, replies to its wishes in between."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[Start | Run] = asyncio.Queue()
-        self._desk: RemoteDesk | None = None
+        self._inbox: asyncio.Queue[StartFrame | RunFrame] = asyncio.Queue()
+        self._desk: RemoteBriefBackend | None = None
 
     async def serve(self, entrance: str) -> None:
         """Import the agent's code and answer until the process is ended from outside."""
@@ -133,64 +132,64 @@ class Office:
         agent: Agent | None = None
         while True:
             match await self._inbox.get():
-                case Start(path=path):
+                case StartFrame(path=path):
                     sys.path[:] = path
                     agent = self._load(entrance)
-                case Run() as run if agent is not None:
+                case RunFrame() as run if agent is not None:
                     await self._carry_out(agent, run)
-                case Run():
+                case RunFrame():
                     pass  # the hub was told that there is no agent, and ends this process
 
     def _load(self, entrance: str) -> Agent | None:
         try:
             agent = agent_from(resolve(entrance), Threads("agent", 1))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
-            why = fault(Code.DELEGATION_FAILED, f"{entrance} cannot be imported: {_told(error)}")
+            why = fault(Code.DELEGATION_FAILED, f"{entrance} cannot be imported: {_describe_error(error)}")
             why = replace(why, origin=origin_of(error, entrance))
-            self._channel.send(Failed(fault=why, trace=_trace(error)))
+            self._channel.send(FailedFrame(fault=why, trace=_trace(error)))
             return None
-        self._channel.send(Ready())
+        self._channel.send(ReadyFrame())
         return agent
 
-    async def _carry_out(self, agent: Agent, run: Run) -> None:
-        desk = self._desk = RemoteDesk(self._channel, run)
+    async def _carry_out(self, agent: Agent, run: RunFrame) -> None:
+        desk = self._desk = RemoteBriefBackend(self._channel, run)
         target = run.request.target
         try:
             answer = await agent(Brief(run.request, run.tools, desk, run.prompt))
         except RemitError as error:
             origin = error.fault.origin or origin_of(error, target)
-            desk.leave(Failed(fault=replace(error.fault, origin=origin), cause=_cause(error)))
+            desk.leave(FailedFrame(fault=replace(error.fault, origin=origin), cause=_cause(error)))
         except BaseException as error:  # noqa: BLE001 - told to the hub, which logs it
-            why = fault(Code.DELEGATION_FAILED, f"{target} raised {_told(error)}")
+            why = fault(Code.DELEGATION_FAILED, f"{target} raised {_describe_error(error)}")
             why = replace(why, origin=origin_of(error, target))
-            desk.leave(Failed(fault=why, trace=_trace(error), cause=_cause(error)))
+            desk.leave(FailedFrame(fault=why, trace=_trace(error), cause=_cause(error)))
         else:
             try:
-                desk.leave(Done(answer=raw_of_agent(answer)))
+                desk.leave(DoneFrame(answer=raw_of_agent(answer)))
             except NOT_SAYABLE as error:
                 message = f"{target} gave an answer that is not JSON: {error}"
-                desk.leave(Failed(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
+                desk.leave(FailedFrame(fault=fault(Code.RESULT_VALIDATION_FAILED, message)))
 
     def _receive_soon(self, frame: ToProcess) -> None:
         self._loop.call_soon_threadsafe(self._receive, frame)
 
     def _receive(self, frame: ToProcess) -> None:
         match frame:
-            case Start() | Run():
+            case StartFrame() | RunFrame():
                 self._inbox.put_nowait(frame)
-            case Reply():
+            case ReplyFrame():
                 if self._desk is not None:
                     self._desk.settle(frame)
 
 
-class RemoteDesk:
+class RemoteBriefBackend:
     """Passes on to the hub what one delegation's agent asks for through its brief.
 
     What the brief answers at once (tokens, time) is a copy of the hub's account, brought up to date by each reply.
     While wishes are under way it may be behind; the hub's own count decides.
     """
 
-    def __init__(self, channel: Channel, run: Run) -> None:
+    def __init__(self, channel: Channel, run: RunFrame) -> None:
         self._channel = channel
         self._run = run
         self._loop = asyncio.get_running_loop()
@@ -206,14 +205,14 @@ class RemoteDesk:
 
     async def delegate(self, call: Call) -> Response:
         try:
-            wish = Delegate(number=next(self._numbers), call=raw_of_agent(call))
+            wish = DelegateFrame(number=next(self._numbers), call=raw_of_agent(call))
             return self._count(await self._wish(wish, Response))
         except NOT_SAYABLE as error:
             return self._refused(call, error)
 
     async def fan_out(self, calls: Sequence[Call]) -> list[Response]:
         try:
-            wish = FanOut(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
+            wish = FanOutFrame(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls))
             return [self._count(response) for response in await self._wish(wish, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls]
@@ -221,7 +220,9 @@ class RemoteDesk:
     async def combine(self, calls: Sequence[Call], strategy: Strategy) -> Combined:
         try:
             said = tuple(raw_of_agent(call) for call in calls)
-            combined = await self._wish(Combine(number=next(self._numbers), calls=said, strategy=strategy), Combined)
+            combined = await self._wish(
+                CombineFrame(number=next(self._numbers), calls=said, strategy=strategy), Combined
+            )
         except NOT_SAYABLE as error:
             return Combined(responses=tuple(self._refused(call, error) for call in calls))
         for response in combined.responses:
@@ -230,7 +231,9 @@ class RemoteDesk:
 
     async def chain(self, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
         try:
-            wish = Chain(number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), hand_on=hand_on)
+            wish = ChainFrame(
+                number=next(self._numbers), calls=tuple(raw_of_agent(call) for call in calls), hand_on=hand_on
+            )
             return [self._count(response) for response in await self._wish(wish, list[Response])]
         except NOT_SAYABLE as error:
             return [self._refused(call, error) for call in calls[:1]]
@@ -238,65 +241,65 @@ class RemoteDesk:
     async def use(self, tool: str, arguments: dict[str, Json]) -> Json:
         try:
             said = plain_arguments(tool, arguments)
-            return await self._wish(Use(number=next(self._numbers), tool=tool, arguments=said), object)
+            return await self._wish(UseToolFrame(number=next(self._numbers), tool=tool, arguments=said), object)
         except NOT_SAYABLE as error:
             message = f"the arguments do not fit tool {tool}: {error}"
             raise RemitError(fault(Code.INPUT_VALIDATION_FAILED, message)) from error
 
     async def confirm(self, question: str) -> bool:
-        return await self._wish(Confirm(number=next(self._numbers), question=question), bool)
+        return await self._wish(ConfirmFrame(number=next(self._numbers), question=question), bool)
 
     async def state(self) -> dict[str, Json]:
-        return await self._wish(State(number=next(self._numbers)), dict[str, Json])
+        return await self._wish(StateFrame(number=next(self._numbers)), dict[str, Json])
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         said = plain_changes(self._run.request.target, changes)
-        return await self._wish(Change(number=next(self._numbers), changes=said), dict[str, Json])
+        return await self._wish(ChangeFrame(number=next(self._numbers), changes=said), dict[str, Json])
 
     async def once(self, name: str, work: Work) -> Json:
-        known = await self._wish(Once(number=next(self._numbers), name=name), list[Json])
+        known = await self._wish(OnceFrame(number=next(self._numbers), name=name), list[Json])
         if known:
             return known[0]
         found = plain_finding(name, await work())
         try:
-            return (await self._wish(Once(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
+            return (await self._wish(OnceFrame(number=next(self._numbers), name=name, found=(found,)), list[Json]))[0]
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"what was found out for {name} is not JSON: {error}")
             raise RemitError(why) from error
 
     async def conversation(self) -> list[Record]:
-        entries = await self._wish(Conversation(number=next(self._numbers)), list[Entry])
+        entries = await self._wish(ConversationFrame(number=next(self._numbers)), list[RawRecord])
         return [entry.record() for entry in entries]
 
     async def history(self, wanted: ContextFilter, tokens: int, of: str | None) -> list[Message]:
-        wish = History(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
+        wish = HistoryFrame(number=next(self._numbers), wanted=wanted, tokens=tokens, of=of)
         return await self._wish(wish, list[Message])
 
     async def facts(self) -> tuple[str, ...]:
-        return await self._wish(Facts(number=next(self._numbers)), tuple[str, ...])
+        return await self._wish(FactsFrame(number=next(self._numbers)), tuple[str, ...])
 
     def progress(self, text: str, partial: Answer | Callable[[], Answer] | None) -> None:
         try:
             # Made at once: when the time has run out, this process may be gone.
-            self._say(Progress(text=text, partial=raw_of_agent(partial() if callable(partial) else partial)))
+            self._say(ProgressFrame(text=text, partial=raw_of_agent(partial() if callable(partial) else partial)))
         except NOT_SAYABLE as error:
             why = fault(Code.RESULT_VALIDATION_FAILED, f"the progress report is not JSON: {error}")
             raise RemitError(why) from error
 
     def say(self, text: str) -> None:
-        self._say(Say(text=text))
+        self._say(SayFrame(text=text))
 
     def used(self, tool: str, arguments: Json, duration_ms: int, error: str | None) -> None:
         try:
-            self._say(Used(tool=tool, arguments=raw_of_agent(arguments), duration_ms=duration_ms, error=error))
+            self._say(ToolUsedFrame(tool=tool, arguments=raw_of_agent(arguments), duration_ms=duration_ms, error=error))
         except NOT_SAYABLE:
-            self._say(Used(tool=tool, duration_ms=duration_ms, error=error))
+            self._say(ToolUsedFrame(tool=tool, duration_ms=duration_ms, error=error))
 
     def note(self, note: Note) -> None:
-        self._say(Known(note=note))
+        self._say(NoteFrame(note=note))
 
     def spend(self, usage: Usage) -> int:
-        self._say(Spend(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
+        self._say(SpendFrame(prompt=usage.prompt, completion=usage.completion, estimated=usage.estimated))
         self._spent += usage.total
         used, granted = self._spent + self._spent_below, self._run.request.remit.tokens
         if used > granted:
@@ -316,7 +319,7 @@ class RemoteDesk:
     def traceparent(self) -> str:
         return self._run.traceparent
 
-    def delegates(self) -> tuple[Delegated, ...]:
+    def delegates(self) -> tuple[AvailableAgent, ...]:
         return self._run.delegates
 
     def tool_cards(self) -> tuple[ToolCard, ...]:
@@ -330,13 +333,13 @@ class RemoteDesk:
 
     # ── the channel ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def leave(self, last: Done | Failed) -> None:
+    def leave(self, last: DoneFrame | FailedFrame) -> None:
         """Say how the delegation ended; nothing can be asked for after it, by whatever the agent left running."""
         with self._speaking:
             self._channel.send(last)
             self._left = True
 
-    def settle(self, reply: Reply) -> None:
+    def settle(self, reply: ReplyFrame) -> None:
         """Give the agent what it wished for."""
         self._update(reply.account)
         future = self._waiting.pop(reply.number, None)
@@ -347,7 +350,7 @@ class RemoteDesk:
         else:
             future.set_exception(RemitError(reply.fault))
 
-    async def _wish(self, wish: Wish, kind: type[T]) -> T:
+    async def _wish(self, wish: AgentRequest, kind: type[T]) -> T:
         future = self._waiting[wish.number] = self._loop.create_future()
         try:
             self._say(wish)
@@ -358,13 +361,13 @@ class RemoteDesk:
             return unraw(await asyncio.shield(future), kind)
         except asyncio.CancelledError:
             if not future.done():
-                self._say(Withdraw(number=wish.number))
+                self._say(WithdrawFrame(number=wish.number))
                 await asyncio.wait({future})  # the hub ends what was asked for within its grace time
             if not future.cancelled():
                 future.exception()
             raise
 
-    def _say(self, frame: Frame) -> None:
+    def _say(self, frame: ChannelFrame) -> None:
         with self._speaking:
             if self._left:
                 message = f"{self._run.request.target} has answered and can do nothing more in this delegation"
@@ -373,7 +376,7 @@ class RemoteDesk:
 
     # ── the account ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _update(self, account: Account) -> None:
+    def _update(self, account: RemainingBudget) -> None:
         self._account = account
         self._deadline = time.monotonic() + account.time_left_ms / 1_000
 
@@ -398,7 +401,7 @@ class RemoteDesk:
         )
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class RawRecord(Struct, frozen=True, kw_only=True):
     """A record on its way: what its body is depends on its kind."""
 
     seq: int
@@ -430,7 +433,7 @@ def resolve(entrance: str) -> Callable[[Brief], object]:
     return found
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"[:MAX_ERROR_TEXT]
 
 
@@ -469,9 +472,9 @@ def _confine(end: socket.socket) -> None:
     Where hosts are named, the hub is first told of the one way out: a byte, with the socket at which it is to listen.
     """
     from remit.agents import own_network  # most agents have no sandbox
-    from remit.agents.sandbox import Rules, enforce
+    from remit.agents.sandbox import SandboxRights, enforce
 
-    rules = msgspec.json.decode(sys.stdin.buffer.read(), type=Rules)
+    rules = msgspec.json.decode(sys.stdin.buffer.read(), type=SandboxRights)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -487,13 +490,13 @@ def _confine(end: socket.socket) -> None:
     except (OSError, RemitError) as error:
         if not told:
             end.sendall(b"-")
-        why = f"the sandbox cannot be set up, and nothing runs without it: {_told(error)}"
-        Channel(end).send(Failed(fault=fault(Code.TEAM_INVALID, why)))
+        why = f"the sandbox cannot be set up, and nothing runs without it: {_describe_error(error)}"
+        Channel(end).send(FailedFrame(fault=fault(Code.TEAM_INVALID, why)))
         raise SystemExit(1) from error
 
 
 async def _open(end: socket.socket, entrance: str) -> None:
-    await Office(Channel(end)).serve(entrance)
+    await Worker(Channel(end)).serve(entrance)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from remit.runtime.sessions import NOTE_LENGTH
 _HEADINGS = {"fact": "Known", "decision": "Decided", "constraint": "Must hold", "answer": "Already answered"}
 
 
-class Prompt(Struct, frozen=True, kw_only=True):
+class ModelPrompt(Struct, frozen=True, kw_only=True):
     """One turn of a model: what it is told beforehand, what was said before, and what it is asked now."""
 
     instructions: str
@@ -20,11 +20,11 @@ class Prompt(Struct, frozen=True, kw_only=True):
     task: str
 
 
-async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens: int = HISTORY_TOKENS) -> Prompt:
+async def prompt_of(brief: Brief, *, instructions: str | None = None, max_tokens: int = HISTORY_TOKENS) -> ModelPrompt:
     """Return what a brief says; *instructions* count more than what the team file says."""
     own = brief.prompt if instructions is None else instructions
     history = await brief.history(max_tokens=max_tokens)
-    return Prompt(
+    return ModelPrompt(
         instructions=own,
         messages=(*history, *brief.messages),
         # Not among the instructions: part of it was said by other agents, and they give this one none.

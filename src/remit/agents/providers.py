@@ -153,7 +153,9 @@ def _refused(error: ModelAPIError, model: str) -> Fault:
             return fault(
                 Code.TOO_LARGE, f"this is more than {model} can read at once{status}", suggestion=_LESS_TO_READ
             )
-        case ModelRequestRejectedError() if "context size" in _said(error):  # as llama.cpp says it, without a code
+        case ModelRequestRejectedError() if "context size" in _error_text(
+            error
+        ):  # as llama.cpp says it, without a code
             return fault(
                 Code.TOO_LARGE, f"this is more than {model} can read at once{status}", suggestion=_LESS_TO_READ
             )
@@ -162,14 +164,16 @@ def _refused(error: ModelAPIError, model: str) -> Fault:
             suggestion = "Check the model's name, and `base_url` if there is one: most end in /v1."
             return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion)
         case ModelRequestRejectedError():
-            return fault(Code.DELEGATION_FAILED, f"the provider of {model} rejected the request{status}{_said(error)}")
+            return fault(
+                Code.DELEGATION_FAILED, f"the provider of {model} rejected the request{status}{_error_text(error)}"
+            )
         case _:
             why = f"the provider of {model} cannot be reached, or cannot answer{status}"
             suggestion = "Check that its server is up, and `base_url` if there is one; else try again later."
             return fault(Code.DELEGATION_UNAVAILABLE, why, suggestion=suggestion, retry_after_ms=wait_ms)
 
 
-def _said(error: ModelAPIError) -> str:
+def _error_text(error: ModelAPIError) -> str:
     body = error.body
     message = cast("dict[str, object]", body).get("message") if isinstance(body, dict) else None
     return f": {message[:_MAX_WORDS]}" if isinstance(message, str) else ""

@@ -30,7 +30,7 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     network: tuple[str, ...] = ()
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxRights(msgspec.Struct, frozen=True, kw_only=True):
     """What a process keeps when it gives up all other rights."""
 
     rights: dict[str, int]
@@ -52,7 +52,9 @@ _SYSTEM = (
 _CODE = (".py", ".pyc", ".so")
 
 
-def rules_of(sandbox: Sandbox, *, own: Path, path: Sequence[str], folder: Path, hidden: Collection[Path]) -> Rules:
+def rules_of(
+    sandbox: Sandbox, *, own: Path, path: Sequence[str], folder: Path, hidden: Collection[Path]
+) -> SandboxRights:
     """Return what a process may keep, or raise a `RemitError` if that would let it reach what is *hidden*.
 
     *own* is its working folder, *path* where its code is imported from; named files begin at *folder*.
@@ -74,7 +76,7 @@ def rules_of(sandbox: Sandbox, *, own: Path, path: Sequence[str], folder: Path, 
                 f"an agent in a sandbox would reach {inside}, because it may read {each}: "
                 "keep the store and its keys in a folder of their own, or name less"
             )
-    return Rules(rights=rights, network=bool(sandbox.network))
+    return SandboxRights(rights=rights, network=bool(sandbox.network))
 
 
 def _within(path: Path, hidden: Collection[Path]) -> Path | None:
@@ -163,7 +165,7 @@ def destination(named: str) -> tuple[str, int] | None:
     return host.lower().rstrip("."), int(port)
 
 
-def enforce(rules: Rules) -> None:
+def enforce(rules: SandboxRights) -> None:
     """Give up in this process, for good, every right that *rules* does not name, or raise a `RemitError`."""
     try:
         from remit.agents.syscalls import drop_capabilities

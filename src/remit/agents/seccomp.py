@@ -59,7 +59,7 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
-class Step(NamedTuple):
+class BpfInstruction(NamedTuple):
     """One instruction: what it does, how far to jump if true or false, and its number."""
 
     code: int
@@ -90,41 +90,41 @@ def install(*, network: bool, truncate: bool) -> None:
     prctl(_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(steps), packed)))
 
 
-def program(machine: str, *, network: bool, truncate: bool) -> list[Step]:
+def program(machine: str, *, network: bool, truncate: bool) -> list[BpfInstruction]:
     """Return the filter for a processor, as the kernel runs it for each system call."""
     domains = {socket.AF_INET, socket.AF_INET6} if network else set[int]()
     refused = {*_REFUSED[machine].values(), *_NEW_EVERYWHERE.values(), *({_TRUNCATE[machine]} if truncate else ())}
     return list(_steps(machine, refused, domains))
 
 
-def _steps(machine: str, refused: Collection[int], domains: Collection[int]) -> Iterator[Step]:
-    yield Step(_LOAD, 0, 0, _ARCH)
-    yield Step(_EQUAL, 1, 0, _AUDIT_ARCH[machine])
-    yield Step(_RETURN, 0, 0, _KILL)  # a program of another processor type, whose numbers mean other things
-    yield Step(_LOAD, 0, 0, _NUMBER)
+def _steps(machine: str, refused: Collection[int], domains: Collection[int]) -> Iterator[BpfInstruction]:
+    yield BpfInstruction(_LOAD, 0, 0, _ARCH)
+    yield BpfInstruction(_EQUAL, 1, 0, _AUDIT_ARCH[machine])
+    yield BpfInstruction(_RETURN, 0, 0, _KILL)  # a program of another processor type, whose numbers mean other things
+    yield BpfInstruction(_LOAD, 0, 0, _NUMBER)
     if machine == "x86_64":
-        yield Step(_AT_LEAST, 0, 1, _X32_BIT)
+        yield BpfInstruction(_AT_LEAST, 0, 1, _X32_BIT)
         yield _failing(errno.ENOSYS)
     # As if the kernel were older, so that libraries do it the old way, which can be looked into.
     for number in (*_IO_URING, _CLONE3):
-        yield Step(_EQUAL, 0, 1, number)
+        yield BpfInstruction(_EQUAL, 0, 1, number)
         yield _failing(errno.ENOSYS)
     for number in sorted(refused):
-        yield Step(_EQUAL, 0, 1, number)
+        yield BpfInstruction(_EQUAL, 0, 1, number)
         yield _failing(errno.EPERM)
-    yield Step(_EQUAL, 0, 4, _CLONE[machine])
-    yield Step(_LOAD, 0, 0, _ARGUMENTS)
-    yield Step(_ANY_BIT, 0, 1, _NEW_NAMESPACES)
+    yield BpfInstruction(_EQUAL, 0, 4, _CLONE[machine])
+    yield BpfInstruction(_LOAD, 0, 0, _ARGUMENTS)
+    yield BpfInstruction(_ANY_BIT, 0, 1, _NEW_NAMESPACES)
     yield _failing(errno.EPERM)
-    yield Step(_RETURN, 0, 0, _ALLOW)
-    yield Step(_EQUAL, 0, 2 + 2 * len(domains), _SOCKET[machine])
-    yield Step(_LOAD, 0, 0, _ARGUMENTS)
+    yield BpfInstruction(_RETURN, 0, 0, _ALLOW)
+    yield BpfInstruction(_EQUAL, 0, 2 + 2 * len(domains), _SOCKET[machine])
+    yield BpfInstruction(_LOAD, 0, 0, _ARGUMENTS)
     for domain in sorted(domains):
-        yield Step(_EQUAL, 0, 1, domain)
-        yield Step(_RETURN, 0, 0, _ALLOW)
+        yield BpfInstruction(_EQUAL, 0, 1, domain)
+        yield BpfInstruction(_RETURN, 0, 0, _ALLOW)
     yield _failing(errno.EACCES)
-    yield Step(_RETURN, 0, 0, _ALLOW)
+    yield BpfInstruction(_RETURN, 0, 0, _ALLOW)
 
 
-def _failing(number: int) -> Step:
-    return Step(_RETURN, 0, 0, _ERRNO | number)
+def _failing(number: int) -> BpfInstruction:
+    return BpfInstruction(_RETURN, 0, 0, _ERRNO | number)

@@ -16,11 +16,21 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from remit.agents.channel import LENGTH, MAX_FRAME_BYTES, Failed, Frame, Ready, Start, ToHub, pack, read_by_hub
+from remit.agents.channel import (
+    LENGTH,
+    MAX_FRAME_BYTES,
+    ChannelFrame,
+    FailedFrame,
+    ReadyFrame,
+    StartFrame,
+    ToHub,
+    pack,
+    read_by_hub,
+)
 from remit.agents.leader import Leader
 from remit.agents.outgoing_proxy import OutgoingProxy
 from remit.agents.printing import Printing
-from remit.agents.sandbox import Rules, Sandbox, rules_of
+from remit.agents.sandbox import Sandbox, SandboxRights, rules_of
 from remit.protocol.errors import Code, RemitError, fault
 
 log = logging.getLogger("remit")
@@ -49,7 +59,7 @@ def environment(environ: Mapping[str, str], named: Collection[str], own: Path) -
     return {**kept, "HOME": str(own), "TMPDIR": str(own), **given}
 
 
-class Surroundings(NamedTuple):
+class ProcessEnvironment(NamedTuple):
     """What the processes of an agent have around them."""
 
     folder: Path | None = None
@@ -77,7 +87,7 @@ class Process:
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
 
-    def __init__(self, entrance: str, around: Surroundings) -> None:
+    def __init__(self, entrance: str, around: ProcessEnvironment) -> None:
         self._entrance = entrance
         self._around = around
         self._connected = False
@@ -137,14 +147,14 @@ class Process:
             await self._open_proxy(self._around.sandbox)
         self._reader, self._writer = await asyncio.open_unix_connection(sock=self._socket)
         self._connected = True
-        self.send(Start(path=self._path))
+        self.send(StartFrame(path=self._path))
         match await self.receive():
-            case Ready():
+            case ReadyFrame():
                 pass
-            case Failed(fault=why, trace=trace):
+            case FailedFrame(fault=why, trace=trace):
                 raise RemitError(why) from InProcessError(trace)
             case frame:
-                raise self.broken(f"it began with {type(frame).__name__}")
+                raise self.broken(f"it began with {frame.__struct_config__.tag}")
 
     async def _open_proxy(self, sandbox: Sandbox) -> None:
         """Take over the one way out of the process's own network; if it could make none, it says so next."""
@@ -159,7 +169,7 @@ class Process:
             self._proxy = OutgoingProxy(socket.socket(fileno=doors[0]), sandbox.network, self._entrance)
             await self._proxy.open()
 
-    def send(self, frame: Frame) -> None:
+    def send(self, frame: ChannelFrame) -> None:
         """Say something to the process, or raise one of `NOT_SAYABLE`."""
         payload = pack(frame)
         if not self.killed:
@@ -216,7 +226,7 @@ class Process:
         return self._leader.is_gone()
 
 
-def _given(rules: Rules | None) -> IO[bytes]:
+def _given(rules: SandboxRights | None) -> IO[bytes]:
     """Return what a process reads first: the rules of its sandbox, or nothing."""
     if rules is None:
         return open(os.devnull, "rb")

@@ -15,7 +15,7 @@ from remit.runtime.brief import Brief
 TIME_MS = 300_000
 
 
-class SubAgentResult(Struct, frozen=True, kw_only=True):
+class SubAgentToolResult(Struct, frozen=True, kw_only=True):
     """What the tool gives back (O7)."""
 
     agent_name: str
@@ -27,7 +27,7 @@ class SubAgentResult(Struct, frozen=True, kw_only=True):
     errors: tuple[str, ...]
 
 
-async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentResult:
+async def sub_agent(brief: Brief, arguments: dict[str, Json]) -> SubAgentToolResult:
     """Ask another agent in the name of the one that the brief is for; raises a `RemitError` for wrong arguments."""
     tools = {each.name: each.tools for each in brief.delegates}
     given, notes = read_arguments(arguments, tools_of=tools.get)
@@ -63,11 +63,11 @@ def _spared(brief: Brief) -> int:
     return max((each.tokens or 0 for each in brief.delegates), default=0)
 
 
-def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentResult:
+def result_of(response: Response, notes: tuple[str, ...] = ()) -> SubAgentToolResult:
     """Return a response as the tool's result: an error comes with what can be done about it, *notes* stand after it."""
     why = response.fault
     errors = () if why is None else (f"{why.code}: {in_sentences(why.message, why.suggestion)}",)
-    return SubAgentResult(
+    return SubAgentToolResult(
         agent_name=response.target,
         success=response.ok,
         output="" if response.result is None else text_of(response.result),

@@ -17,7 +17,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import CONTEXT_TOKENS, MAX_INTEGER, Count
 
 
-class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SubAgentToolArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the `sub_agent` tool takes (O1); `null` is the same as left out."""
 
     agent_name: Annotated[str, Meta(min_length=1, description="The agent to ask.")]
@@ -36,14 +36,14 @@ class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     allow_nested_calls: Annotated[bool, Meta(description="Whether it may ask others in turn.")] = False
 
 
-class Given(NamedTuple):
+class CheckedArguments(NamedTuple):
     """The arguments as they count, and what the model is told of those that were corrected."""
 
-    args: SubAgentArgs
+    args: SubAgentToolArgs
     notes: tuple[str, ...]
 
 
-def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iterable[str] | None]) -> Given:
+def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iterable[str] | None]) -> CheckedArguments:
     """Return the arguments of a call; raises a `RemitError` where `agent_name` or `task` is missing or wrong.
 
     *tools_of* returns the tools of an agent by name; None if it is not known.
@@ -51,7 +51,7 @@ def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iter
     notes: list[str] = []
     read = _Reader(notes)
     given = {name: value for name, value in arguments.items() if value is not None}
-    known = {name: given.pop(name) for name in SubAgentArgs.__struct_fields__ if name in given}
+    known = {name: given.pop(name) for name in SubAgentToolArgs.__struct_fields__ if name in given}
     notes += [f"`{name}` is not an argument of this tool, and was ignored." for name in given]
     if "context" in known:
         known["context"] = read.context(known["context"])
@@ -63,7 +63,7 @@ def read_arguments(arguments: dict[str, Json], *, tools_of: Callable[[str], Iter
     if "allow_nested_calls" in known:
         known["allow_nested_calls"] = read.flag("allow_nested_calls", known["allow_nested_calls"])
     try:
-        return Given(msgspec.convert(known, SubAgentArgs), tuple(notes))
+        return CheckedArguments(msgspec.convert(known, SubAgentToolArgs), tuple(notes))
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `")
         problem = Problem(place.rstrip("`") or "$", message)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from remit.agents.model import ModelAgent, model_agent
-from remit.agents.prompting import Prompt
+from remit.agents.prompting import ModelPrompt
 from remit.policy.aggregate import Blend, accept, left_out
 from remit.policy.budget import estimate, grant_time_ms
 from remit.protocol.envelope import Json
@@ -27,7 +27,7 @@ LEAST_MS = 1_000
 _KEPT = 10
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class ModelNarration(Struct, frozen=True, kw_only=True):
     """What a model made of several results; without a text, why there is none that can be used."""
 
     text: str = ""
@@ -59,29 +59,31 @@ class Narrator:
         self._model = model
         self.aclose = model.aclose
 
-    async def tell(self, blend: Blend, brief: Brief) -> Told:
+    async def tell(self, blend: Blend, brief: Brief) -> ModelNarration:
         """Return the model's text, if it can be had in time, says nothing of its own, and leaves no result out."""
         # What is told as one is about as long as what it is told from.
         if brief.tokens_left() < 2 * estimate(blend.prompt):
-            return Told(why="too few tokens are left")
+            return ModelNarration(why="too few tokens are left")
         time_ms = grant_time_ms(self._model.patience_ms(PATIENCE_MS), brief.time_left_ms())
         if time_ms < LEAST_MS:
-            return Told(why="too little time is left")
+            return ModelNarration(why="too little time is left")
         try:
-            prompt = Prompt(instructions=blend.instructions, messages=(), task=blend.material)
+            prompt = ModelPrompt(instructions=blend.instructions, messages=(), task=blend.material)
             answer = await self._model.reply(brief, prompt, time_ms=time_ms)
         except RemitError as error:
             if error.fault.code is Code.CANCELLED:
                 raise
             log.warning("%s could not tell results as one: %s", self._model.name, error.fault.code)
-            return Told(why=error.fault.message)
+            return ModelNarration(why=error.fault.message)
         if answer.unfinished:
-            return Told(why="; ".join(answer.unfinished))
+            return ModelNarration(why="; ".join(answer.unfinished))
         text = str(answer.result).strip()
         # Every name and figure is looked for in all that the model was given; that may be much.
         return await asyncio.to_thread(_checked, text, blend)
 
 
-def _checked(text: str, blend: Blend) -> Told:
+def _checked(text: str, blend: Blend) -> ModelNarration:
     made_up, missing = accept(text, blend), left_out(text, blend)
-    return Told(rejected=made_up[:_KEPT], left_out=missing) if made_up or missing else Told(text=text)
+    return (
+        ModelNarration(rejected=made_up[:_KEPT], left_out=missing) if made_up or missing else ModelNarration(text=text)
+    )

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from remit.agents.subagent import list_agents, sub_agent
-from remit.agents.subagent_arguments import SubAgentArgs
+from remit.agents.subagent_arguments import SubAgentToolArgs
 from remit.protocol.card import Schema
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
@@ -33,7 +33,7 @@ _DESCRIBED = 200
 _SHORT = ("agent_name", "task", "input")
 
 
-class Offer(NamedTuple):
+class ToolOffer(NamedTuple):
     """One tool as a model is offered it: the schema of its arguments, and what to call with them."""
 
     name: str
@@ -48,7 +48,7 @@ def offers(
     *,
     delegation: Literal["sub_agent", "delegate_task"] = "sub_agent",
     arguments: Arguments = "short",
-) -> tuple[Offer, ...]:
+) -> tuple[ToolOffer, ...]:
     """Return the tools of a brief: those of the hub, and `sub_agent` where others may be asked.
 
     Where an agent's description is too long to be sent with every call, `list_agents` gives it whole.
@@ -64,15 +64,15 @@ def offers(
     return tuple(found)
 
 
-def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> Offer:
+def _hub_tool(brief: Brief, name: str, description: str, schema: dict[str, Any]) -> ToolOffer:
     async def call(arguments: dict[str, Json]) -> str:
-        return await _told(lambda: brief.use(name, **arguments))
+        return await _result_text(lambda: brief.use(name, **arguments))
 
     # No provider takes more than letters, digits, `_` and `-` in a name, nor more than 64 of them.
-    return Offer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
+    return ToolOffer(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64], description, schema, call)
 
 
-def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
+def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[ToolOffer]:
     described = {each.name: " ".join(each.description.split()) for each in brief.delegates}
     known = "\n".join(
         f"- {each.name}: {_shortened(described[each.name])}"
@@ -84,14 +84,14 @@ def _delegation(brief: Brief, name: str, arguments: Arguments) -> list[Offer]:
     description = f"Have another agent do a part of the work. It sees only {seen}.\nAgents:\n{known}"
 
     async def ask(given: dict[str, Json]) -> str:
-        return await _told(lambda: sub_agent(brief, given))
+        return await _result_text(lambda: sub_agent(brief, given))
 
     async def show(_: dict[str, Json]) -> str:
         return text_of(list_agents(brief))
 
-    found = [Offer(name, description, _schema_of(brief, arguments), ask)]
+    found = [ToolOffer(name, description, _schema_of(brief, arguments), ask)]
     if any(len(each) > _DESCRIBED for each in described.values()):  # else all of it is said already
-        found.append(Offer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
+        found.append(ToolOffer("list_agents", "Describe the agents in full.", _NO_ARGUMENTS, show))
     return found
 
 
@@ -101,7 +101,7 @@ def _shortened(text: str) -> str:
 
 def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
     """Return the schema of the tool's arguments; `agent_name` is one of those who can be asked."""
-    schema = schema_for_models(SubAgentArgs)
+    schema = schema_for_models(SubAgentToolArgs)
     properties: dict[str, Schema] = schema["properties"]
     named = properties["agent_name"] | {"enum": [each.name for each in brief.delegates]}
     told = {name: properties[name] for name in (_SHORT if arguments == "short" else properties)}
@@ -113,7 +113,7 @@ def _schema_of(brief: Brief, arguments: Arguments) -> Schema:
     return schema | {"properties": told | {"agent_name": named}}
 
 
-async def _told(work: Callable[[], Awaitable[Any]]) -> str:
+async def _result_text(work: Callable[[], Awaitable[Any]]) -> str:
     """Return what a model is told of a tool's result; of an error it hears what was wrong and what it can do."""
     try:
         value = await work()

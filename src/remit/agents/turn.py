@@ -24,11 +24,11 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_core import SchemaValidator, core_schema
 
 from remit.agents.metering import Metered, prompt_tokens, spent
-from remit.agents.prompting import Prompt
+from remit.agents.prompting import ModelPrompt
 from remit.agents.providers import translated
 from remit.agents.structured_answer import DESCRIPTION, SCHEMA, answer_of
 from remit.agents.structured_answer import NAME as STRUCTURED
-from remit.agents.toolbox import Arguments, Offer, offers
+from remit.agents.toolbox import Arguments, ToolOffer, offers
 from remit.agents.written_calls import PREAMBLE, may_be_call, written_calls
 from remit.policy.redaction import TOKEN
 from remit.protocol.card import Schema
@@ -49,14 +49,14 @@ _SUMMARIZE = (
 )
 
 
-class Turn:
+class ModelTurn:
     """A model at work on one brief."""
 
     def __init__(
         self,
         model: Model,
         brief: Brief,
-        prompt: Prompt,
+        prompt: ModelPrompt,
         *,
         name: str,
         settings: Mapping[str, Any],
@@ -175,7 +175,7 @@ class Turn:
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why, problems=problems))
 
 
-def _tool(offer: Offer) -> Tool[object]:
+def _tool(offer: ToolOffer) -> Tool[object]:
     async def call(**arguments: Json) -> str:
         return await offer.call(arguments)
 

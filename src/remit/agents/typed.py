@@ -13,7 +13,16 @@ from remit.protocol.codec import did_you_mean, plain
 from remit.protocol.envelope import Answer, Call, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError
 from remit.protocol.plain import step
-from remit.protocol.typed import MISSING, Member, Unfit, declares_fields, name_of, object_schema, read_as, schema_of
+from remit.protocol.typed import (
+    MISSING,
+    Member,
+    TypeMismatch,
+    declares_fields,
+    name_of,
+    object_schema,
+    read_as,
+    schema_of,
+)
 from remit.runtime.brief import Brief
 from remit.runtime.registry import team_invalid
 from remit.runtime.typed_input import explain_tokens
@@ -22,7 +31,7 @@ from remit.runtime.typed_input import explain_tokens
 _INSTEAD = (Answer, Call, Response, list[Call], tuple[Call, ...])
 
 
-class Signature(NamedTuple):
+class FunctionSignature(NamedTuple):
     """The input that an agent's function declares besides the brief, and its result."""
 
     parameters: dict[str, Member]
@@ -62,15 +71,17 @@ class Signature(NamedTuple):
                 return {name: _whole(member, given, brief.objective)}
             if given is None or isinstance(given, dict):
                 return read_arguments(self.parameters, cast("dict[str, Json]", given or {}))
-            raise Unfit((Problem("$", f"expected an object with {', '.join(self.parameters)}"),))
-        except Unfit as error:
+            raise TypeMismatch((Problem("$", f"expected an object with {', '.join(self.parameters)}"),))
+        except TypeMismatch as error:
             problems = explain_tokens(error.problems, given)
             if all(problem.message == MISSING for problem in problems):
                 names = ", ".join(problem.path.removeprefix("$.") for problem in problems)
                 what = "is missing" if names == "$" else f"lacks {names}"
-                raise Unfit(problems).error(Code.DATA_MISSING_REQUIRED_INPUT, f"the input of {agent} {what}") from None
+                raise TypeMismatch(problems).error(
+                    Code.DATA_MISSING_REQUIRED_INPUT, f"the input of {agent} {what}"
+                ) from None
             message = f"the input does not fit {agent}"
-            raise Unfit(problems).error(Code.INPUT_VALIDATION_FAILED, message) from None
+            raise TypeMismatch(problems).error(Code.INPUT_VALIDATION_FAILED, message) from None
 
     def checked(self, answer: Answer, agent: str) -> Answer:
         """Return an answer whose result is of the declared type, or raise a `RemitError` that names what is wrong."""
@@ -78,12 +89,12 @@ class Signature(NamedTuple):
             return answer
         try:
             return replace(answer, result=_as_declared(answer.result, self.result))
-        except Unfit as error:
+        except TypeMismatch as error:
             message = f"the result of {agent} is not a {name_of(self.result)}"
             raise error.error(Code.RESULT_VALIDATION_FAILED, message) from None
         except RemitError as error:
             message = f"{agent} gave a result that cannot be used: {error.fault.message}"
-            raise Unfit(error.fault.problems).error(Code.RESULT_VALIDATION_FAILED, message) from None
+            raise TypeMismatch(error.fault.problems).error(Code.RESULT_VALIDATION_FAILED, message) from None
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -97,13 +108,13 @@ def _whole(member: Member, given: Json, objective: str) -> Any:
         return read_as(given, member.kind)
     try:
         return read_as(objective or None, member.kind)
-    except Unfit:
+    except TypeMismatch:
         if not member.required:
             return member.default
     try:
         return read_as(None, member.kind)  # one that may be null
-    except Unfit:
-        raise Unfit((Problem("$", MISSING),)) from None
+    except TypeMismatch:
+        raise TypeMismatch((Problem("$", MISSING),)) from None
 
 
 def _as_declared(value: object, kind: Any) -> Json:
@@ -115,7 +126,7 @@ def _as_declared(value: object, kind: Any) -> Json:
 
 
 def read_arguments(members: Mapping[str, Member], given: Mapping[str, Json]) -> dict[str, Any]:
-    """Return the values of parameters that are given by name, or raise `Unfit` with every wrong one."""
+    """Return the values of parameters that are given by name, or raise `TypeMismatch` with every wrong one."""
     values: dict[str, Any] = {}
     problems = [
         Problem(step("$", name), f"unknown argument{did_you_mean(name, members)}")
@@ -126,21 +137,21 @@ def read_arguments(members: Mapping[str, Member], given: Mapping[str, Json]) -> 
         if name in given:
             try:
                 values[name] = read_as(given[name], member.kind, step("$", name))
-            except Unfit as error:
+            except TypeMismatch as error:
                 problems += error.problems
         elif member.required:
             problems.append(Problem(step("$", name), MISSING))
         else:
             values[name] = member.default
     if problems:
-        raise Unfit(tuple(problems))
+        raise TypeMismatch(tuple(problems))
     return values
 
 
 # ── reading signatures ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def signature_of(function: Callable[..., object]) -> Signature | None:
+def signature_of(function: Callable[..., object]) -> FunctionSignature | None:
     """Return what an agent's function declares; None if it takes the brief alone and declares nothing of its result.
 
     Only parameters that are annotated are filled from the input; others keep their defaults. So do all of them if each
@@ -172,7 +183,7 @@ def signature_of(function: Callable[..., object]) -> Signature | None:
     result = _result_of(hints.get("return"), is_stream(function))
     if not parameters and not declares_fields(result):
         return None
-    signature = Signature(parameters, result)
+    signature = FunctionSignature(parameters, result)
     try:
         signature.input_schema()
     except TypeError as error:

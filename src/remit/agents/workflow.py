@@ -14,14 +14,22 @@ from msgspec.structs import replace
 from remit.agents.telling import Narrator
 from remit.policy.aggregate import Blend, with_findings
 from remit.policy.budget import split_tokens
-from remit.policy.plan import INPUT, REQUEST, Ended, Step, Workflow, filled, ready, waits_for
+from remit.policy.plan import INPUT, REQUEST, Step, StepOutcome, Workflow, filled, ready, waits_for
 from remit.protocol.envelope import Answer, ContextFilter, Handoff, Json, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.lifecycle import Status
 from remit.runtime.brief import Brief
 from remit.text.components import capital
 from remit.text.conflicts import find
-from remit.text.narration import NOTHING_DONE, Section, narrate, plain, progress_phrase, section_of, unified
+from remit.text.narration import (
+    NOTHING_DONE,
+    NarrativeSection,
+    narrate,
+    progress_phrase,
+    section_of,
+    unified,
+    without_names,
+)
 
 # As many delegations as an agent may have under way if its team says nothing else.
 AT_ONCE = 3
@@ -34,7 +42,7 @@ _NOT_REACHED = "This could not be finished."
 _NOT_NEEDED = "Nothing had to be done."
 
 
-class Words(Struct, frozen=True, kw_only=True):
+class Wording(Struct, frozen=True, kw_only=True):
     """How a team wants its users to be spoken to."""
 
     glossary: Mapping[str, str] = {}
@@ -48,7 +56,7 @@ class Words(Struct, frozen=True, kw_only=True):
 
     def clean(self, text: str) -> str:
         """Return a text in the team's terms, and without names and codes."""
-        return plain(unified(text, self.glossary), self.forbidden)
+        return without_names(unified(text, self.glossary), self.forbidden)
 
     def title(self, code: str) -> str:
         """Return what a step for a capability is called where users read it."""
@@ -57,7 +65,7 @@ class Words(Struct, frozen=True, kw_only=True):
     def progress(self, step: Step) -> str:
         """Return what users read while a step is at work (K6)."""
         if step.title:
-            return plain(step.title, self.forbidden)
+            return without_names(step.title, self.forbidden)
         about = self.descriptions.get(step.capability or "", "")
         return progress_phrase(step.capability, self.phrases, about, forbidden=self.forbidden)
 
@@ -69,7 +77,7 @@ class WorkflowAgent:
         self,
         workflow: Workflow,
         *,
-        words: Callable[[], Words] = Words,
+        words: Callable[[], Wording] = Wording,
         at_once: Callable[[], int] = lambda: AT_ONCE,
         narrator: Narrator | None = None,
     ) -> None:
@@ -80,7 +88,9 @@ class WorkflowAgent:
         self._narrator = narrator
 
     async def __call__(self, brief: Brief) -> Answer:
-        return await Course(self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator).run()
+        return await WorkflowExecution(
+            self.workflow, brief, self._words(), self._at_once(), narrator=self._narrator
+        ).run()
 
     async def aclose(self) -> None:
         """Close the connections to the model that tells its results, if there is one."""
@@ -88,14 +98,14 @@ class WorkflowAgent:
             await self._narrator.aclose()
 
 
-class Course:
+class WorkflowExecution:
     """One carrying out of a workflow."""
 
     def __init__(
         self,
         workflow: Workflow,
         brief: Brief,
-        words: Words,
+        words: Wording,
         at_once: int,
         *,
         narrator: Narrator | None = None,
@@ -109,7 +119,7 @@ class Course:
         self._request = brief.original_request if request is None else request
         self._room = asyncio.Semaphore(at_once)
         self._given: Json = brief.request.input
-        self._ended: dict[str, Ended] = {}
+        self._ended: dict[str, StepOutcome] = {}
         self._responses: dict[str, Response] = {}
         self._beginning: dict[str, Step] = {}
         """Those that have begun, and asked nobody yet."""
@@ -136,7 +146,7 @@ class Course:
         return replace(answer, metadata=answer.metadata | told.metadata)
 
     async def _do_all(self) -> None:
-        running: dict[asyncio.Task[Ended], Step] = {}
+        running: dict[asyncio.Task[StepOutcome], Step] = {}
         try:
             while True:
                 begun = [step.name for step in running.values()]
@@ -162,7 +172,7 @@ class Course:
             if running:
                 await asyncio.wait(running)
 
-    async def _do(self, step: Step) -> Ended:
+    async def _do(self, step: Step) -> StepOutcome:
         """Ask for a step, again and elsewhere if need be, until it is done or nobody is left to ask."""
         async with self._room:
             self._brief.progress(self._words.progress(step), partial=self._so_far)
@@ -176,7 +186,7 @@ class Course:
                     self._responses[step.name] = response
                     if response.ok:
                         state = "done" if response.status is Status.SUCCESS else "partial"
-                        return Ended(state=state, result=response.result, confidence=response.confidence)
+                        return StepOutcome(state=state, result=response.result, confidence=response.confidence)
                     if _is_unknown(response):  # nobody agreed to do it again, here or elsewhere
                         return self._failed(step)
                     if not left or not await self._may_help(response):
@@ -190,9 +200,9 @@ class Course:
         begun = "" if times == 1 else f" It was begun {times} times so far."
         return f"It is not known whether this was done before the restart: {which}.{begun} Shall it be done again?"
 
-    def _failed(self, step: Step) -> Ended:
+    def _failed(self, step: Step) -> StepOutcome:
         why = self._responses[step.name].fault
-        return Ended(state="failed", why="" if why is None else why.outward().message, result=step.default)
+        return StepOutcome(state="failed", why="" if why is None else why.outward().message, result=step.default)
 
     def _so_far(self) -> Answer:
         """Return what is kept if the time runs out: what was done until now."""
@@ -295,7 +305,11 @@ def _title(step: Step) -> str:
 
 
 def blend_of(
-    workflow: Workflow, ended: Mapping[str, Ended], responses: Mapping[str, Response], words: Words, request: str
+    workflow: Workflow,
+    ended: Mapping[str, StepOutcome],
+    responses: Mapping[str, Response],
+    words: Wording,
+    request: str,
 ) -> Blend | None:
     """Return what a model is given to tell what a workflow came to; None if there are not several results to tell.
 
@@ -315,7 +329,7 @@ def blend_of(
     )
 
 
-def _tellable(workflow: Workflow, ended: Mapping[str, Ended]) -> tuple[list[Step], list[Step], bool]:
+def _tellable(workflow: Workflow, ended: Mapping[str, StepOutcome]) -> tuple[list[Step], list[Step], bool]:
     """Return the steps with a result, those that users are told of, and whether all of that is the answer."""
     steps = [step for step in workflow.steps if step.name in ended]
     useful = [step for step in steps if ended[step.name].usable]
@@ -330,9 +344,9 @@ def _tellable(workflow: Workflow, ended: Mapping[str, Ended]) -> tuple[list[Step
 
 def answer_of(
     workflow: Workflow,
-    ended: Mapping[str, Ended],
+    ended: Mapping[str, StepOutcome],
     responses: Mapping[str, Response],
-    words: Words,
+    words: Wording,
     *,
     blend: str = "",
 ) -> Answer:
@@ -379,7 +393,7 @@ def answer_of(
     )
 
 
-def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, Ended]) -> bool:
+def _is_unfinished(step: Step, workflow: Workflow, ended: Mapping[str, StepOutcome]) -> bool:
     """Say whether a workflow is no success because of a step: without its result it never is, optional or not."""
     return not ended[step.name].usable and (not step.optional or step.name == workflow.result)
 
@@ -409,12 +423,12 @@ def _read_by_users(conflict: dict[str, Any], titles: Mapping[str, str], *, asked
     return conflict | {"values": values, "question": conflict["question"] if asked else None}
 
 
-def _section(step: Step, ended: Mapping[str, Ended], responses: Mapping[str, Response]) -> Section:
+def _section(step: Step, ended: Mapping[str, StepOutcome], responses: Mapping[str, Response]) -> NarrativeSection:
     """Return what is told of a step; sources are told apart by the steps' names, which nobody reads."""
     response = responses.get(step.name)
     if response is None:
         why = "what it builds on could not be done" if ended[step.name].wanted else "its condition does not hold"
-        return Section(step.name, title=_title(step), skipped=why)
+        return NarrativeSection(step.name, title=_title(step), skipped=why)
     # Of a step that ran out of time, what was finished by then is told as well.
     result = ended[step.name].result if ended[step.name].usable else response.result
     whole = "workflow" in response.metadata and not response.summary

@@ -27,14 +27,14 @@ _OPENING = re.compile(r"(?:\A|\n)[ \t]*[\[{]|```|<(?:tool_call|function)|\[TOOL_
 _BEGUN = re.compile(r"(?:`{1,3}|<[a-z_=]{0,20}|\[[A-Z_]{0,12})\Z")
 
 
-class Written(NamedTuple):
+class WrittenCall(NamedTuple):
     """One call: the tool, and its arguments."""
 
     name: str
     arguments: dict[str, Json]
 
 
-def written_calls(text: str, names: Collection[str]) -> list[Written]:
+def written_calls(text: str, names: Collection[str]) -> list[WrittenCall]:
     """Return the calls that a text is, of tools of these *names*; none if it is anything else."""
     text = text.strip()
     if _OPENING.search(text, 0, _FIRST) is None:
@@ -60,11 +60,11 @@ def _is_whole(text: str, matches: list[re.Match[str]]) -> bool:
     return matches[0].start() <= PREAMBLE and not "".join((*between, after)).strip()
 
 
-def _calls_in(match: re.Match[str]) -> Iterator[Written | None]:
+def _calls_in(match: re.Match[str]) -> Iterator[WrittenCall | None]:
     found = match.groupdict()
     if "arguments" in found:
         arguments = _object(found["arguments"])
-        yield Written(found["name"], arguments) if isinstance(arguments, dict) else None
+        yield WrittenCall(found["name"], arguments) if isinstance(arguments, dict) else None
         return
     try:
         value = json.loads(found["call"])
@@ -75,7 +75,7 @@ def _calls_in(match: re.Match[str]) -> Iterator[Written | None]:
         yield _call(each)
 
 
-def _call(value: Json) -> Written | None:
+def _call(value: Json) -> WrittenCall | None:
     """Return a call as OpenAI, Llama or the document of the sub-agents writes it."""
     if not isinstance(value, dict):
         return None
@@ -88,7 +88,7 @@ def _call(value: Json) -> Written | None:
         arguments = _object(arguments)
     if not isinstance(name, str) or not isinstance(arguments, dict):
         return None
-    return Written(name, cast("dict[str, Json]", arguments))
+    return WrittenCall(name, cast("dict[str, Json]", arguments))
 
 
 def _object(text: str) -> Any:

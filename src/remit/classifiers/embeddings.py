@@ -11,7 +11,7 @@ from remit.classifiers.learn import Learned, Sureness, gather, learn
 from remit.classifiers.words import Vocabulary, alike, weights
 from remit.protocol.card import Capability
 from remit.runtime.registry import team_invalid
-from remit.text.intent import Scored
+from remit.text.intent import ScoredCapability
 
 # What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
 LONGEST_TEXT = 2_000
@@ -62,7 +62,7 @@ class Embeddings:
         self._weights = self._encoder.table(self._learned) @ vectors
         self._spoken_for = _Spoken(numpy, vocabulary, words, self._learned)
 
-    def scores(self, text: str) -> Sequence[Scored]:
+    def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for an empty text."""
         if not text.strip() or not self._learned.codes:
             return ()

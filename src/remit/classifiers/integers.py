@@ -59,7 +59,7 @@ def in_integers(model: bytes) -> bytes | None:
         return None
     if changed is None:
         return None
-    return b"".join(_said(_GRAPH, changed) if field.number == _GRAPH else field.whole for field in fields)
+    return b"".join(_encode_field(_GRAPH, changed) if field.number == _GRAPH else field.whole for field in fields)
 
 
 def _changed(graph: Sequence[_Field]) -> bytes | None:
@@ -80,8 +80,8 @@ def _changed(graph: Sequence[_Field]) -> bytes | None:
             parts += _multiplied(node, weights[node.inputs[1]], rounded)
         elif node.outputs[0] not in unused:
             parts.append(field.whole)
-    zero = _counted(_TYPE, _UINT8) + _said(_NAME, _ZERO.encode()) + _said(_CONTENT, _ZERO_BYTE)
-    return b"".join((*parts, _said(_TENSOR, zero)))
+    zero = _counted(_TYPE, _UINT8) + _encode_field(_NAME, _ZERO.encode()) + _encode_field(_CONTENT, _ZERO_BYTE)
+    return b"".join((*parts, _encode_field(_TENSOR, zero)))
 
 
 def _weights(nodes: Sequence[_Node], tensors: Mapping[str, _Tensor]) -> dict[str, _Weights]:
@@ -130,10 +130,10 @@ def _moved_up(field: _Field, names: Collection[str]) -> bytes | memoryview:
         if each.number == _TYPE:
             parts.append(_counted(_TYPE, _UINT8))
         elif each.number == _CONTENT:
-            parts.append(_said(_CONTENT, bytes(_message(each)).translate(_MOVED_UP)))
+            parts.append(_encode_field(_CONTENT, bytes(_message(each)).translate(_MOVED_UP)))
         else:
             parts.append(each.whole)
-    return _said(_TENSOR, b"".join(parts))
+    return _encode_field(_TENSOR, b"".join(parts))
 
 
 # ── protocol buffers ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,20 +206,20 @@ def _number(message: memoryview, at: int) -> tuple[int, int]:
 
 def _operation(operator: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: int) -> bytes:
     parts = [
-        *(_said(_INPUT, name.encode()) for name in inputs),
-        *(_said(_OUTPUT, name.encode()) for name in outputs),
-        _said(_OPERATOR, operator.encode()),
-        *(_said(_ATTRIBUTE, _attribute(name, value)) for name, value in attributes.items()),
+        *(_encode_field(_INPUT, name.encode()) for name in inputs),
+        *(_encode_field(_OUTPUT, name.encode()) for name in outputs),
+        _encode_field(_OPERATOR, operator.encode()),
+        *(_encode_field(_ATTRIBUTE, _attribute(name, value)) for name, value in attributes.items()),
     ]
-    return _said(_NODE, b"".join(parts))
+    return _encode_field(_NODE, b"".join(parts))
 
 
 def _attribute(name: str, value: int) -> bytes:
-    said = _said(_ATTRIBUTE_NAME, name.encode())
+    said = _encode_field(_ATTRIBUTE_NAME, name.encode())
     return said + _counted(_ATTRIBUTE_INTEGER, value) + _counted(_ATTRIBUTE_TYPE, _IS_INTEGER)
 
 
-def _said(number: int, content: bytes) -> bytes:
+def _encode_field(number: int, content: bytes) -> bytes:
     return _written(number << 3 | 2) + _written(len(content)) + content
 
 

@@ -6,7 +6,7 @@ from math import exp, sqrt
 from typing import NamedTuple
 
 from remit.protocol.card import Capability
-from remit.text.intent import Scored
+from remit.text.intent import ScoredCapability
 
 Row = Sequence[float]
 """How alike an example is to each: 1 says the same, 0 has nothing in common with it."""
@@ -52,7 +52,7 @@ class Learned(NamedTuple):
     votes: tuple[tuple[tuple[int, float], ...], ...]
     sureness: Sureness
 
-    def scored(self, scores: Sequence[float]) -> tuple[Scored, ...]:
+    def scored(self, scores: Sequence[float]) -> tuple[ScoredCapability, ...]:
         """Return the likeliest of the capabilities with these scores, best first; none if nothing speaks for any."""
         best = max(scores, default=0.0)
         if best <= 0:
@@ -60,7 +60,7 @@ class Learned(NamedTuple):
         likely = _logistic(self.sureness.bias + self.sureness.slope * best)
         shares = enumerate(_shares(scores, self.sureness.sharpness))
         found = nlargest(MOST_SCORED, shares, key=lambda each: each[1])
-        return tuple(Scored(self.codes[place], likely * share) for place, share in found)
+        return tuple(ScoredCapability(self.codes[place], likely * share) for place, share in found)
 
 
 def gather(capabilities: Iterable[Capability]) -> Examples:

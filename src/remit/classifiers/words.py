@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 from remit.classifiers.learn import Learned, Row, Sureness, gather, learn
 from remit.protocol.card import Capability
-from remit.text.intent import Scored
+from remit.text.intent import ScoredCapability
 
 # What somebody wants stands in the first paragraphs; what follows is what it is to be done with.
 LONGEST_TEXT = 2_000
@@ -55,7 +55,7 @@ _COMMON = """
 """
 
 
-class Words:
+class WordClassifier:
     """Tells capabilities apart by the words of their examples and descriptions."""
 
     def __init__(self, capabilities: Iterable[Capability]) -> None:
@@ -66,7 +66,7 @@ class Words:
         self._vocabulary = vocabulary
         self._weights = weights(vectors, self._learned)
 
-    def scores(self, text: str) -> Sequence[Scored]:
+    def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest capabilities, best first; none for a text that has nothing in common with any."""
         scores = [0.0] * len(self._learned.codes)
         for feature, weight in self._vocabulary.vector(text).items():

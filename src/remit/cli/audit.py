@@ -12,7 +12,7 @@ from remit.cli.suggest import recorded_profiles, run_ids
 from remit.documents.audit import AuditCheckpoint, AuditRow, Verification
 from remit.protocol.codec import did_you_mean, encode
 from remit.protocol.records import Record
-from remit.runtime.audit import Row
+from remit.runtime.audit import ChainRow
 from remit.runtime.signing import Checkpoint, read_anchors, read_public_key
 from remit.text.terminal import json_for_terminal
 
@@ -199,9 +199,9 @@ async def _post(url: str, line: str, *, private: bool) -> None:
     from aiohttp import ClientError, ClientTimeout
 
     from remit.protocol.errors import Code, RemitError, fault
-    from remit.transports.addresses import Outbound, Reach
+    from remit.transports.addresses import OutboundClient, Reach
 
-    outbound = Outbound(Reach(private=private), ClientTimeout(total=POST_S))
+    outbound = OutboundClient(Reach(private=private), ClientTimeout(total=POST_S))
     try:
         async with outbound.request(
             "POST", url, headers={"content-type": "application/json"}, data=line.encode()
@@ -369,7 +369,7 @@ def _export(path: Path, run: str | None, profile: str | None, file: IO[str]) -> 
     return rows, len(seals)
 
 
-def _exported(previous: bytes, row: Row) -> AuditRow:
+def _exported(previous: bytes, row: ChainRow) -> AuditRow:
     return AuditRow(
         seq=row.seq,
         kind=row.kind,

@@ -21,7 +21,7 @@ from remit.runtime.signing import read_key
 from remit.stores import inbox
 from remit.stores.audit import verify_file
 from remit.stores.checkpoints import key_path
-from remit.stores.connection import Connection, Durability, connect_reader, connect_writer, write_lock
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
 from remit.stores.export import before_newest, linked_rows
 from remit.stores.faults import translate
 from remit.stores.reader import records, runs
@@ -133,7 +133,7 @@ def _older_version(path: Path) -> int | None:
     return None
 
 
-def _opened(connection: Connection, path: Path) -> Check:
+def _opened(connection: SqliteConnection, path: Path) -> Check:
     rows, version = many(before_newest(connection, 0), "row"), connection.pragma("user_version")
     size = sum(each.stat().st_size for each in (path, path.with_name(f"{path.name}-wal")) if each.exists())
     return ok("store", f"{path}: {rows}, {_size(size)}, version {version}, SQLite {apsw.sqlite_lib_version()}")
@@ -185,7 +185,7 @@ def _keys(path: Path) -> Iterator[Check]:
         yield warning("record", f"{path} can be read or written by others", f"chmod 600 {path}")
 
 
-def _clock(connection: Connection | None) -> Check:
+def _clock(connection: SqliteConnection | None) -> Check:
     now_ms = time.time_ns() // 1_000_000
     if now_ms < EPOCH_MS:
         return problem("clock", f"it says {time.strftime('%Y-%m-%d')}", "Set the clock of this machine.")
@@ -199,7 +199,7 @@ def _clock(connection: Connection | None) -> Check:
     return ok("clock", clock_time(now_ms) + (f"; newest record {clock_time(newest[0].at_ms)}" if newest else ""))
 
 
-def _audit(connection: Connection, path: Path) -> Check:
+def _audit(connection: SqliteConnection, path: Path) -> Check:
     todo = "`remit audit verify` names each place."
     count = before_newest(connection, 0)
     if count <= QUICK_ROWS:
@@ -221,7 +221,7 @@ def _audit(connection: Connection, path: Path) -> Check:
     return ok("audit", f"the newest {QUICK_ROWS} of {count} rows are whole", "`remit audit verify` checks them all.")
 
 
-def _questions(connection: Connection) -> Check:
+def _questions(connection: SqliteConnection) -> Check:
     now_ms = time.time_ns() // 1_000_000
     found = inbox.pending(connection, now_ms)
     if not found:
@@ -231,7 +231,7 @@ def _questions(connection: Connection) -> Check:
     return warning("questions", f"{waits}, the first for {left} more", "`remit pending list` shows them.")
 
 
-def _silent(connection: Connection) -> Check:
+def _silent(connection: SqliteConnection) -> Check:
     now_ms = time.time_ns() // 1_000_000
     silent = [each for each in runs(None, None, RUNS, now_ms)(connection) if each.state == "silent"]
     if not silent:

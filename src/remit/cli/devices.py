@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # what it takes to seal is not loaded to show help
     from remit.config.team import Team
     from remit.documents.devices import DeviceShown, KnownDevice
     from remit.relay.device.identity import Card
-    from remit.relay.device.peers import Peer
-    from remit.relay.device.state import State
+    from remit.relay.device.peers import PeerDevice
+    from remit.relay.device.state import DeviceFile
     from remit.relay.e2e.account import Device
 
 
@@ -310,7 +310,7 @@ def _do_they_match(card: Card) -> bool:
     return answer == "yes"
 
 
-def _say_what_is_missing(team: Team, peer: Peer, share: bool) -> None:
+def _say_what_is_missing(team: Team, peer: PeerDevice, share: bool) -> None:
     named = [each.devices for each in team.profiles.values()]
     named.append(frozenset(each.device for each in team.agents.values() if each.device is not None))
     if not share:
@@ -349,12 +349,12 @@ def _print_device(shown: DeviceShown, as_json: bool) -> None:
     print_fields((field, getattr(shown, field)) for field in fields)
 
 
-def _known(peer: Peer, state: State) -> KnownDevice:
+def _known(peer: PeerDevice, state: DeviceFile) -> KnownDevice:
     from remit.documents.devices import KnownDevice, OfferedAgent
-    from remit.relay.messages.catalog import heard, shares
+    from remit.relay.messages.catalog import latest_offers, shares
     from remit.transports.credentials.keys import fingerprint
 
-    offer = heard(state, peer.device)
+    offer = latest_offers(state, peer.device)
     return KnownDevice(
         id=peer.device,
         name=peer.card.name,

@@ -24,7 +24,7 @@ class UnfitError(click.ClickException):
     exit_code = 2
 
 
-class Files(NamedTuple):
+class KeyFiles(NamedTuple):
     """Where keys are kept, and what the team says of peers."""
 
     key: Path
@@ -211,12 +211,12 @@ def revoke(credential: str, team_file: Path | None, overrides: tuple[str, ...], 
         click.echo(f"Revoked: {revoked}", err=True)
 
 
-def _invitation(files: Files) -> str:
+def _invitation(files: KeyFiles) -> str:
     """Return what a peer types to trust this hub's newest key."""
     return f"remit keys trust {files.team.name if files.team else 'NAME'} {_loaded(files).stages[-1].pair.public}"
 
 
-def _still_known(files: Files, name: str, lines: list[str]) -> str:
+def _still_known(files: KeyFiles, name: str, lines: list[str]) -> str:
     """Say by what a peer is known of which a key was removed."""
     assert files.team is not None, "there are no peers without a team"
     peer = files.team.peers[name]
@@ -233,14 +233,14 @@ def _still_known(files: Files, name: str, lines: list[str]) -> str:
 # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _files(team_file: Path | None, overrides: tuple[str, ...]) -> Files:
+def _files(team_file: Path | None, overrides: tuple[str, ...]) -> KeyFiles:
     from remit.config.load import find_team, load_team
     from remit.config.sections.peers import IdentitySection
 
     found = find_team(team_file)
     team = None if found is None else load_team(found, overrides=overrides, secrets=False, code=False)
     folder, said = (Path(), IdentitySection()) if team is None else (team.folder, team.identity)
-    return Files(
+    return KeyFiles(
         key=_shorter(folder / said.key),
         trusted=_shorter(folder / said.trusted),
         revoked=_shorter(folder / said.revoked),
@@ -252,7 +252,7 @@ def _shorter(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _loaded(files: Files) -> HubKey:
+def _loaded(files: KeyFiles) -> HubKey:
     from remit.transports.credentials.keys import HubKey
 
     return HubKey.load(files.key)
@@ -272,7 +272,7 @@ def _is_about(line: str, name: str, public: str | None) -> bool:
     return words[:1] == [name] and (public is None or [word.lower() for word in words[1:]] == [public])
 
 
-def _refuse_own(files: Files, public: str | None) -> None:
+def _refuse_own(files: KeyFiles, public: str | None) -> None:
     if files.key.exists() and any(stage.pair.public == public for stage in _loaded(files).stages):
         raise click.BadParameter("this is the key of this hub itself", param_hint="KEY")
 
@@ -311,7 +311,7 @@ def _duration(text: str) -> int:
 # ── showing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _shown(files: Files, as_json: bool) -> bool:
+def _shown(files: KeyFiles, as_json: bool) -> bool:
     """Print the keys as they are now; say whether it was for people."""
     from remit.cli.show.screen import clock_time, print_json, print_table
 
@@ -337,11 +337,11 @@ def _shown(files: Files, as_json: bool) -> bool:
 _STATES = {"signs": "signs", "next": "signs", "old": "accepted"}
 
 
-def _now(files: Files) -> KeysShown:
+def _now(files: KeyFiles) -> KeysShown:
     from remit.cli.show.screen import now_ms
     from remit.documents.keys import KeysShown, OwnKey, PeerKey
     from remit.transports.credentials.keys import fingerprint
-    from remit.transports.credentials.trust import Watched, revoked_ids, trusted_keys
+    from remit.transports.credentials.trust import WatchedFile, revoked_ids, trusted_keys
 
     at_ms = now_ms()
     own: list[OwnKey] = []
@@ -361,7 +361,7 @@ def _now(files: Files) -> KeysShown:
             )
     peers = {} if files.team is None else files.team.peers
     named = [(name, key.lower(), "team file") for name, peer in peers.items() for key in peer.keys]
-    trusted = Watched(files.trusted, trusted_keys, missing={}).value
+    trusted = WatchedFile(files.trusted, trusted_keys, missing={}).value
     named += [(name, key, str(files.trusted)) for name, known in trusted.items() for key in known]
     return KeysShown(
         file=str(files.key),
@@ -370,5 +370,5 @@ def _now(files: Files) -> KeysShown:
             PeerKey(peer=name, public=key, fingerprint=fingerprint(key), file=file, counts=name in peers)
             for name, key, file in named
         ),
-        revoked=len(Watched(files.revoked, revoked_ids, missing=frozenset[str]()).value),
+        revoked=len(WatchedFile(files.revoked, revoked_ids, missing=frozenset[str]()).value),
     )

@@ -15,35 +15,35 @@ from remit.cli.options import AS_JSON, NAMED_TEAM
 # `remit --help` must not wait for a database: a command's module is imported when the command is used.
 
 
-class Place(NamedTuple):
+class CommandSpec(NamedTuple):
     """Where a command lives, and the line that `remit --help` shows for it."""
 
     module: str
     help: str
 
 
-COMMANDS: dict[str, Place] = {
-    "init": Place("init", "Make a team that runs, in this folder."),
-    "validate": Place("validate", "Check the team file, and say everything that is wrong with it."),
-    "doctor": Place("doctor", "Check this machine and this folder, and say what to do."),
-    "schema": Place("schema", "Print the JSON Schema of the team file, or of what --json prints."),
-    "ask": Place("ask", "Say what you want; the team finds out who does it."),
-    "run": Place("run", "Ask an agent, and watch who asks whom."),
-    "chat": Place("chat", "Talk to an agent, line by line."),
-    "serve": Place("serve", "Serve the team's agents over HTTP."),
-    "mcp": Place("mcp", "Serve the team's agents to an MCP host, over stdin and stdout."),
-    "runs": Place("runs", "Look at runs, follow them, cancel them, go on with them."),
-    "agents": Place("agents", "Look at the agents of the team."),
-    "pending": Place("pending", "Answer what agents may only do if a person agrees."),
-    "policy": Place("policy", "See what each guard says of a request, and why."),
-    "reload": Place("reload", "Have running hubs take over the changed team file."),
-    "audit": Place("audit", "Look at the record of what agents did."),
-    "keys": Place("keys", "Make, show and change this hub's key, and trust those of others."),
-    "devices": Place("devices", "Make this device known to others, and say what they may do."),
-    "share": Place("share", "Let other devices ask agents of the team, sealed from end to end."),
-    "relay": Place("relay", "Run a gateway that carries sealed messages between devices."),
-    "errors": Place("errors", "Explain an error code, or list them all."),
-    "completion": Place("completion", "Print the completion script for your shell."),
+COMMANDS: dict[str, CommandSpec] = {
+    "init": CommandSpec("init", "Make a team that runs, in this folder."),
+    "validate": CommandSpec("validate", "Check the team file, and say everything that is wrong with it."),
+    "doctor": CommandSpec("doctor", "Check this machine and this folder, and say what to do."),
+    "schema": CommandSpec("schema", "Print the JSON Schema of the team file, or of what --json prints."),
+    "ask": CommandSpec("ask", "Say what you want; the team finds out who does it."),
+    "run": CommandSpec("run", "Ask an agent, and watch who asks whom."),
+    "chat": CommandSpec("chat", "Talk to an agent, line by line."),
+    "serve": CommandSpec("serve", "Serve the team's agents over HTTP."),
+    "mcp": CommandSpec("mcp", "Serve the team's agents to an MCP host, over stdin and stdout."),
+    "runs": CommandSpec("runs", "Look at runs, follow them, cancel them, go on with them."),
+    "agents": CommandSpec("agents", "Look at the agents of the team."),
+    "pending": CommandSpec("pending", "Answer what agents may only do if a person agrees."),
+    "policy": CommandSpec("policy", "See what each guard says of a request, and why."),
+    "reload": CommandSpec("reload", "Have running hubs take over the changed team file."),
+    "audit": CommandSpec("audit", "Look at the record of what agents did."),
+    "keys": CommandSpec("keys", "Make, show and change this hub's key, and trust those of others."),
+    "devices": CommandSpec("devices", "Make this device known to others, and say what they may do."),
+    "share": CommandSpec("share", "Let other devices ask agents of the team, sealed from end to end."),
+    "relay": CommandSpec("relay", "Run a gateway that carries sealed messages between devices."),
+    "errors": CommandSpec("errors", "Explain an error code, or list them all."),
+    "completion": CommandSpec("completion", "Print the completion script for your shell."),
 }
 
 
@@ -51,7 +51,7 @@ COMMANDS: dict[str, Place] = {
 _UNWRITABLE = (errno.ENOSPC, errno.EIO)
 
 
-class Commands(click.Group):
+class CommandGroup(click.Group):
     """The subcommands by name; each is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's
@@ -123,7 +123,7 @@ def _make_sayable(stream: Any) -> None:
             stream.reconfigure(errors="replace")
 
 
-@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.command(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="remit")
 def main() -> None:
     """Let AI agents call other agents, safely: guarded, budgeted, recorded.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
-from remit.transports.http import CONNECT_S, Peer, in_words
+from remit.transports.http import CONNECT_S, HubPeer, in_words
 
 # What every hub says to whoever asks whether it is alive.
 _ALIVE = b"alive\n"
@@ -19,7 +19,7 @@ async def met(urls: Iterable[str]) -> dict[str, str]:
 
 
 async def _met(url: str) -> str:
-    peer = Peer(url)
+    peer = HubPeer(url)
     try:
         async with (
             asyncio.timeout(2 * CONNECT_S),

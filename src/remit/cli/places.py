@@ -19,7 +19,7 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault, in_sentences
 from remit.runtime.ports import StoreError
 from remit.stores import STORE_PATH
-from remit.stores.connection import Connection, connect_reader
+from remit.stores.connection import SqliteConnection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.schema import check_version
 from remit.stores.sqlite import SqliteStore
@@ -135,7 +135,7 @@ def existing(path: Path) -> Path:
 
 
 @contextmanager
-def reading(path: Path) -> Generator[Connection]:
+def reading(path: Path) -> Generator[SqliteConnection]:
     """Open a store to read it; nothing is written, and no hub is disturbed."""
     try:
         connection = connect_reader(existing(path), BUSY_SECONDS)

@@ -6,7 +6,7 @@ from remit.cli.places import reading
 from remit.config.team import Team
 from remit.documents.policy import Placing
 from remit.hub.hub import trainer
-from remit.policy.routing import Track
+from remit.policy.routing import TrackRecord
 from remit.protocol.card import AgentCard, Capability
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import USER, Call, Request
@@ -14,7 +14,7 @@ from remit.protocol.records import Record
 from remit.runtime.ports import StoreError
 from remit.runtime.track_record import NEWEST, tracks
 from remit.stores.reader import recent
-from remit.text.intent import THRESHOLDS, WHY, Case, Route, Scored, place
+from remit.text.intent import THRESHOLDS, WHY, Case, Route, ScoredCapability, place
 
 
 def placed(
@@ -32,7 +32,7 @@ def placed(
     names = (cards.keys() if asked else {request.target}) - {agent.name}
     offered = [card for name, card in cards.items() if name in names and agent.may_reach(name)]
     thresholds = THRESHOLDS if team.orchestrator is None else team.orchestrator.thresholds()
-    intent = None if call.capability is not None else _heard(team, cards, call)
+    intent = None if call.capability is not None else _best_capability(team, cards, call)
     if intent is not None and intent.confidence < thresholds.act:
         intent = None
     code = intent.code if intent is not None else call.capability
@@ -71,7 +71,7 @@ def _codes(cards: Iterable[AgentCard]) -> frozenset[str]:
     return frozenset(capability.code for card in cards for capability in card.capabilities)
 
 
-def _heard(team: Team, cards: Mapping[str, AgentCard], call: Call) -> Scored | None:
+def _best_capability(team: Team, cards: Mapping[str, AgentCard], call: Call) -> ScoredCapability | None:
     """Return the capability that a text most likely asks for."""
     offered: dict[str, Capability] = {each.code: each for card in cards.values() for each in card.capabilities}
     said = call.objective or text_of(call.input or "")
@@ -84,7 +84,7 @@ def _heard(team: Team, cards: Mapping[str, AgentCard], call: Call) -> Scored | N
 # ── how it went so far ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tracks(team: Team, capability: str) -> dict[str, Track]:
+def _tracks(team: Team, capability: str) -> dict[str, TrackRecord]:
     """Return how each agent did at a capability, by the newest records; nothing of those that were never asked."""
     # However long ago: what is asked here is how good they are, and not who is to be asked this minute.
     found = tracks(_newest(team), lambda _: 0.0)

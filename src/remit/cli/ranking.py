@@ -8,12 +8,12 @@ from remit.cli.places import reading, shorter
 from remit.cli.show.screen import now_ms, print_json, print_table, spoken
 from remit.config.team import Team
 from remit.documents.team import RankedAgent, Ranking
-from remit.policy.routing import Candidate, Track, explain
+from remit.policy.routing import Candidate, TrackRecord, explain
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.track_record import NEWEST, Tracks, tracks
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.reader import recent, running
 
 
@@ -53,7 +53,7 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     if team.store_path.exists():  # else nothing has been asked yet
         with reading(team.store_path) as connection:
             found = _tracks(connection, at_ms)
-    candidates = [Candidate(name=name, track=found.get((capability, name), Track())) for name in names]
+    candidates = [Candidate(name=name, track=found.get((capability, name), TrackRecord())) for name in names]
     return Ranking(
         capability=capability,
         at_ms=at_ms,
@@ -73,7 +73,7 @@ def _ranking(known: tuple[str, Sequence[str]], team: Team) -> Ranking:
     )
 
 
-def _tracks(connection: Connection, at_ms: int) -> Tracks:
+def _tracks(connection: SqliteConnection, at_ms: int) -> Tracks:
     return tracks(recent(NEWEST)(connection), lambda ms: ms / 1_000, running(at_ms)(connection))
 
 

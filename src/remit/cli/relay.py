@@ -139,7 +139,7 @@ def relay(
     """
     from remit.cli.drive import leaving
     from remit.cli.drive.data import data_only
-    from remit.cli.drive.gateway import Asked, attend, certificate_of, limits_of, networks_of
+    from remit.cli.drive.gateway import GatewayOptions, attend, certificate_of, limits_of, networks_of
     from remit.cli.drive.logs import logging_to
 
     if name is None and host in EVERYWHERE:
@@ -147,7 +147,7 @@ def relay(
     if (certificate is None) != (private_key is None):
         raise click.UsageError("--certificate and --private-key go together: give both, or none")
     limits = limits_of(
-        Asked(
+        GatewayOptions(
             keep=keep,
             forget=forget,
             max_bytes=max_bytes,

@@ -11,11 +11,11 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.client.connection import ENDED, unreached
 from remit.relay.client.handshake import look
 from remit.relay.e2e.account import Device
-from remit.relay.wire import MAX_FRAME, PATH, Bye, Malformed, Standing
+from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
 from remit.transports.http import CONNECT_S
 
 
-async def standing(team: Team, device: Device) -> Standing:
+async def standing(team: Team, device: Device) -> DeviceStatus:
     """Ask the gateway, by which nothing changes there; raises a `RemitError` that says why there is no answer."""
     section = team.relay
     assert section is not None, "asked only of a team that has a gateway"
@@ -34,7 +34,7 @@ async def standing(team: Team, device: Device) -> Standing:
         found = unreached(error)
     except Malformed as error:
         found = Bye(code="trouble", reason=f"this is no gateway: {error}")
-    if isinstance(found, Standing):
+    if isinstance(found, DeviceStatus):
         return found
     code, suggestion = ENDED.get(found.code) or (
         Code.DELEGATION_UNAVAILABLE,

@@ -107,11 +107,11 @@ def offered_agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
 
     def query(state: Any) -> list[Any]:
         from remit.relay.device.peers import Peers
-        from remit.relay.messages.catalog import heard
+        from remit.relay.messages.catalog import latest_offers
 
         peers = [peer for peer in Peers(state).list() if not peer.revoked]
         meant = [peer for peer in peers if named & {peer.card.name, peer.device}] or peers
-        return [offer for peer in meant for offer in heard(state, peer.device) or ()]
+        return [offer for peer in meant for offer in latest_offers(state, peer.device) or ()]
 
     return [
         CompletionItem(offer.name, help=_short(offer.description))
@@ -244,12 +244,12 @@ def _read_device(ctx: click.Context, query: Callable[[Any], list[Any]]) -> list[
     """Return what a query finds in the file of the team's device; nothing if a passphrase is needed for it."""
     with suppress(Exception):  # as above
         from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
-        from remit.relay.device.state import State
+        from remit.relay.device.state import DeviceFile
 
         path = _store(ctx).with_name(DEVICE_FILE)
         # Both would be made if they were not there.
         if path.exists() and path.with_name(KEY_FILE).exists():
-            state = State.open(path, open_keys(path.with_name(KEY_FILE), ""))
+            state = DeviceFile.open(path, open_keys(path.with_name(KEY_FILE), ""))
             try:
                 return query(state)
             finally:

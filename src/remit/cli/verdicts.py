@@ -27,7 +27,7 @@ from remit.runtime.delegation.guards import GUARDS, LAST, explain
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Question
 from remit.runtime.redactor import Redactor
-from remit.runtime.registry import Entry
+from remit.runtime.registry import RegisteredAgent
 from remit.runtime.root_request import AskOptions, root_request
 from remit.runtime.schemas import unfit_input
 
@@ -47,7 +47,7 @@ def explained(
     """
     cards = cards_of(team)
     request, facts = _case(team, cards, origin, target, call, user)
-    said = [(guard, _said(guard, request, facts)) for guard in all_guards(team)]
+    said = [(guard, _judge(guard, request, facts)) for guard in all_guards(team)]
     outcome, by, objection = _outcome(team, said, request)
     clean, struck = _redacted(request, facts, said[-1][1])
     card = facts.target
@@ -60,7 +60,7 @@ def explained(
         question=objection.question if isinstance(objection, Ask) else "",
         editable=tuple(sorted(objection.editable)) if isinstance(objection, Ask) else (),
         fault=objection if isinstance(objection, Fault) else None,
-        guards=tuple(_told(guard, verdict, facts) for guard, verdict in said),
+        guards=tuple(_guard_verdict(guard, verdict, facts) for guard, verdict in said),
         struck=tuple(_struck(clean, struck, facts.target)),
         authority=None if card is None else authority_of(card, facts.limits),
         tools=tuple(sorted(powers.tools or ())),
@@ -125,7 +125,7 @@ def _case(
         )
         return root_request(target, call.objective, user, options, run=RUN, created_ms=0, limits=limits), facts
     asked = root_request(origin, "", user, {}, run=RUN, created_ms=0, limits=limits)
-    caller = Frame(asked, Entry(cards[origin], _nobody, _address(origin, team)), Run(asked, 0, None), None, 0)
+    caller = Frame(asked, RegisteredAgent(cards[origin], _nobody, _address(origin, team)), Run(asked, 0, None), None, 0)
     request = draft(caller, call, card, f"{RUN}.1", limits.root_time_ms, 0, limits)
     return request, replace(facts, caller=cards[origin], held=asked.remit, asked_tools=call.tools)
 
@@ -141,7 +141,7 @@ async def _nobody(_: Brief) -> Answer:
 # ── the verdicts ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _said(guard: Guard, request: Request, facts: Facts) -> Said:
+def _judge(guard: Guard, request: Request, facts: Facts) -> Said:
     """Return what a guard says, with nothing in its words that redaction would strike."""
     try:
         ((_, verdict),) = explain(request, facts, (guard,))
@@ -156,7 +156,7 @@ def _said(guard: Guard, request: Request, facts: Facts) -> Said:
             return verdict
 
 
-def _told(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
+def _guard_verdict(guard: Guard, said: Said, facts: Facts) -> GuardVerdict:
     name = name_of(guard)
     match said:
         case Allow() if guard is LAST:

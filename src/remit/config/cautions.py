@@ -9,10 +9,10 @@ from remit.config.team import Team, TeamFile
 from remit.detectors.pipeline import KINDS
 from remit.policy.withheld import can_be_used, fields_asking, key_to_add
 from remit.protocol.card import AgentCard, Sees, ToolCard
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 
 
-def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[Wrong]:
+def cautions(team: TeamFile, tools: Mapping[str, ToolCard] | None = None) -> Iterator[WrongPart]:
     """Say what to look at again; *tools* are those of the team's hub, or as much of them as its source shows."""
     yield from unencrypted(team)
     if team.redaction.enabled:
@@ -37,7 +37,7 @@ def sketched(team: Team) -> dict[str, ToolCard]:
     }
 
 
-def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wrong]:
+def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[WrongPart]:
     """Say which tools have a field that asks for a value that they will not see."""
     for name, section in team.tools.items():
         if section.sees or name not in tools:
@@ -45,10 +45,10 @@ def _blind_tools(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wron
         users = [agent for agent in team.agents.values() if name in agent.tools]
         for field, kind in fields_asking(tools[name].input_schema).items():
             if _is_found(team, kind) and not (users and all(kind in agent.sees for agent in users)):
-                yield Wrong(("tools", name), _said("the tool", field, kind, key_to_add("tool", name, kind)))
+                yield WrongPart(("tools", name), _caution_text("the tool", field, kind, key_to_add("tool", name, kind)))
 
 
-def _blind_capabilities(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[Wrong]:
+def _blind_capabilities(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterator[WrongPart]:
     """Say which capabilities have one, where no agent that has them can use a token."""
     cards = _cards(team)
     known = {**_tools_of(team), **tools}
@@ -61,10 +61,12 @@ def _blind_capabilities(team: TeamFile, tools: Mapping[str, ToolCard]) -> Iterat
                 continue
             if any(kind not in card.sees and not can_be_used(kind, card, cards, known) for card in offering):
                 key = key_to_add("capability", code, kind)
-                yield Wrong(("capabilities", code), _said("the agent that is asked for it", field, kind, key))
+                yield WrongPart(
+                    ("capabilities", code), _caution_text("the agent that is asked for it", field, kind, key)
+                )
 
 
-def _said(who: str, field: str, kind: str, key: str) -> str:
+def _caution_text(who: str, field: str, kind: str, key: str) -> str:
     return (
         f"`{field}` asks for a value of the kind {kind}, and {who} gets a token, because redaction is on. "
         f"If it needs the value, let it see that kind: {key}"

@@ -17,7 +17,7 @@ from remit.config.workflows import impossible
 from remit.detectors.pipeline import KINDS, pipeline
 from remit.policy.verdict import Detector
 from remit.protocol.card import Schema
-from remit.protocol.codec import Wrong, did_you_mean
+from remit.protocol.codec import WrongPart, did_you_mean
 from remit.protocol.envelope import USER
 from remit.runtime.schemas import check_schema
 
@@ -40,14 +40,14 @@ def names_in(said: dict[str, Any]) -> Names:
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
+def misnamed(team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Say what is named in the file and is not there."""
     kinds = _known_kinds(team)
     callees = (*names["agents"], *names["workflows"])
     for name, agent in team.agents.items():
         place = ("agents", name)
         if name == USER:
-            yield Wrong(place, f"`{USER}` is who asks the first agent; give the agent another name")
+            yield WrongPart(place, f"`{USER}` is who asks the first agent; give the agent another name")
         yield from unknown((*place, "may_call"), "agent", agent.may_call - {"*"}, callees)
         yield from unknown((*place, "tools"), "tool", agent.tools, names["tools"])
         yield from unknown((*place, "capabilities"), "capability", agent.capabilities, names["capabilities"])
@@ -56,7 +56,7 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
     for code, capability in team.capabilities.items():
         yield from unknown(("capabilities", code, "sees"), "kind of data", capability.sees, kinds)
         for key, message in capability.contradictions().items():
-            yield Wrong(("capabilities", code, key), message)
+            yield WrongPart(("capabilities", code, key), message)
     for name, tool in team.tools.items():
         yield from _unknown_kinds(("tools", name, "sees"), tool.sees, kinds)
     for name, server in team.mcp.items():
@@ -75,7 +75,7 @@ def misnamed(team: TeamFile, names: Names) -> Iterator[Wrong]:
         yield from _nobody(place, callee.strip(), callees)
 
 
-def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) -> Iterator[Wrong]:
+def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) -> Iterator[WrongPart]:
     """Say which kinds are not known that a tool is to see, in whichever parameter."""
     if isinstance(sees, dict):
         for name, each in cast("dict[str, object]", sees).items():
@@ -84,7 +84,7 @@ def _unknown_kinds(place: Place, sees: object, kinds: Collection[str] | None) ->
         yield from unknown(place, "kind of data", cast("frozenset[str]", sees), kinds)
 
 
-def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[Wrong]:
+def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[WrongPart]:
     """Say which agents are to speak A2A that are not there, or are not served at all."""
     if team.a2a is None:
         return
@@ -97,12 +97,12 @@ def _unserved(team: TeamFile, callees: Collection[str]) -> Iterator[Wrong]:
     if default not in callees:
         yield from _nobody(place, default, callees)
     elif not team.a2a.agents & {default, "*"}:
-        yield Wrong(place, f"`{default}` is not among the `agents` that speak A2A")
+        yield WrongPart(place, f"`{default}` is not among the `agents` that speak A2A")
     elif not team.serve.agents & {default, "*"}:
-        yield Wrong(place, f"`{default}` is not among the `agents` of `[serve]`")
+        yield WrongPart(place, f"`{default}` is not among the `agents` of `[serve]`")
 
 
-def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[Wrong]:
+def unknown(place: Place, what: str, named: Collection[str], known: Collection[str] | None) -> Iterator[WrongPart]:
     """Say which names stand for nothing that is known."""
     if known is None:
         return
@@ -112,23 +112,23 @@ def unknown(place: Place, what: str, named: Collection[str], known: Collection[s
             if what == "capability":
                 hint = hint or f"; describe it in `[capabilities.{name}]`, which may be empty"
             # The last step finds the line in a list over several; it is the text itself, because a set has no order.
-            yield Wrong((*place, name), f"there is no {what} `{name}`{hint or _all(known)}")
+            yield WrongPart((*place, name), f"there is no {what} `{name}`{hint or _all(known)}")
 
 
-def _nobody(place: Place, pattern: str, known: Collection[str], what: str = "agent") -> Iterator[Wrong]:
+def _nobody(place: Place, pattern: str, known: Collection[str], what: str = "agent") -> Iterator[WrongPart]:
     if any(fnmatchcase(name, pattern) for name in known):
         return
     if any(letter in pattern for letter in "*?["):
-        yield Wrong(place, f"there is no {what} that `{pattern}` would fit{_all(known)}")
+        yield WrongPart(place, f"there is no {what} that `{pattern}` would fit{_all(known)}")
     else:
-        yield Wrong(place, f"there is no {what} `{pattern}`{did_you_mean(pattern, known) or _all(known)}")
+        yield WrongPart(place, f"there is no {what} `{pattern}`{did_you_mean(pattern, known) or _all(known)}")
 
 
 def _all(known: Collection[str]) -> str:
     return f"; there are: {', '.join(sorted(known))}" if known else ""
 
 
-def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Say which workflows cannot be carried out, and which have a name that is taken."""
     # Of an agent whose section is wrong it is not known what it can do.
     callees: dict[str, Collection[str] | None] = dict.fromkeys((*names["agents"], *names["workflows"]))
@@ -137,13 +137,13 @@ def impossible_workflows(said: dict[str, Any], team: TeamFile, names: Names) -> 
     if team.orchestrator is not None:
         name = team.orchestrator.name
         if name == USER or name in (*names["agents"], *names["workflows"]):
-            yield Wrong(("orchestrator", "name"), f"`{name}` is taken; give the orchestrator another name")
+            yield WrongPart(("orchestrator", "name"), f"`{name}` is taken; give the orchestrator another name")
     for name, section in team.workflows.items():
         place = ("workflows", name)
         if name == USER:
-            yield Wrong(place, f"`{USER}` is who asks the first agent; give the workflow another name")
+            yield WrongPart(place, f"`{USER}` is who asks the first agent; give the workflow another name")
         elif name in names["agents"]:
-            yield Wrong(place, f"there is an agent `{name}`; give the workflow another name")
+            yield WrongPart(place, f"there is an agent `{name}`; give the workflow another name")
         if said["workflows"][name].get("steps", []) and not section.steps:
             continue  # what is wrong with its steps is said already
         yield from impossible(name, section, agents=callees, capabilities=names["capabilities"])
@@ -166,7 +166,7 @@ _OF_CARDS = {"card_token", "card_keys", "card_hosts"}
 _OF_SUMMARIES = {"summary_base_url", "summary_api_key"}
 
 
-def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Say which agents are not one of code, a model and somebody elsewhere, and which have what only others can use."""
     for name, agent in team.agents.items():
         place, keys = ("agents", name), said["agents"][name]
@@ -174,44 +174,44 @@ def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
         if not kinds:
             needs = 'an agent needs `run`, its code as "module:function", or `model`, as in "openai:gpt-5"'
             where = "`peer`, the hub at which it lives, or `card`, where its A2A card is, or `device`, which shares it"
-            yield Wrong(place, f"{needs}, or {where}")
+            yield WrongPart(place, f"{needs}, or {where}")
             continue
         if len(kinds) > 1:
             why = "; its code can call models itself" if kinds == ["run", "model"] else ""
-            yield Wrong((*place, kinds[1]), f"an agent has `{kinds[0]}` or `{kinds[1]}`, not both{why}")
+            yield WrongPart((*place, kinds[1]), f"an agent has `{kinds[0]}` or `{kinds[1]}`, not both{why}")
             continue
         if kinds != ["model"]:
             for key in _OF_MODELS & keys.keys():
-                yield Wrong((*place, key), f"`{key}` is for an agent that has a `model`")
+                yield WrongPart((*place, key), f"`{key}` is for an agent that has a `model`")
         if kinds[0] not in ("peer", "device") and "remote" in keys:
-            yield Wrong((*place, "remote"), "`remote` is for an agent that has a `peer` or a `device`")
+            yield WrongPart((*place, "remote"), "`remote` is for an agent that has a `peer` or a `device`")
         if kinds != ["device"] and "max_hop_count" in keys:
-            yield Wrong((*place, "max_hop_count"), "`max_hop_count` is for an agent that has a `device`")
+            yield WrongPart((*place, "max_hop_count"), "`max_hop_count` is for an agent that has a `device`")
         if kinds != ["card"]:
             for key in _OF_CARDS & keys.keys():
-                yield Wrong((*place, key), f"`{key}` is for an agent that has a `card`")
+                yield WrongPart((*place, key), f"`{key}` is for an agent that has a `card`")
         if kinds[0] in ("peer", "card", "device"):
             for key in _OF_CODE & keys.keys():
-                yield Wrong((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
+                yield WrongPart((*place, key), f"`{key}` is for an agent that lives here; its own hub says that")
         if kinds == ["device"] and "authority" in keys:
             why = "no tools or targets are named to another device; say `authority` where the agent lives"
-            yield Wrong((*place, "authority"), why)
+            yield WrongPart((*place, "authority"), why)
         if kinds == ["model"] and agent.isolation == "process":
-            yield Wrong((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
+            yield WrongPart((*place, "isolation"), "a model runs in the hub: only code can run in processes of its own")
         if agent.isolation != "process":
             for key in _OF_PROCESSES & keys.keys():
-                yield Wrong((*place, key), f'`{key}` is for an agent with `isolation = "process"`')
+                yield WrongPart((*place, key), f'`{key}` is for an agent with `isolation = "process"`')
         if not agent.sandbox:
             for key in _OF_SANDBOXES & keys.keys():
-                yield Wrong((*place, key), f"`{key}` is for an agent with `sandbox = true`")
+                yield WrongPart((*place, key), f"`{key}` is for an agent with `sandbox = true`")
     context = said.get("context", {})
     if isinstance(context, dict) and "summary_model" not in context:
         for key in _OF_SUMMARIES & context.keys():
-            yield Wrong(("context", key), f"`{key}` is for a `summary_model`")
+            yield WrongPart(("context", key), f"`{key}` is for a `summary_model`")
     yield from _modelless(said, team)
 
 
-def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Say what the orchestrator's model is to do while there is none, and that there is one that has nothing to do."""
     section = team.orchestrator
     keys: dict[str, Any] = {} if section is None else said["orchestrator"]
@@ -220,12 +220,12 @@ def _modelless(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
     if "model" not in keys:
         for place in users:
             needs = "a `model`" if place[0] == "orchestrator" else "a `model` in `[orchestrator]`"
-            yield Wrong(place, f'`{place[-1]} = "model"` needs {needs}, as in "openai:gpt-5-mini"')
+            yield WrongPart(place, f'`{place[-1]} = "model"` needs {needs}, as in "openai:gpt-5-mini"')
         for key in _OF_MODELS & keys.keys():
-            yield Wrong(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
+            yield WrongPart(("orchestrator", key), f"`{key}` is for an orchestrator that has a `model`")
     elif not users:
         why = 'nothing uses it: say `classifier = "model"` or `narrate = "model"`'
-        yield Wrong(("orchestrator", "model"), why)
+        yield WrongPart(("orchestrator", "model"), why)
 
 
 # ── redaction ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -238,7 +238,7 @@ def _known_kinds(team: TeamFile) -> Collection[str] | None:
     return (*KINDS, *team.redaction.patterns)
 
 
-def unredactable(team: TeamFile) -> Iterator[Wrong]:
+def unredactable(team: TeamFile) -> Iterator[WrongPart]:
     """Say which kinds and patterns cannot be looked for."""
     place = ("redaction", "kinds")
     yield from unknown(place, "built-in kind of data", team.redaction.kinds or (), KINDS)
@@ -246,13 +246,13 @@ def unredactable(team: TeamFile) -> Iterator[Wrong]:
         try:
             pipeline(kinds=(), patterns={kind: pattern})
         except ValueError as error:
-            yield Wrong(("redaction", "patterns", kind), str(error))
+            yield WrongPart(("redaction", "patterns", kind), str(error))
 
 
 # ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[Wrong]:
+def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -> Iterator[WrongPart]:
     """Say which secrets are not in the environment, or are not what they should be.
 
     Without *serving*, those that only a server needs may be missing, and those of MCP servers, which are started when
@@ -264,7 +264,7 @@ def unset(team: TeamFile, environ: Mapping[str, str], *, serving: bool = True) -
         try:
             _ = key_of(reference, environ) if place == _REDACTION_KEY else secret_of(reference, environ)
         except ValueError as error:
-            yield Wrong(place, str(error))
+            yield WrongPart(place, str(error))
 
 
 def _needed_to_run(team: TeamFile, place: Place) -> bool:
@@ -324,7 +324,7 @@ def key_of(reference: str, environ: Mapping[str, str] = os.environ) -> bytes:
     return key
 
 
-def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+def unfound_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Say which agents, tools and detectors cannot be imported, or cannot be what they are to be."""
     named: list[tuple[Place, Callable[[], object]]] = [
         # An agent in processes of its own is imported there alone.
@@ -341,10 +341,10 @@ def unfound_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
         try:
             find()
         except CodeError as error:
-            yield Wrong(place, str(error))
+            yield WrongPart(place, str(error))
 
 
-def unseen_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+def unseen_code(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Say which agents, tools and detectors are not where the file says, without importing anything."""
     named: list[tuple[Place, str]] = [
         (("agents", name, "run"), agent.run) for name, agent in team.agents.items() if agent.run is not None
@@ -353,33 +353,33 @@ def unseen_code(team: TeamFile, folder: Path) -> Iterator[Wrong]:
     named += [(("redaction", "detectors", index), run) for index, run in enumerate(team.redaction.detectors)]
     for place, run in named:
         if why := unseen(run, folder):
-            yield Wrong(place, why)
+            yield WrongPart(place, why)
 
 
-def unconfinable(team: TeamFile) -> Iterator[Wrong]:
+def unconfinable(team: TeamFile) -> Iterator[WrongPart]:
     """Say which agents want a sandbox that this system does not have."""
     for name, agent in team.agents.items():
         if agent.sandbox and agent.isolation == "process" and (why := missing(Sandbox(network=agent.network))):
-            yield Wrong(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
+            yield WrongPart(("agents", name, "sandbox"), f"{why}; the agent does not run without its sandbox")
 
 
-def unplaced(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+def unplaced(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Say which folders are not there, and which hosts are none."""
     for name, agent in team.agents.items():
         for key in ("reads", "writes"):
             for index, each in enumerate(getattr(agent, key)):
                 if not (folder / each).exists():
-                    yield Wrong(("agents", name, key, index), f"{folder / each} does not exist")
+                    yield WrongPart(("agents", name, key, index), f"{folder / each} does not exist")
         for index, each in enumerate(agent.network):
             if destination(each) is None:
                 why = f'"{each}" is not a host and a port, such as "api.example.com:443"'
-                yield Wrong(("agents", name, "network", index), why)
+                yield WrongPart(("agents", name, "network", index), why)
     workspace = team.context.workspace
     if workspace is not None and not (folder / workspace).is_dir():
-        yield Wrong(("context", "workspace"), f"{folder / workspace} is no folder")
+        yield WrongPart(("context", "workspace"), f"{folder / workspace} is no folder")
 
 
-def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[Wrong]:
+def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Put the schemas that lie in files of their own into what is *said*; say which are missing or no JSON Schema."""
     for code, capability in team.capabilities.items():
         for field in ("input_schema", "result_schema"):
@@ -392,7 +392,7 @@ def read_schemas(said: dict[str, Any], team: TeamFile, folder: Path) -> Iterator
                 wrong = wrong and f"this is not a JSON Schema: {wrong}"
                 said["capabilities"][code][field] = schema
             if wrong:
-                yield Wrong(("capabilities", code, field), wrong)
+                yield WrongPart(("capabilities", code, field), wrong)
 
 
 def _schema_in(file: Path) -> tuple[Schema | None, str | None]:

@@ -32,11 +32,11 @@ from remit.policy.rules import guard_of
 from remit.policy.verdict import Guard
 from remit.protocol.card import CONCURRENCY, AgentCard
 from remit.runtime.approvers import AllowList, InboxApprover, deny, first_of
-from remit.runtime.ports import Approver, Control, Decision, Question, Store
+from remit.runtime.ports import Approver, ControlCommand, Decision, Question, Store
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most hubs ask nobody on other devices
-    from remit.relay.remote_agents import Outpost
+    from remit.relay.remote_agents import DeviceLender
 
 log = logging.getLogger("remit")
 
@@ -78,7 +78,7 @@ def hub_of(
         hub.add_mcp(settings_of(team, name, environ))
     kept = (team.folder / ".remit", team.folder / team.identity.key)
     hub.isolate_with(folder=team.folder, environ=environ, hidden=kept)
-    outpost: Outpost | None = None
+    outpost: DeviceLender | None = None
     for name, agent in team.agents.items():
         if agent.peer is not None:
             _connect(hub, team, name, agent, agent.peer, environ, held)
@@ -153,10 +153,10 @@ def _connect(
 ) -> None:
     from remit.config.peers import addressee_of, papers_of
     from remit.runtime.clock import LoopClock
-    from remit.transports.credentials.incoming import Held
+    from remit.transports.credentials.incoming import RunCredentials
 
     wall_ms = LoopClock().wall_ms
-    papers = papers_of(team, held=held or Held(wall_ms), wall_ms=wall_ms)
+    papers = papers_of(team, held=held or RunCredentials(wall_ms), wall_ms=wall_ms)
     url = team.peers[peer].url
     assert url is not None, "a peer without an address is refused by the checks"
     hub.connect(
@@ -177,26 +177,28 @@ def _connect_a2a(hub: Hub, team: Team, name: str, agent: AgentSection, card: str
     hub.connect_a2a(name, card, token=token, keys=keys, hosts=agent.card_hosts, **_elsewhere(team, agent))
 
 
-def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "Outpost":
+def _outpost(hub: Hub, team: Team, environ: Mapping[str, str]) -> "DeviceLender":
     """Return how a hub finds its own device: where this process has it at work, else by having it at work itself."""
-    from remit.relay.remote_agents import Outpost  # most hubs ask nobody on other devices
+    from remit.relay.remote_agents import DeviceLender  # most hubs ask nobody on other devices
 
     def at_work() -> AbstractAsyncContextManager[object]:
         from remit.config.device_service import relaying
 
         return relaying(team, hub=hub, host=False, share=False, environ=environ)
 
-    return Outpost(at_work)
+    return DeviceLender(at_work)
 
 
-def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "Outpost") -> None:
-    from remit.relay.call_shared import Errand
+def _connect_device(hub: Hub, team: Team, name: str, agent: AgentSection, device: str, outpost: "DeviceLender") -> None:
+    from remit.relay.call_shared import RemoteCaller
     from remit.relay.remote_agents import DeviceAgent
 
     said: dict[str, Any] = {} if agent.rate is None else {"rate": agent.rate}
     if agent.concurrency is not None:
         said["max_concurrent_shared_calls"] = agent.concurrency
-    errand = Errand(agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said)
+    errand = RemoteCaller(
+        agent=name, device=device, remote=agent.remote or "", max_hop_count=agent.max_hop_count, **said
+    )
     about = _elsewhere(team, agent)
     about["capabilities"] = tuple(about["capabilities"])
     about["concurrency"] = errand.max_concurrent_shared_calls
@@ -300,7 +302,7 @@ class _Reloading:
         self._team = team
         self._environ = environ
 
-    async def __call__(self, control: Control) -> None:
+    async def __call__(self, control: ControlCommand) -> None:
         team = self._team
         new = await asyncio.to_thread(load_team, team.file, overrides=team.overrides, environ=self._environ, code=False)
         done = reload(self._hub, team, new)

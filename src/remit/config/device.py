@@ -18,8 +18,8 @@ from remit.config.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.key_file import DEVICE_FILE, KEY_FILE, open_keys
-from remit.relay.device.peers import Peer
-from remit.relay.device.state import State
+from remit.relay.device.peers import PeerDevice
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import Device
 from remit.runtime.registry import team_invalid
 
@@ -109,7 +109,7 @@ def passphrase_of(team: Team, environ: Mapping[str, str] = os.environ) -> str:
         raise team_invalid(str(error)) from error
 
 
-def find_device(peers: Iterable[Peer], named: str) -> Peer:
+def find_device(peers: Iterable[PeerDevice], named: str) -> PeerDevice:
     """Return the known device of this name, id or beginning of an id, or raise a `RemitError` that names near ones.
 
     Of several that had a name one after the other, the one that was not revoked is meant.
@@ -139,10 +139,10 @@ def find_device(peers: Iterable[Peer], named: str) -> Peer:
     )
 
 
-def _opened(team: Team, environ: Mapping[str, str]) -> State:
+def _opened(team: Team, environ: Mapping[str, str]) -> DeviceFile:
     path, passphrase = device_path(team), passphrase_of(team, environ)
     try:
-        return State.open(path, open_keys(path.with_name(KEY_FILE), passphrase), team.store.durability)
+        return DeviceFile.open(path, open_keys(path.with_name(KEY_FILE), passphrase), team.store.durability)
     except OSError as error:
         raise _unwritable(path.parent, error) from error
 
@@ -180,7 +180,9 @@ class Doubt(NamedTuple):
     todo: str
 
 
-def doubts(team: Team, peers: Iterable[Peer], shared: Mapping[str, SharedSection] | None = None) -> Iterator[Doubt]:
+def doubts(
+    team: Team, peers: Iterable[PeerDevice], shared: Mapping[str, SharedSection] | None = None
+) -> Iterator[Doubt]:
     """Say which devices that the team (or *shared*) names are not known, may not do what they would, or are none."""
     known = list(peers)
     for name, profile in team.profiles.items():
@@ -198,7 +200,7 @@ def doubts(team: Team, peers: Iterable[Peer], shared: Mapping[str, SharedSection
 
 
 def _doubts_about(
-    about: str, named: Iterable[str], known: list[Peer], may: str, *, asks: bool = False
+    about: str, named: Iterable[str], known: list[PeerDevice], may: str, *, asks: bool = False
 ) -> Iterator[Doubt]:
     for each in sorted(named):
         found = [peer for peer in known if each in (peer.device, peer.card.name)]

@@ -7,15 +7,15 @@ from remit.config.sections.relay import SharedSection
 from remit.config.team import Team
 from remit.config.values import duration_ms
 from remit.protocol.card import AgentCard
-from remit.relay.bridge.frames import Constraints
-from remit.relay.device.peers import Peer, Peers
-from remit.relay.messages.catalog import Teller
+from remit.relay.bridge.frames import PromptConstraints
+from remit.relay.device.peers import PeerDevice, Peers
+from remit.relay.messages.catalog import CatalogSender
 from remit.relay.serve_shared import Shared, offered
 from remit.relay.session import review
-from remit.relay.session.profile import Limits, Profile
+from remit.relay.session.profile import Profile, ProfileLimits
 
 
-class Known:
+class PeerSnapshot:
     """All of that, as it was when last looked at."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Known:
         peers: Peers,
         sections: Mapping[str, SharedSection],
         cards: Mapping[str, AgentCard],
-        teller: Teller | None,
+        teller: CatalogSender | None,
     ) -> None:
         self._team = team
         self._peers = peers
@@ -45,7 +45,7 @@ class Known:
             self._teller.tell(peers, partial(offered, self.shared))
 
 
-def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
+def profile_of(team: Team, name: str, peers: Iterable[PeerDevice]) -> Profile:
     """Return a profile of the team, with the devices that it names as far as they are known."""
     said = team.profiles[name]
     return Profile(
@@ -56,19 +56,19 @@ def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
         max_hop_count=said.max_hop_count,
         rate=said.rate,
         mode=said.mode,
-        limits=Limits(
+        limits=ProfileLimits(
             max_turns=said.limits.max_turns,
             max_duration_ms=duration_ms(said.limits.max_duration),
             max_failures=said.limits.max_failures,
             max_tokens_budget=said.limits.max_tokens,
         ),
-        rules=review.Rules(
+        rules=review.ReviewRules(
             off=said.rules.off,
             min_confidence=said.rules.min_confidence,
             max_chars=said.rules.max_chars,
             min_shared_words=said.rules.min_shared_words,
         ),
-        constraints=Constraints(
+        constraints=PromptConstraints(
             max_output_chars=said.constraints.max_output_chars,
             allow_tool_use=said.constraints.allow_tool_use,
             max_history_turns=said.constraints.max_history_turns,
@@ -79,7 +79,9 @@ def profile_of(team: Team, name: str, peers: Iterable[Peer]) -> Profile:
     )
 
 
-def shared_of(name: str, said: SharedSection, peers: Iterable[Peer], cards: Mapping[str, AgentCard] = {}) -> Shared:
+def shared_of(
+    name: str, said: SharedSection, peers: Iterable[PeerDevice], cards: Mapping[str, AgentCard] = {}
+) -> Shared:
     """Return what a section shares, with the devices that it names as far as they are known."""
     agent = said.agent or name
     profile = Profile(
@@ -95,7 +97,7 @@ def shared_of(name: str, said: SharedSection, peers: Iterable[Peer], cards: Mapp
     return Shared(agent=agent, profile=profile, description=described or "")
 
 
-def _ids(named: Iterable[str], peers: Iterable[Peer]) -> frozenset[str]:
+def _ids(named: Iterable[str], peers: Iterable[PeerDevice]) -> frozenset[str]:
     """Return the ids of those that are named, by id or by a name that only one has; of an id, no part counts."""
     wanted = set(named)
     return frozenset(each.device for each in peers if not each.revoked and wanted & {each.device, each.card.name})

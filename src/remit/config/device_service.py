@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from remit.config.detectors import detector_of
 from remit.config.device import device_path, open_device
-from remit.config.device_peers import Known
+from remit.config.device_peers import PeerSnapshot
 from remit.config.local_agents import local_agent
 from remit.config.sections.relay import RelaySection, SharedSection
 from remit.config.shared_agents import gateway_name
@@ -23,24 +23,24 @@ from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.call_shared import Errands
+from remit.relay.call_shared import RemoteCalls
 from remit.relay.client import connection
-from remit.relay.client.connection import Link
-from remit.relay.client.delivery import Post, Trouble
+from remit.relay.client.connection import GatewayConnection
+from remit.relay.client.delivery import MessageDelivery, Trouble
 from remit.relay.device.key_file import LOCK_FILE
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.channel import Sealer
 from remit.relay.messages.audit import Recording
-from remit.relay.messages.catalog import Teller
+from remit.relay.messages.catalog import CatalogSender
 from remit.relay.remote_agents import outposts_of
-from remit.relay.router import read
-from remit.relay.serve_shared import Sharing, Told
-from remit.relay.session.remote_commands import Wish
+from remit.relay.router import route_messages
+from remit.relay.serve_shared import Sharing, SharingEvent
+from remit.relay.session.remote_commands import RemoteCommand
 from remit.relay.session.run import Overlay
-from remit.relay.session_service import Host
+from remit.relay.session_service import SessionService
 from remit.relay.wire import MAX_ALLOWED
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.ports import Recorder
 from remit.stores.sqlite import SqliteStore
 
@@ -57,10 +57,10 @@ class Relaying(Struct, frozen=True, kw_only=True):
 
     device: Device
     sealer: Sealer
-    link: Link
+    link: GatewayConnection
     """Its connection: `state` and `why` say how that stands."""
-    post: Post
-    host: Host | None
+    post: MessageDelivery
+    host: SessionService | None
     ready: asyncio.Event
     """Set once others can reach it: its gateway has its keys, and knows who may send."""
     ended: "asyncio.Future[RemitError]"
@@ -73,15 +73,15 @@ class Relaying(Struct, frozen=True, kw_only=True):
 async def relaying(
     team: Team,
     *,
-    hub: Hub | None,
+    hub: Engine | None,
     host: bool,
     share: bool,
     shared: Mapping[str, SharedSection] | None = None,
     ask_user: AskUser = deny,
     changed: Callable[[Overlay], None] = lambda _: None,
     noted: Callable[[SharedStep], None] = lambda _: None,
-    told: Callable[[Told], None] = lambda _: None,
-    unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
+    told: Callable[[SharingEvent], None] = lambda _: None,
+    unable: Callable[[RemoteCommand, str], None] = lambda _wish, _why: None,
     trouble: Trouble | None = None,
     linked: Callable[[connection.State, str], None] = lambda _state, _why: None,
     environ: Mapping[str, str] = os.environ,
@@ -109,32 +109,32 @@ async def relaying(
             recording.wake()
             noted(step)
 
-        def tell(what: Told) -> None:
+        def tell(what: SharingEvent) -> None:
             recording.wake()
             told(what)
 
         sealer = Sealer(device)
-        gateway = Link(
+        gateway = GatewayConnection(
             section.gateway, gateway=gateway_name(team), key=device, ssl=authority_of(team, section), changed=linked
         )
-        post = await stack.enter_async_context(Post(sealer, gateway, trouble=trouble))
+        post = await stack.enter_async_context(MessageDelivery(sealer, gateway, trouble=trouble))
         sections = team.shared if shared is None else shared
         # What a team shares in another process is neither offered nor taken back by one that shares nothing.
-        teller = Teller(sealer) if share or not sections else None
-        known = Known(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
+        teller = CatalogSender(sealer) if share or not sections else None
+        known = PeerSnapshot(team, sealer.peers, sections, {} if hub is None else hub.cards, teller)
         await post.do(known.look)
         now_ms = LoopClock().wall_ms
         sharer = None
         if share and hub is not None:
             sharer = Sharing(hub, sealer, post, known.shared, now_ms=now_ms, told=tell)
             stack.push_async_callback(sharer.close)
-        errands = Errands(sealer, post, now_ms=now_ms, control_of=sharer and sharer.control)
+        errands = RemoteCalls(sealer, post, now_ms=now_ms, control_of=sharer and sharer.control)
         for outpost in outposts_of(hub) if hub is not None else ():
             stack.enter_context(outpost.lent(errands))
         runs = None
         if host:
             user = section.user or device.card.name
-            runs = Host(
+            runs = SessionService(
                 sealer,
                 post,
                 profiles=known.profiles,
@@ -150,7 +150,14 @@ async def relaying(
         watch = _Watch(known, post, gateway)
         watch.ended.add_done_callback(lambda ended: errands.end(ended.result()) if not ended.cancelled() else None)
         reading = partial(
-            read, post, runs, sharer, sealer=sealer, now_ms=now_ms, shares_nothing=not sections, errands=errands
+            route_messages,
+            post,
+            runs,
+            sharer,
+            sealer=sealer,
+            now_ms=now_ms,
+            shares_nothing=not sections,
+            errands=errands,
         )
         works = (watch.look, watch.tell, reading)
         stack.push_async_callback(_stopped, [asyncio.create_task(watch.keep(work)) for work in works])
@@ -169,7 +176,7 @@ async def relaying(
 class _Watch:
     """Keeps a device up to date with what its owner decides elsewhere, and notices when its work has ended."""
 
-    def __init__(self, known: Known, post: Post, gateway: Link) -> None:
+    def __init__(self, known: PeerSnapshot, post: MessageDelivery, gateway: GatewayConnection) -> None:
         self._known = known
         self._post = post
         self._gateway = gateway

@@ -32,7 +32,7 @@ def value_at(said: Any, place: Place) -> Any:
     return said
 
 
-class Twice(NamedTuple):
+class DuplicateKey(NamedTuple):
     """A key that was given a value before."""
 
     place: Place
@@ -54,7 +54,7 @@ _TEXT = re.compile(
 _PLAIN = re.compile(r"[^,\]}#\n]+")
 
 
-class Lines:
+class TomlLines:
     """The lines of a TOML text, by the places of its keys and values.
 
     A text that is not TOML is read up to where it goes wrong.
@@ -70,7 +70,7 @@ class Lines:
         self._said: set[Place] = set()
         """What a statement named, rather than only passed through."""
         self.of: dict[Place, int] = {}
-        self.twice: list[Twice] = []
+        self.twice: list[DuplicateKey] = []
         self._read()
 
     def _read(self) -> None:
@@ -127,7 +127,7 @@ class Lines:
 
     def _say(self, place: Place, line: int) -> None:
         if place in self._said:
-            self.twice.append(Twice(place, self.of[place], line))
+            self.twice.append(DuplicateKey(place, self.of[place], line))
             return
         self._said.add(place)
         self.of[place] = line

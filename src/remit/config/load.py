@@ -14,11 +14,11 @@ import msgspec
 from remit.config import checks, mcp, peers, shared_agents, telemetry
 from remit.config.code import IMPORTING
 from remit.config.file_trust import FILE, is_trusted, trusted
-from remit.config.line_numbers import Lines, Place, dotted, value_at
+from remit.config.line_numbers import Place, TomlLines, dotted, value_at
 from remit.config.models import uncallable
 from remit.config.overrides import Override, Unusable, apply, fields_at, from_environment, from_flags, kind_at
 from remit.config.team import Team, TeamFile
-from remit.protocol.codec import MAX_NESTING, Wrong, metas, wrong_fields
+from remit.protocol.codec import MAX_NESTING, WrongPart, metas, wrong_fields
 from remit.protocol.errors import Code, Problem, RemitError, fault
 
 VARIABLE = "REMIT_TEAM"
@@ -107,7 +107,7 @@ def load_team(
     )
 
 
-def located(team: Team, said_of: Iterable[Wrong]) -> list[Problem]:
+def located(team: Team, said_of: Iterable[WrongPart]) -> list[Problem]:
     """Return what is said of a team that was read, with where it stands in its file."""
     said, lines = _parsed(_text_of(team.file), team.file)
     return _Source(team.file.name, lines, {}).problems(said, said_of)
@@ -132,12 +132,12 @@ def _text_of(path: Path) -> str:
         raise _invalid(path, [Problem(f"{path.name}:{line}", "this is not text in UTF-8")]) from error
 
 
-def _parsed(text: str, path: Path) -> tuple[dict[str, Any], Lines]:
+def _parsed(text: str, path: Path) -> tuple[dict[str, Any], TomlLines]:
     try:
         said = tomllib.loads(text)
-        lines = Lines(text)
+        lines = TomlLines(text)
     except tomllib.TOMLDecodeError as error:
-        lines = Lines(text)
+        lines = TomlLines(text)
         problems = [
             Problem(
                 f"{path.name}:{line} {dotted(place)}", f"this stands here a second time; the first is in line {first}"
@@ -177,10 +177,10 @@ class _Source(NamedTuple):
     """Where what is said comes from: lines of the file, variables, flags."""
 
     file: str
-    lines: Lines
+    lines: TomlLines
     overrides: dict[Place, str]
 
-    def problems(self, said: dict[str, Any], wrong: Iterable[Wrong]) -> list[Problem]:
+    def problems(self, said: dict[str, Any], wrong: Iterable[WrongPart]) -> list[Problem]:
         """Return what is wrong with where it stands, in the order of the file."""
         located = [(*self._where(_indexed(place, said)), place, message) for place, message in wrong]
         return [
@@ -219,7 +219,7 @@ def _without_index(place: Place, said: dict[str, Any]) -> Place:
     return place[:-1] if isinstance(place[-1], int) else place
 
 
-def _plainer(wrong: Wrong) -> Wrong:
+def _plainer(wrong: WrongPart) -> WrongPart:
     """Return what is wrong in the words of TOML; a key that is missing is described."""
     message = wrong.message.replace("unknown field", "unknown key").replace("known fields:", "known keys:")
     message = message.replace(" | null`", "`")  # which TOML cannot say
@@ -230,7 +230,7 @@ def _plainer(wrong: Wrong) -> Wrong:
         message = " ".join([_MISSING, *described])
     if len(wrong.place) == 3 and (wrong.place[0], wrong.place[2]) in _REPLACED:
         message = _REPLACED[wrong.place[0], wrong.place[2]]
-    return Wrong(wrong.place, message)
+    return WrongPart(wrong.place, message)
 
 
 # What an earlier version had, and what stands in its place.
@@ -249,7 +249,7 @@ _TYPES = {
 }
 
 
-def _sound_part(said: dict[str, Any], wrong: Iterable[Wrong]) -> TeamFile | None:
+def _sound_part(said: dict[str, Any], wrong: Iterable[WrongPart]) -> TeamFile | None:
     """Return what can be read of a file of which some keys are wrong, so that the rest is checked as well."""
     sound = deepcopy(said)
     for place, message in wrong:
@@ -275,7 +275,7 @@ def _can_be_left_out(place: Place) -> bool:
     return fields is not None and not any(each.required for each in fields if each.encode_name == place[-1])
 
 
-def _secrets_in(said: Any, place: Place = ()) -> Iterator[Wrong]:
+def _secrets_in(said: Any, place: Place = ()) -> Iterator[WrongPart]:
     if isinstance(said, dict):
         for name, each in cast("dict[str, Any]", said).items():
             yield from _secrets_in(each, (*place, name))
@@ -283,7 +283,7 @@ def _secrets_in(said: Any, place: Place = ()) -> Iterator[Wrong]:
         for index, each in enumerate(cast("list[Any]", said)):
             yield from _secrets_in(each, (*place, index))
     elif isinstance(said, str) and checks.looks_secret(said):
-        yield Wrong(
+        yield WrongPart(
             place,
             "this looks like a secret, which does not stand in a team file: take it out, change it where it is valid, "
             'put it into an environment variable, and where a key takes a secret, write "$NAME"',

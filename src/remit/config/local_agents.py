@@ -7,12 +7,12 @@ from remit.config.team import Team
 from remit.protocol.errors import RemitError, in_sentences
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser
-from remit.relay.bridge.ports import Failed, LocalAgent
-from remit.runtime.hub import Hub
+from remit.relay.bridge.ports import DraftFailure, LocalAgent
+from remit.runtime.hub import Engine
 
 
 def local_agent(
-    team: Team, hub: Hub | None, profile: str, *, user: str, ask_user: AskUser, environ: Mapping[str, str]
+    team: Team, hub: Engine | None, profile: str, *, user: str, ask_user: AskUser, environ: Mapping[str, str]
 ) -> LocalAgent:
     """Return the local agent of a profile; for one that cannot be there, what says why to each of its runs."""
     said = team.profiles[profile]
@@ -31,7 +31,7 @@ def local_agent(
         return _Unavailable(in_sentences(error.fault.message, error.fault.suggestion))
 
 
-def _of_hub(hub: Hub | None, agent: str, user: str) -> LocalAgent:
+def _of_hub(hub: Engine | None, agent: str, user: str) -> LocalAgent:
     if hub is None:
         return _Unavailable(f"the agent {agent} of this team is not running here")
     from remit.relay.bridge.hub import HubAgent
@@ -45,7 +45,7 @@ class _Unavailable:
     def __init__(self, why: str) -> None:
         self._why = why
 
-    async def prompt(self, request: PromptRequest) -> Failed:  # noqa: ARG002 - of the port
-        return Failed(reason=self._why, hard=True)
+    async def prompt(self, request: PromptRequest) -> DraftFailure:  # noqa: ARG002 - of the port
+        return DraftFailure(reason=self._why, hard=True)
 
     async def close(self) -> None: ...

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from remit.agents.mcp.settings import Program, hub_name
 from remit.config.team import TeamFile
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 from remit.runtime.registry import NAME
 
 _OF_PROGRAMS = ("args", "env")
@@ -29,41 +29,43 @@ def _named(servers: object) -> Iterator[tuple[str, str, str]]:
                     yield server, tool, hub_name(prefix, tool)
 
 
-def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[Wrong]:
+def undecided(said: dict[str, Any], team: TeamFile) -> Iterator[WrongPart]:
     """Say which servers are described in two ways, or in none, and which of their tools' names cannot be."""
     taken = dict.fromkeys(team.tools, "the tool of that name")
     for name, section in team.mcp.items():
         place, keys = ("mcp", name), said["mcp"][name]
         if ("command" in keys) == ("url" in keys):
-            yield Wrong(place, "a server needs `command`, which starts it, or `url`, where it is; not both")
+            yield WrongPart(place, "a server needs `command`, which starts it, or `url`, where it is; not both")
         for key in _OF_PROGRAMS:
             if key in keys and "url" in keys:
-                yield Wrong((*place, key), f"`{key}` is for a server that has a `command`")
+                yield WrongPart((*place, key), f"`{key}` is for a server that has a `command`")
         if "token" in keys and "command" in keys:
-            yield Wrong(
+            yield WrongPart(
                 (*place, "token"), "`token` is for a server that has a `url`; give a program its secret in `env`"
             )
         for tool in sorted(section.safe_to_repeat - set(section.allow)):
-            yield Wrong((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
+            yield WrongPart((*place, "safe_to_repeat", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
         for tool in sorted(set(section.sees) - set(section.allow)) if isinstance(section.sees, dict) else ():
-            yield Wrong((*place, "sees", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
+            yield WrongPart((*place, "sees", tool), f"`{tool}` is not in `allow`, so that nobody can use it")
     for server, tool, name in _named(said.get("mcp")):
         place = ("mcp", server, "allow", tool)
         if not NAME.fullmatch(name):
-            yield Wrong(place, f"`{name}` cannot be a tool's name; choose another `prefix`")
+            yield WrongPart(place, f"`{name}` cannot be a tool's name; choose another `prefix`")
         elif (other := taken.setdefault(name, f"`{tool}` of `[mcp.{server}]`")) != f"`{tool}` of `[mcp.{server}]`":
-            yield Wrong(place, f"`{name}` would also be {other}; choose another `prefix`")
+            yield WrongPart(place, f"`{name}` would also be {other}; choose another `prefix`")
 
 
-def unstartable(team: TeamFile, folder: Path) -> Iterator[Wrong]:
+def unstartable(team: TeamFile, folder: Path) -> Iterator[WrongPart]:
     """Say which servers cannot be started from here, and which cannot be spoken with."""
     for name, section in team.mcp.items():
         if find_spec("mcp") is None:
-            yield Wrong(("mcp", name), "MCP servers need the extra `mcp`: pip install 'remit[mcp]'")
+            yield WrongPart(("mcp", name), "MCP servers need the extra `mcp`: pip install 'remit[mcp]'")
         elif section.command is not None:
             env = {name: value for name, value in section.env.items() if not value.startswith("$")}
             if not Program(command=section.command, env=env, folder=str(folder)).exists():
-                yield Wrong(("mcp", name, "command"), f"there is no program `{section.command}` that could be started")
+                yield WrongPart(
+                    ("mcp", name, "command"), f"there is no program `{section.command}` that could be started"
+                )
 
 
 def secrets_of(team: TeamFile) -> Iterator[tuple[tuple[str, ...], str]]:

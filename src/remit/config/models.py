@@ -10,7 +10,7 @@ from remit.config.checks import secret_of
 from remit.config.sections.agents import AgentSection
 from remit.config.sections.hub import ContextSection
 from remit.config.team import TeamFile
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
@@ -58,7 +58,7 @@ def orchestrator_model(team: TeamFile, environ: Mapping[str, str] = os.environ) 
     return ModelAgent(section.model, base_url=section.base_url, api_key=key, settings=section.settings)
 
 
-def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Say which models cannot be asked from here: unknown ones, those whose package or key is missing."""
     for name, agent in team.agents.items():
         if agent.model is not None and agent.run is None and _is_set(agent.api_key, environ):
@@ -81,14 +81,14 @@ def uncallable(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
         try:
             check()
         except RemitError as error:
-            yield Wrong(("orchestrator", "classifier"), error.fault.message)
+            yield WrongPart(("orchestrator", "classifier"), error.fault.message)
 
 
-def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, str]) -> Iterator[Wrong]:
+def _why_not(place: tuple[str, ...], agent: AgentSection, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     try:
         model_agent(agent, environ).check()
     except RemitError as error:
-        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
+        yield WrongPart(place, in_sentences(error.fault.message, error.fault.suggestion))
 
 
 def _is_set(reference: str | None, environ: Mapping[str, str]) -> bool:

@@ -14,15 +14,15 @@ from remit.config.checks import Names, secret_of, unknown
 from remit.config.sections.peers import ClientSection
 from remit.config.team import Team, TeamFile
 from remit.policy.reception import Permission
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError, in_sentences
 from remit.runtime.registry import team_invalid
 
 if TYPE_CHECKING:  # most commands let nobody in
-    from remit.transports.credentials.incoming import Door, Held, Known, UserTokens
+    from remit.transports.credentials.incoming import Authenticator, KnownSender, RunCredentials, UserTokens
     from remit.transports.credentials.jwt import Fetch
     from remit.transports.credentials.keys import HubKey
-    from remit.transports.credentials.outgoing import Addressee, Papers
+    from remit.transports.credentials.outgoing import Addressee, CredentialHeaders
     from remit.transports.credentials.spending import Count, Spending
 
 ANYONE = "*"
@@ -34,7 +34,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 # ── within the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Say which peers and clients cannot be told from others, or are described in two ways, or in none."""
     exposed = (*names["agents"], *names["workflows"])
     if team.orchestrator is not None:
@@ -45,22 +45,24 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
             continue
         place = ("agents", name, "peer")
         for wrong in unknown(place, "peer", (agent.peer,), said.get("peers", {})):
-            yield Wrong(place, wrong.message)
+            yield WrongPart(place, wrong.message)
         # An address that is wrong is there, and said to be wrong.
         if agent.peer in team.peers and "url" not in said["peers"][agent.peer]:
-            yield Wrong(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
+            yield WrongPart(place, f"`[peers.{agent.peer}]` has no `url`, so that nobody knows where to ask it")
     for each in team.serve.proxies:
         try:
             ip_network(each, strict=False)
         except ValueError:
-            yield Wrong(("serve", "proxies", each), f"`{each}` is neither an IP address nor a network like 10.0.0.0/8")
+            yield WrongPart(
+                ("serve", "proxies", each), f"`{each}` is neither an IP address nor a network like 10.0.0.0/8"
+            )
     if (team.serve.certificate is None) != (team.serve.private_key is None):
-        yield Wrong(("serve",), "`certificate` and `private_key` go together: give both, or none")
+        yield WrongPart(("serve",), "`certificate` and `private_key` go together: give both, or none")
     owners: dict[str, str] = {}
     for name, peer in team.peers.items():
         place = ("peers", name)
         if name == team.name:
-            yield Wrong(
+            yield WrongPart(
                 place, f"`{name}` is this hub itself; name a peer as it names itself, by `name` in its team file"
             )
         yield from unknown((*place, "agents"), "agent", peer.agents - {ANYONE}, exposed)
@@ -68,36 +70,36 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
             from remit.transports.addresses import no_hub
 
             if (why := no_hub(peer.url)) is not None:
-                yield Wrong((*place, "url"), why)
+                yield WrongPart((*place, "url"), why)
         for key in peer.keys:
             owner = owners.setdefault(key.lower(), name)
             if owner != name:
-                yield Wrong((*place, "keys", key), f"this is the key of `{owner}` already")
+                yield WrongPart((*place, "keys", key), f"this is the key of `{owner}` already")
     for name, client in team.clients.items():
         place, keys = ("clients", name), said["clients"][name]
         if name in said.get("peers", {}):
-            yield Wrong(place, f"there is a peer `{name}`; give the client another name")
+            yield WrongPart(place, f"there is a peer `{name}`; give the client another name")
         yield from unknown((*place, "agents"), "agent", client.agents - {ANYONE}, exposed)
         yield from _undecided(place, keys, client)
 
 
-def _undecided(place: tuple[str, ...], keys: Collection[str], client: ClientSection) -> Iterator[Wrong]:
+def _undecided(place: tuple[str, ...], keys: Collection[str], client: ClientSection) -> Iterator[WrongPart]:
     if "token" not in keys and "issuer" not in keys:
-        yield Wrong(place, 'a client needs `token`, as "$NAME", or `issuer`, whose tokens its users bring')
+        yield WrongPart(place, 'a client needs `token`, as "$NAME", or `issuer`, whose tokens its users bring')
     elif "token" in keys and "issuer" in keys:
-        yield Wrong((*place, "issuer"), "a client has `token` or `issuer`, not both; describe it as two clients")
+        yield WrongPart((*place, "issuer"), "a client has `token` or `issuer`, not both; describe it as two clients")
     elif "token" in keys:
         for key in _OF_PROVIDERS:
             if key in keys:
-                yield Wrong((*place, key), f"`{key}` is for a client that has an `issuer`")
+                yield WrongPart((*place, key), f"`{key}` is for a client that has an `issuer`")
         if client.users is None and "users" not in keys:
-            yield Wrong(place, 'say for which `users` its token may ask: names, or ["*"] for anyone')
+            yield WrongPart(place, 'say for which `users` its token may ask: names, or ["*"] for anyone')
     else:
         for key in ("audience", "jwks"):
             if key not in keys:
-                yield Wrong((*place, key), f"a client with an `issuer` needs `{key}`, too")
+                yield WrongPart((*place, key), f"a client with an `issuer` needs `{key}`, too")
         if client.jwks is not None and not _is_safe(client.jwks):
-            yield Wrong((*place, "jwks"), "keys that are fetched over anything but https could be anybody's")
+            yield WrongPart((*place, "jwks"), "keys that are fetched over anything but https could be anybody's")
 
 
 def _is_safe(source: str) -> bool:
@@ -109,7 +111,7 @@ def _is_safe(source: str) -> bool:
 # ── beside the file ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[Wrong]:
+def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Say which peers and clients could not be let in from here: what is missing, unusable or not theirs alone."""
     if not (team.peers or team.clients or "identity" in said):
         return
@@ -119,27 +121,27 @@ def unprovable(said: dict[str, Any], team: TeamFile, folder: Path, environ: Mapp
         trusted = _trusted(folder / team.identity.trusted)()
         _ = _revoked(folder / team.identity.revoked)()
     except RemitError as error:
-        yield Wrong(("identity",), error.fault.message)
+        yield WrongPart(("identity",), error.fault.message)
     keyed = [name for name, peer in team.peers.items() if peer.keys or name in trusted]
     for name in team.peers:
         # Also what is wrong, and said so elsewhere, was meant to be something.
         if name not in keyed and not (said["peers"][name].get("keys") or "token" in said["peers"][name]):
             how = f"give it `keys` or a `token`, or trust a key of it: remit keys trust {name} KEY"
-            yield Wrong(("peers", name), f"there is nothing by which it could be known; {how}")
+            yield WrongPart(("peers", name), f"there is nothing by which it could be known; {how}")
     if "identity" in said or keyed:
         place = ("identity", "key") if "identity" in said else ("peers", keyed[0])
         yield from _unusable_key(place, folder / team.identity.key)
     if keyed and not _installed("biscuit_auth"):
-        yield Wrong(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {_INSTALL}")
+        yield WrongPart(("peers", keyed[0]), f"credentials between hubs need biscuit-python: {_INSTALL}")
     for name, client in team.clients.items():
         place = ("clients", name)
         if client.issuer is not None and not _installed("joserfc"):
-            yield Wrong((*place, "issuer"), f"tokens of identity providers need joserfc: {_INSTALL}")
+            yield WrongPart((*place, "issuer"), f"tokens of identity providers need joserfc: {_INSTALL}")
         elif client.jwks is not None and "://" not in client.jwks:
             yield from _unreadable_keys((*place, "jwks"), folder / client.jwks)
 
 
-def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     from remit.transports.credentials.bearer import unfit
 
     owners: dict[str, str] = {}
@@ -154,32 +156,34 @@ def _unfit_tokens(team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]
             continue
         owner = owners.setdefault(token, name)
         if owner != name:
-            yield Wrong((section, name, "token"), f"`{owner}` has the same token, so that nobody could tell who asks")
+            yield WrongPart(
+                (section, name, "token"), f"`{owner}` has the same token, so that nobody could tell who asks"
+            )
         elif (why := unfit(token)) is not None:
-            yield Wrong((section, name, "token"), f"{(reference or '').removeprefix('$')} is no token: {why}")
+            yield WrongPart((section, name, "token"), f"{(reference or '').removeprefix('$')} is no token: {why}")
 
 
-def _unusable_key(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
+def _unusable_key(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
     from remit.transports.credentials.keys import HubKey
 
     try:
         HubKey.load(path)
     except RemitError as error:
-        yield Wrong(place, in_sentences(error.fault.message, error.fault.suggestion))
+        yield WrongPart(place, in_sentences(error.fault.message, error.fault.suggestion))
 
 
-def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[Wrong]:
+def _unreadable_keys(place: tuple[str, ...], path: Path) -> Iterator[WrongPart]:
     from remit.transports.credentials.jwt import key_set
 
     try:
         key_set(path.read_bytes())
     except OSError as error:
-        yield Wrong(place, f"{path} cannot be read: {error.strerror}")
+        yield WrongPart(place, f"{path} cannot be read: {error.strerror}")
     except ValueError as error:
-        yield Wrong(place, f"{path}: {error}")
+        yield WrongPart(place, f"{path}: {error}")
 
 
-def unencrypted(team: TeamFile) -> Iterator[Wrong]:
+def unencrypted(team: TeamFile) -> Iterator[WrongPart]:
     """Say which peers are asked over a network without encryption."""
     from remit.transports.addresses import is_loopback
 
@@ -190,10 +194,10 @@ def unencrypted(team: TeamFile) -> Iterator[Wrong]:
                 "plain http: whoever is on the way can read requests and answers, change the answers, and without keys "
                 "use the token; use https"
             )
-            yield Wrong(("peers", name, "url"), why)
+            yield WrongPart(("peers", name, "url"), why)
 
 
-def unservable(team: Team) -> Iterator[Wrong]:
+def unservable(team: Team) -> Iterator[WrongPart]:
     """Say why a server could not prove itself with the certificate that `[serve]` names."""
     section = team.serve
     if section.certificate is None or section.private_key is None:
@@ -205,7 +209,7 @@ def unservable(team: Team) -> Iterator[Wrong]:
         try:
             path.read_bytes()
         except OSError as error:
-            yield Wrong(("serve", name), f"{path} cannot be read: {error.strerror}")
+            yield WrongPart(("serve", name), f"{path} cannot be read: {error.strerror}")
             return
     certificate, key = team.folder / section.certificate, team.folder / section.private_key
     wants_password = False
@@ -219,11 +223,11 @@ def unservable(team: Team) -> Iterator[Wrong]:
         SSLContext(PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password)
     except (SSLError, ValueError) as error:
         if wants_password:
-            yield Wrong(("serve", "private_key"), f"{key} wants a password, which nobody could give: take it off")
+            yield WrongPart(("serve", "private_key"), f"{key} wants a password, which nobody could give: take it off")
         elif getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-            yield Wrong(("serve", "private_key"), f"{key} is not the key of {certificate}")
+            yield WrongPart(("serve", "private_key"), f"{key} is not the key of {certificate}")
         else:
-            yield Wrong(("serve", "certificate"), f"{certificate} and {key} are no certificate and its key, in PEM")
+            yield WrongPart(("serve", "certificate"), f"{certificate} and {key} are no certificate and its key, in PEM")
 
 
 def _installed(module: str) -> bool:
@@ -239,21 +243,21 @@ def _installed(module: str) -> bool:
 def door_of(
     team: Team,
     *,
-    held: Held,
+    held: RunCredentials,
     spending: Spending,
     count: Count | None = None,
     wall_ms: Callable[[], int],
     fetch: Fetch,
     environ: Mapping[str, str] = os.environ,
-    more: Iterable[Known] = (),
-) -> Door:
+    more: Iterable[KnownSender] = (),
+) -> Authenticator:
     """Return what lets in the peers and clients of a team, and *more*; *fetch* gets the keys of identity providers."""
-    from remit.transports.credentials.incoming import Door, Known
+    from remit.transports.credentials.incoming import Authenticator, KnownSender
 
-    known: list[Known] = [
+    known: list[KnownSender] = [
         *more,
         *(
-            Known(
+            KnownSender(
                 name=name,
                 is_hub=True,
                 keys=tuple(key.lower() for key in peer.keys),
@@ -265,7 +269,7 @@ def door_of(
         ),
     ]
     known += [
-        Known(
+        KnownSender(
             name=name,
             token=_token(client.token, environ),
             issuer=_issuer(client, team.folder, fetch),
@@ -276,7 +280,7 @@ def door_of(
         )
         for name, client in team.clients.items()
     ]
-    return Door(
+    return Authenticator(
         known,
         key=key_of(team),
         trusted=_trusted(team.folder / team.identity.trusted),
@@ -288,16 +292,16 @@ def door_of(
     )
 
 
-def papers_of(team: Team, *, held: Held, wall_ms: Callable[[], int]) -> Papers:
+def papers_of(team: Team, *, held: RunCredentials, wall_ms: Callable[[], int]) -> CredentialHeaders:
     """Return what makes the headers for requests to the peers of a team."""
-    from remit.transports.credentials.outgoing import Papers
+    from remit.transports.credentials.outgoing import CredentialHeaders
 
     trusted = _trusted(team.folder / team.identity.trusted)
-    return Papers(key=key_of(team), trusted=lambda name: trusted().get(name, ()), held=held, wall_ms=wall_ms)
+    return CredentialHeaders(key=key_of(team), trusted=lambda name: trusted().get(name, ()), held=held, wall_ms=wall_ms)
 
 
 def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ) -> Addressee:
-    """Return a peer of a team as `Papers` takes it."""
+    """Return a peer of a team as `CredentialHeaders` takes it."""
     from remit.transports.credentials.outgoing import Addressee
 
     peer = team.peers[name]
@@ -308,12 +312,12 @@ def addressee_of(team: Team, name: str, environ: Mapping[str, str] = os.environ)
 def key_of(team: Team) -> Callable[[], HubKey] | None:
     """Return what gives this hub's key as its file has it now; None if it has none."""
     from remit.transports.credentials.keys import HubKey
-    from remit.transports.credentials.trust import Watched
+    from remit.transports.credentials.trust import WatchedFile
 
     path = team.folder / team.identity.key
     if not path.exists():
         return None
-    watched = Watched(path, lambda _: HubKey.load(path))
+    watched = WatchedFile(path, lambda _: HubKey.load(path))
     return lambda: watched.value
 
 
@@ -324,29 +328,29 @@ def _issuer(client: ClientSection, folder: Path, fetch: Fetch) -> UserTokens | N
         from remit.transports.credentials.jwt import Issuer, KeysFile, KeysUrl, key_set
     except ImportError as error:
         raise team_invalid(str(error)) from error
-    from remit.transports.credentials.trust import Watched
+    from remit.transports.credentials.trust import WatchedFile
 
     jwks = client.jwks or ""
     return Issuer(
         issuer=client.issuer,
         audience=client.audience or "",
-        keys=KeysUrl(jwks, fetch) if "://" in jwks else KeysFile(Watched(folder / jwks, key_set)),
+        keys=KeysUrl(jwks, fetch) if "://" in jwks else KeysFile(WatchedFile(folder / jwks, key_set)),
         algorithms=client.algorithms,
         user_claim=client.user_claim,
     )
 
 
 def _trusted(path: Path) -> Callable[[], Mapping[str, tuple[str, ...]]]:
-    from remit.transports.credentials.trust import Watched, trusted_keys
+    from remit.transports.credentials.trust import WatchedFile, trusted_keys
 
-    watched = Watched(path, trusted_keys, missing={})
+    watched = WatchedFile(path, trusted_keys, missing={})
     return lambda: watched.value
 
 
 def _revoked(path: Path) -> Callable[[], frozenset[str]]:
-    from remit.transports.credentials.trust import Watched, revoked_ids
+    from remit.transports.credentials.trust import WatchedFile, revoked_ids
 
-    watched = Watched(path, revoked_ids, missing=frozenset[str]())
+    watched = WatchedFile(path, revoked_ids, missing=frozenset[str]())
     return lambda: watched.value
 
 

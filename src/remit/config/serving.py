@@ -15,12 +15,12 @@ from remit.config.values import duration_ms
 from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.app import Api
 from remit.server.server import Server
 from remit.server.token_file import token_in
-from remit.transports.credentials.incoming import Held, Known
+from remit.transports.credentials.incoming import KnownSender, RunCredentials
 from remit.transports.credentials.spending import Spending
 from remit.transports.listening import listening
 
@@ -37,11 +37,11 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 TOKEN_FILE = "serve.token"
 
 
-class Serving(NamedTuple):
+class TeamServer(NamedTuple):
     """A server that has been made from a team, and is ready to serve."""
 
     server: Server
-    hub: Hub
+    hub: Engine
     token: Path | None
     """The file of the one token that is let in, where the team names nobody."""
     is_local: bool
@@ -51,18 +51,18 @@ class Serving(NamedTuple):
 @asynccontextmanager
 async def serving(
     team: Team, *, host: str | None = None, port: int | None = None, environ: Mapping[str, str] = os.environ
-) -> AsyncGenerator[Serving, None]:
+) -> AsyncGenerator[TeamServer, None]:
     """Open a team's hub, and make the server for it; *host* and *port* count more than what the team says."""
     section = team.serve
     host, port = host or section.host, section.port if port is None else port
     for wrong in unservable(team):
         raise team_invalid(f"{dotted(wrong.place)}: {wrong.message}")
     token = None if team.clients or team.peers else _token_file(team, host)
-    own: tuple[Known, ...] = ()
+    own: tuple[KnownSender, ...] = ()
     if token is not None:
-        own = (Known(name="local", token=token_in(token), may=frozenset(Permission), answers=True),)
+        own = (KnownSender(name="local", token=token_in(token), may=frozenset(Permission), answers=True),)
     wall_ms = LoopClock().wall_ms
-    held = Held(wall_ms)
+    held = RunCredentials(wall_ms)
     with listening(host, port) as bound:
         async with hub_of(team, environ=environ, held=held) as hub, _device_of(team, hub, environ):
             spending = Spending(hub.store.incr, wall_ms=wall_ms)
@@ -91,11 +91,11 @@ async def serving(
                 certificate=section.certificate and str(team.folder / section.certificate),
                 key=section.private_key and str(team.folder / section.private_key),
             )
-            yield Serving(server, hub, token, is_local=host in LOCAL)
+            yield TeamServer(server, hub, token, is_local=host in LOCAL)
 
 
 @asynccontextmanager
-async def _device_of(team: Team, hub: Hub, environ: Mapping[str, str]) -> AsyncGenerator[None]:
+async def _device_of(team: Team, hub: Engine, environ: Mapping[str, str]) -> AsyncGenerator[None]:
     """Have the device at work of a team with agents on others: what it shares is shared too, for none else can then.
 
     Without it the rest is served all the same: whoever asks such an agent is told why it cannot be asked.
@@ -115,7 +115,7 @@ async def _device_of(team: Team, hub: Hub, environ: Mapping[str, str]) -> AsyncG
         yield
 
 
-def _exposure(team: Team, hub: Hub) -> "Exposure | None":
+def _exposure(team: Team, hub: Engine) -> "Exposure | None":
     """Return how a team's agents speak A2A; None if they do not."""
     said = team.a2a
     if said is None:

@@ -8,7 +8,7 @@ from remit.config.checks import Names
 from remit.config.sections.relay import ProfileSection
 from remit.config.team import Team, TeamFile
 from remit.config.values import duration_ms
-from remit.protocol.codec import Wrong, did_you_mean
+from remit.protocol.codec import WrongPart, did_you_mean
 
 KINDS = ("agent", "run", "acp")
 _NEEDS = 'a profile needs `agent`, one of this team, or a program: `run` or `acp`, as in ["my-agent", "--quiet"]'
@@ -17,15 +17,15 @@ _RELAY = 'other devices are reached over a gateway: say where it is in `[relay]`
 _LONGEST_TURN_MS = 120_000
 
 
-def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wrong]:
+def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[WrongPart]:
     """Say which profiles and shared agents are described in two ways, or in none, or name who is not there."""
     callees = (*names["agents"], *names["workflows"], *([] if team.orchestrator is None else [team.orchestrator.name]))
     if "relay" not in said:
-        yield from (Wrong((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
+        yield from (WrongPart((kind, name), _RELAY) for kind in ("profiles", "shared") for name in getattr(team, kind))
         away = (name for name, agent in team.agents.items() if agent.device is not None)
-        yield from (Wrong(("agents", name, "device"), _RELAY) for name in away)
+        yield from (WrongPart(("agents", name, "device"), _RELAY) for name in away)
     if team.relay is not None and team.relay.authority is not None and not team.relay.gateway.startswith("wss:"):
-        yield Wrong(("relay", "authority"), "`authority` is for a `gateway` that begins with wss://")
+        yield WrongPart(("relay", "authority"), "`authority` is for a `gateway` that begins with wss://")
     for name, profile in team.profiles.items():
         place, keys = ("profiles", name), said["profiles"][name]
         yield from _undecided(place, keys)
@@ -36,38 +36,38 @@ def mistaken(said: dict[str, Any], team: TeamFile, names: Names) -> Iterator[Wro
             yield from _nobody(("shared", name, "agent"), shared.agent, callees)
         elif "agent" not in said["shared"][name] and name not in callees:
             near = did_you_mean(name, callees)
-            yield Wrong(("shared", name), f"there is no agent `{name}`{near}; say which is meant with `agent`")
+            yield WrongPart(("shared", name), f"there is no agent `{name}`{near}; say which is meant with `agent`")
 
 
-def _undecided(place: tuple[str, ...], keys: Collection[str]) -> Iterator[Wrong]:
+def _undecided(place: tuple[str, ...], keys: Collection[str]) -> Iterator[WrongPart]:
     kinds = [kind for kind in KINDS if kind in keys]
     if not kinds:
-        yield Wrong(place, _NEEDS)
+        yield WrongPart(place, _NEEDS)
     elif len(kinds) > 1:
         why = "a profile is one agent; describe the other as a profile of its own"
-        yield Wrong((*place, kinds[1]), f"a profile has `{kinds[0]}` or `{kinds[1]}`, not both: {why}")
+        yield WrongPart((*place, kinds[1]), f"a profile has `{kinds[0]}` or `{kinds[1]}`, not both: {why}")
     else:
         if kinds == ["agent"] and "env" in keys:
-            yield Wrong((*place, "env"), "`env` is for a profile that has `run` or `acp`")
+            yield WrongPart((*place, "env"), "`env` is for a profile that has `run` or `acp`")
         if kinds != ["acp"] and "files" in keys:
-            yield Wrong((*place, "files"), "`files` is for a profile that has `acp`")
+            yield WrongPart((*place, "files"), "`files` is for a profile that has `acp`")
 
 
-def _empty(place: tuple[str, ...], profile: ProfileSection) -> Iterator[Wrong]:
+def _empty(place: tuple[str, ...], profile: ProfileSection) -> Iterator[WrongPart]:
     for kind in ("run", "acp"):
         command: tuple[str, ...] | None = getattr(profile, kind)
         if command is not None and not (command and command[0]):
-            yield Wrong((*place, kind), 'expected a program and its arguments, as in ["my-agent", "--quiet"]')
+            yield WrongPart((*place, kind), 'expected a program and its arguments, as in ["my-agent", "--quiet"]')
     if duration_ms(profile.limits.max_duration) < 1:
-        yield Wrong((*place, "limits", "max_duration"), "a run needs some time")
+        yield WrongPart((*place, "limits", "max_duration"), "a run needs some time")
     if not 0 < duration_ms(profile.constraints.turn_timeout) <= _LONGEST_TURN_MS:
-        yield Wrong((*place, "constraints", "turn_timeout"), "a turn takes some time, and at most 120 s")
+        yield WrongPart((*place, "constraints", "turn_timeout"), "a turn takes some time, and at most 120 s")
 
 
-def _nobody(place: tuple[str, ...], name: str | None, known: Collection[str]) -> Iterator[Wrong]:
+def _nobody(place: tuple[str, ...], name: str | None, known: Collection[str]) -> Iterator[WrongPart]:
     if name is not None and name not in known:
         others = f"; there are: {', '.join(sorted(known))}" if known else ""
-        yield Wrong(place, f"there is no agent `{name}`{did_you_mean(name, known) or others}")
+        yield WrongPart(place, f"there is no agent `{name}`{did_you_mean(name, known) or others}")
 
 
 def gateway_name(team: Team) -> str:

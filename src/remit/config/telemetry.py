@@ -9,12 +9,12 @@ from remit.config.checks import secret_of
 from remit.config.sections.hub import TelemetrySection
 from remit.config.team import TeamFile
 from remit.config.values import duration_ms
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 from remit.protocol.errors import RemitError
 from remit.runtime.registry import team_invalid
 
 
-def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, str]) -> Iterator[Wrong]:
+def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, str]) -> Iterator[WrongPart]:
     """Say why spans could not be sent from here: nobody says where to, or what it takes is not installed."""
     section = team.telemetry
     if section is None:
@@ -26,11 +26,11 @@ def undeliverable(said: dict[str, Any], team: TeamFile, environ: Mapping[str, st
         if section.endpoint is not None or "endpoint" not in said["telemetry"]:  # else it is said what is wrong with it
             collector_at(section.endpoint, {}, environ)
     except RemitError as error:
-        yield Wrong(place if section.endpoint is not None else place[:1], error.fault.message)
+        yield WrongPart(place if section.endpoint is not None else place[:1], error.fault.message)
     if duration_ms(section.interval) == 0:
-        yield Wrong(("telemetry", "interval"), "expected a duration that is longer than nothing")
+        yield WrongPart(("telemetry", "interval"), "expected a duration that is longer than nothing")
     if not _installed():
-        yield Wrong(("telemetry",), f"spans and metrics need the extra `otel`: {INSTALL}")
+        yield WrongPart(("telemetry",), f"spans and metrics need the extra `otel`: {INSTALL}")
 
 
 def headers_of(section: TelemetrySection, environ: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -5,19 +5,19 @@ from collections.abc import Collection, Iterator
 from remit.config.line_numbers import Place
 from remit.config.sections.orchestration import WorkflowSection
 from remit.policy.plan_problems import Offered, problems
-from remit.protocol.codec import Wrong
+from remit.protocol.codec import WrongPart
 
 
 def impossible(
     name: str, section: WorkflowSection, *, agents: Offered, capabilities: Collection[str]
-) -> Iterator[Wrong]:
+) -> Iterator[WrongPart]:
     """Say what keeps a workflow from being carried out, each with its place in the file."""
     places = {step.name: index for index, step in enumerate(section.steps)}
     for each in problems(section.workflow(name), agents=agents, capabilities=capabilities):
-        yield Wrong(("workflows", name, *_place(each.path, places)), each.message)
+        yield WrongPart(("workflows", name, *_place(each.path, places)), each.message)
     for index, step in enumerate(section.steps):
         if name in (step.agent, *step.fallback):
-            yield Wrong(("workflows", name, "steps", index), "a workflow cannot be a step of itself")
+            yield WrongPart(("workflows", name, "steps", index), "a workflow cannot be a step of itself")
 
 
 def _place(path: str, places: dict[str, int]) -> Place:

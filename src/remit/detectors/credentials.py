@@ -11,7 +11,7 @@ from math import log2
 
 from remit.detectors.linear import Linear
 from remit.detectors.normal import spelled
-from remit.detectors.vendors import Form, forms
+from remit.detectors.vendors import KeyFormat, forms
 from remit.policy.verdict import Finding
 
 _JWT = rb"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)?"
@@ -72,7 +72,7 @@ def keys(data: bytes) -> Iterator[Finding]:
 
 
 @cache
-def _vendors() -> tuple[Linear, dict[bytes, list[tuple[int, Form]]]]:
+def _vendors() -> tuple[Linear, dict[bytes, list[tuple[int, KeyFormat]]]]:
     """Return the pattern of all fixed texts, and for each the forms that it may belong to, the longest text first."""
     rows = forms()
     texts = sorted(rows, key=len, reverse=True)
@@ -97,7 +97,7 @@ def _jwt() -> Linear:
     return Linear(_JWT)
 
 
-def _key_at(data: bytes, start: int, end: int, form: Form) -> tuple[int, int] | None:
+def _key_at(data: bytes, start: int, end: int, form: KeyFormat) -> tuple[int, int] | None:
     after = form.after.match(data, end)
     if after is None:
         return None
@@ -319,7 +319,7 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
     is_password = _PASSWORD.fullmatch(hit) is not None
     found = _ASSIGNED.match(data, end)
     if found is None:
-        return None if len(hit) < 3 or hit == b"pass" else _told(data, end, is_password=is_password)
+        return None if len(hit) < 3 or hit == b"pass" else _find_named_secret(data, end, is_password=is_password)
     before = data[max(0, start - _LONGEST_NAME) : start]
     if is_password and not _is_whole(before, hit, found["rest"]):
         return None
@@ -331,7 +331,7 @@ def _assigned(data: bytes, start: int, end: int) -> Finding | None:
     if not sign and not found["typed"] and not _COMMAND.search(before):
         if is_password and _NETRC.search(data[max(0, start - 200) : start]):
             return _value(data, _BARE, found.end(), "PASSWORD")
-        return None if len(hit) < 3 or hit == b"pass" else _told(data, end, is_password=is_password)
+        return None if len(hit) < 3 or hit == b"pass" else _find_named_secret(data, end, is_password=is_password)
     if (sign == b">" and not _TAG.search(before)) or (
         sign == b"," and (found["rest"] or not found["closed"] or not _SETTING.search(before))
     ):
@@ -410,7 +410,7 @@ def _is_basic(value: bytes) -> bool:
         return False
 
 
-def _told(data: bytes, end: int, *, is_password: bool) -> Finding | None:
+def _find_named_secret(data: bytes, end: int, *, is_password: bool) -> Finding | None:
     """Find what a sentence calls a key or a password: within a few words, and random enough to be no word."""
     line = data[end : end + 240].partition(b"\n")[0]
     begun = _SPOKEN.match(line)

@@ -55,7 +55,7 @@ class Shadow(NamedTuple):
         return self.places[start], self.places[end - 1] + 1 if self.ends is None else self.ends[end - 1]
 
 
-def plain(text: str) -> str:
+def as_ascii(text: str) -> str:
     """Return *text* with digits, dots, dashes and spaces of all scripts as ASCII, and without what cannot be seen.
 
     The characters 0x80 to 0xff of the result stand for classes, not for themselves: letters, ideographs, the rest.
@@ -69,7 +69,7 @@ def plain(text: str) -> str:
 
 def shadow(text: str) -> Shadow:
     """Return the plain form of *text* as bytes, and the way back."""
-    seen = plain(text)
+    seen = as_ascii(text)
     data = _of_one_line(seen.encode("latin-1"))
     odd = "" if seen is text else "".join(char for char in set(text) if len(_SEEN[ord(char)]) != 1)
     if not odd:
@@ -135,4 +135,4 @@ def _seen(char: str) -> str:
 
 def spelled(words: str) -> bytes:
     """Return *words* as they are seen, for patterns that look for them in the bytes of a text."""
-    return plain(words).encode("latin-1").lower()
+    return as_ascii(words).encode("latin-1").lower()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache, partial
 
 from remit.detectors.linear import Linear
-from remit.detectors.normal import BLANK, Shadow, hidden, plain, shadow
+from remit.detectors.normal import BLANK, Shadow, as_ascii, hidden, shadow
 from remit.policy.redaction import KIND, TOKEN
 from remit.policy.verdict import Detector, Finding
 
@@ -243,7 +243,7 @@ def pipeline(
                     return ()
             elif text.isascii() and text.encode().translate(_SORTS).isspace() and "AKIA" not in text:
                 return ()  # AKIA: the one vendor's keys that may be of letters alone, and they are longer than fifteen
-        clues = _glance(plain(text)) | everywhere
+        clues = _glance(as_ascii(text)) | everywhere
         escaped = hidden(text)
         if not clues and not own and escaped is None:
             return ()

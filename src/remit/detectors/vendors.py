@@ -322,7 +322,7 @@ _LONGEST = 1024
 _PART = re.compile(r"([A-Za-z])(\d+)(?:(\+)|-(\d+))?")
 
 
-class Form(NamedTuple):
+class KeyFormat(NamedTuple):
     """A form of keys: what stands before its fixed text, and what follows it."""
 
     vendor: str
@@ -334,12 +334,12 @@ class Form(NamedTuple):
 
 
 @cache
-def forms() -> Mapping[bytes, tuple[Form, ...]]:
+def forms() -> Mapping[bytes, tuple[KeyFormat, ...]]:
     """Return the forms by their fixed text."""
-    by_text: dict[bytes, list[Form]] = {}
+    by_text: dict[bytes, list[KeyFormat]] = {}
     for vendor, texts, rest, _ in VENDORS:
         before, marked, after = rest.partition(" @")
-        form = Form(
+        form = KeyFormat(
             vendor,
             re.compile(rb"(?<![0-9A-Za-z])" + _pattern(before) + rb"\Z") if marked else None,
             _longest(before) if marked else 0,

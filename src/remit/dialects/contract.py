@@ -9,19 +9,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, read, refuse_another
+from remit.dialects.exchange import ForeignMessage, read_envelope, refuse_another
 from remit.dialects.ids import claimed
 from remit.dialects.outcome import (
     JSON,
     answered_by,
     header,
-    heard,
     in_time,
     known,
+    read_reply,
+    reply_with_status,
     sentence,
     settled,
     status_of,
-    told,
 )
 from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import decode, encode, malformed
@@ -131,41 +131,41 @@ _METADATA = frozenset(Metadata.__struct_fields__)
 class Contract:
     """The contract of the platform."""
 
-    def submission(self, asked: Foreign) -> Submission:
-        words = read(asked.body, ContractRequest)
+    def submission(self, asked: ForeignMessage) -> Submission:
+        words = read_envelope(asked.body, ContractRequest)
         refuse_another(asked, "target_agent", words.target_agent)
         data, claims = parted(_without(decode(asked.body, _Free).context, _CONTEXT))
-        said = _meant(_Asked(words, data), asked.headers.get("traceparent"))
-        return bounded(refined(said, claims, ("context", KEY), _said), said)
+        said = _read_request(_Asked(words, data), asked.headers.get("traceparent"))
+        return bounded(refined(said, claims, ("context", KEY), _write_request), said)
 
-    def reply(self, response: Response, asked: Foreign) -> Foreign:
+    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
         response = settled(response)
         if response.id == NOBODY:
             response = replace(response, id=claimed(asked, "request_id") or NOBODY)
-        given = _told(response)
-        lost = beyond(response, _heard(given, response.target)) if _is_known_to(asked) else {}
-        return told(response, _written(given.words, "metadata", given.more, lost))
+        given = _write_response(response)
+        lost = beyond(response, _read_response(given, response.target)) if _is_known_to(asked) else {}
+        return reply_with_status(response, _written(given.words, "metadata", given.more, lost))
 
-    def request(self, request: Request) -> Foreign:
+    def request(self, request: Request) -> ForeignMessage:
         if request.capability is None:
             problem = Problem("$.capability", "the contract asks for a capability: name one")
             raise RemitError(malformed((problem,)))
         meant = flat(request)
-        asked = _said(meant)
+        asked = _write_request(meant)
         headers = {**JSON, **header("traceparent", request.traceparent or "")}
-        lost = beyond(meant, _meant(asked, headers.get("traceparent")))
+        lost = beyond(meant, _read_request(asked, headers.get("traceparent")))
         body = _written(asked.words, "context", asked.data, lost)
-        return Foreign(headers=headers, body=body, target=request.target)
+        return ForeignMessage(headers=headers, body=body, target=request.target)
 
-    def response(self, given: Foreign, request: Request) -> Response:
+    def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = heard(given, ContractResponse, request)
+            words = read_reply(given, ContractResponse, request)
             if isinstance(words, Response):
                 return words
             _refuse_incomplete(words, request)
             more, claims = parted(_without(decode(given.body, _Free).metadata, _METADATA))
-            said = _heard(_Given(words, more), request.target)
-            return in_time(refined(said, claims, ("metadata", KEY), _told), given)
+            said = _read_response(_Given(words, more), request.target)
+            return in_time(refined(said, claims, ("metadata", KEY), _write_response), given)
 
 
 DIALECT = Contract()
@@ -186,7 +186,7 @@ def _written(words: Struct, name: str, more: Mapping[str, Json], lost: Claims) -
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _meant(asked: _Asked, traceparent: str | None) -> Submission:
+def _read_request(asked: _Asked, traceparent: str | None) -> Submission:
     words, context = asked.words, asked.words.context
     handoff = Handoff(
         original_request=context.original_request,
@@ -216,7 +216,7 @@ def _meant(asked: _Asked, traceparent: str | None) -> Submission:
     )
 
 
-def _said(meant: Submission) -> _Asked:
+def _write_request(meant: Submission) -> _Asked:
     handoff = meant.handoff or Handoff()
     words = ContractRequest(
         source_agent=meant.origin,
@@ -252,7 +252,7 @@ def _object(value: Json, name: str) -> dict[str, Json] | None:
     return {name: value}
 
 
-def _is_known_to(asked: Foreign) -> bool:
+def _is_known_to(asked: ForeignMessage) -> bool:
     """Say whether a client knows of claims, and so will understand some."""
     try:
         return bool(parted(decode(asked.body, _Free).context)[1])
@@ -267,7 +267,7 @@ _USABLE = {Outcome.SUCCESS: Status.SUCCESS, Outcome.PARTIAL: Status.PARTIAL}
 _ERROR_CODE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)*")
 
 
-def _told(response: Response) -> _Given:
+def _write_response(response: Response) -> _Given:
     why, outcome = response.fault, _OUTCOMES.get(response.status, Outcome.ERROR)
     confidence = 0.0 if response.ok and response.confidence is None else response.confidence
     words = ContractResponse(
@@ -293,7 +293,7 @@ def _error_code(why: Fault) -> str:
     return why.foreign if why.foreign and _ERROR_CODE.fullmatch(why.foreign) else why.code
 
 
-def _heard(given: _Given, target: str) -> Response:
+def _read_response(given: _Given, target: str) -> Response:
     words, metadata = given.words, given.words.metadata
     why = _why(words, target)
     version, cache = metadata.source_version, _CACHES.get((metadata.cache_status or "none").lower())

@@ -17,7 +17,7 @@ from aiohttp import (
 from msgspec.structs import replace
 
 from remit.dialects import NAMES, find
-from remit.dialects.exchange import Dialect, Foreign
+from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.dialects.librarian import Librarian
 from remit.dialects.outcome import retry_after_ms
 from remit.protocol.codec import MAX_BYTES
@@ -82,7 +82,7 @@ class _DialectAgent:
             await _keep(brief, kept_as, response.session)
         return _answer(response)
 
-    async def _exchanged(self, brief: Brief, request: Request) -> Foreign:
+    async def _exchanged(self, brief: Brief, request: Request) -> ForeignMessage:
         """Return what the server says, asked again as long as that is safe, allowed, and of use."""
         waits = ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with ClientSession(timeout=waits, cookie_jar=DummyCookieJar(), headers=self._headers) as session:
@@ -91,14 +91,14 @@ class _DialectAgent:
                 wait_ms = given.retry_after_ms if isinstance(given, Fault) else _after_ms(given)
                 pause_s = max(wait_ms or 0, PAUSE_S * 2**attempt * random.uniform(500, 1_500)) / 1_000
                 over = attempt == self._retries or pause_s * 1_000 >= brief.time_left_ms() / 2
-                if isinstance(given, Foreign) and (wait_ms is None or over):
+                if isinstance(given, ForeignMessage) and (wait_ms is None or over):
                     return given
                 if isinstance(given, Fault) and over:
                     raise RemitError(given)
                 await asyncio.sleep(pause_s)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, session: ClientSession, brief: Brief, request: Request) -> Foreign | Fault:
+    async def _attempt(self, session: ClientSession, brief: Brief, request: Request) -> ForeignMessage | Fault:
         """Return what the server says; a fault if it was not reached."""
         left = replace(request, remit=replace(request.remit, time_ms=brief.time_left_ms()))
         asked = self._dialect.request(left)
@@ -109,7 +109,7 @@ class _DialectAgent:
                 while len(body) <= MAX_BYTES and (more := await reply.content.read(MAX_BYTES + 1 - len(body))):
                     body += more
                 headers = {name.lower(): value for name, value in reply.headers.items()}
-                return Foreign(headers=headers, body=body, status=reply.status)
+                return ForeignMessage(headers=headers, body=body, status=reply.status)
         except (ClientConnectorError, ConnectionTimeoutError) as error:
             detail = f"{self._url}: {in_words(error)}"
             return fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
@@ -133,7 +133,7 @@ async def _keep(brief: Brief, name: str, theirs: str) -> None:
         log.warning("a session of %s was not kept: %s", brief.request.target, error.fault.message)
 
 
-def _after_ms(given: Foreign) -> int | None:
+def _after_ms(given: ForeignMessage) -> int | None:
     """Return how long to wait before the same is sent again; None if it is not to be."""
     return retry_after_ms(given) if given.status == 503 else None
 

@@ -9,17 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from remit.dialects.employee_words import (
-    Constraints,
     DelegationRequest,
     DelegationResponse,
+    EmployeeConstraints,
     HandoffData,
     Reference,
     TokenUsage,
     UsedSource,
 )
-from remit.dialects.exchange import Foreign, refuse_another
+from remit.dialects.exchange import ForeignMessage, refuse_another
 from remit.dialects.ids import as_uuid, claimed
-from remit.dialects.outcome import JSON, answered_by, header, heard, in_time, settled, status_of, told
+from remit.dialects.outcome import JSON, answered_by, header, in_time, read_reply, reply_with_status, settled, status_of
 from remit.dialects.sentences import fault_of, in_sentences
 from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import Versions, convert, decode, encode, malformed, text_of
@@ -62,29 +62,29 @@ class Employee:
     def __init__(self, versions: Versions) -> None:
         self._versions = versions
 
-    def submission(self, asked: Foreign) -> Submission:
+    def submission(self, asked: ForeignMessage) -> Submission:
         words, _ = self._read(asked.body)
         words = _agreed(words, asked.headers)
         refuse_another(asked, "target_employee", words.target_employee)
         words, claims = _parted(words)
-        said = _meant(words, asked.headers.get("traceparent"))
-        return bounded(refined(said, claims, _CLAIMED, _said), said)
+        said = _read_request(words, asked.headers.get("traceparent"))
+        return bounded(refined(said, claims, _CLAIMED, _write_request), said)
 
-    def reply(self, response: Response, asked: Foreign) -> Foreign:
+    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
         response = _echoed(settled(response), asked)
-        words = _told(response)
+        words = _write_response(response)
         sent, version = self._understood(asked)
         # Only for a client that knows of claims: another would take them for an artifact of the answer.
-        if sent is not None and _parted(sent)[1] and (lost := beyond(response, _heard(words))):
+        if sent is not None and _parted(sent)[1] and (lost := beyond(response, _read_response(words))):
             artifact = Artifact(type="json", value=lost, label=KEY)
             words = replace(words, artifacts=(*words.artifacts, artifact))
         if sent is not None and sent.request_id == as_uuid(response.id):
             words = replace(words, request_id=sent.request_id)
-        return told(response, self._written(words, version))
+        return reply_with_status(response, self._written(words, version))
 
-    def request(self, request: Request) -> Foreign:
+    def request(self, request: Request) -> ForeignMessage:
         meant = flat(request)
-        words = _said(meant)
+        words = _write_request(meant)
         headers = {
             **JSON,
             **header("x-agent-request-id", words.request_id),
@@ -93,18 +93,18 @@ class Employee:
             **header("x-agent-parent-session", words.parent_session_id),
             **header("traceparent", request.traceparent or ""),
         }
-        lost = beyond(meant, _meant(words, headers.get("traceparent")))
-        return Foreign(headers=headers, body=encode(_with(words, lost)), target=request.target)
+        lost = beyond(meant, _read_request(words, headers.get("traceparent")))
+        return ForeignMessage(headers=headers, body=encode(_with(words, lost)), target=request.target)
 
-    def response(self, given: Foreign, request: Request) -> Response:
+    def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = heard(given, DelegationResponse, request)
+            words = read_reply(given, DelegationResponse, request)
             if isinstance(words, Response):
                 return words
             _refuse_another(words, request)
             words = replace(words, request_id=request.id)
             words, claims = _own_artifacts(words)
-            return in_time(refined(_heard(words), claims, ("artifacts", KEY), _told), given)
+            return in_time(refined(_read_response(words), claims, ("artifacts", KEY), _write_response), given)
 
     # ── versions ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -120,7 +120,7 @@ class Employee:
                 envelope = self._versions.upgrade(cast("dict[str, Any]", envelope), version)
         return convert(whole(envelope, DelegationRequest), DelegationRequest), version
 
-    def _understood(self, asked: Foreign) -> tuple[DelegationRequest | None, str]:
+    def _understood(self, asked: ForeignMessage) -> tuple[DelegationRequest | None, str]:
         try:
             return self._read(asked.body)
         except RemitError:
@@ -167,7 +167,7 @@ def _shown(name: str) -> str:
     return name.title().replace("-Id", "-ID")
 
 
-def _meant(words: DelegationRequest, traceparent: str | None) -> Submission:
+def _read_request(words: DelegationRequest, traceparent: str | None) -> Submission:
     limits = words.constraints
     if limits.max_depth == 0:
         message = "Delegation depth limit reached (0/0). Cannot delegate further. Return results to parent."
@@ -201,8 +201,8 @@ def _meant(words: DelegationRequest, traceparent: str | None) -> Submission:
     )
 
 
-def _said(meant: Submission) -> DelegationRequest:
-    limits, handoff, text = Constraints(), meant.handoff or Handoff(), text_of(meant.input)
+def _write_request(meant: Submission) -> DelegationRequest:
+    limits, handoff, text = EmployeeConstraints(), meant.handoff or Handoff(), text_of(meant.input)
     return DelegationRequest(
         request_id=as_uuid(meant.id or ""),
         origin_employee=meant.origin,
@@ -212,7 +212,7 @@ def _said(meant: Submission) -> DelegationRequest:
         # The document wants both a goal and a message; where we have one of them, it is both.
         objective=meant.objective or text[:PREVIEW_LENGTH],
         input=text or meant.objective,
-        constraints=Constraints(
+        constraints=EmployeeConstraints(
             max_tokens=limits.max_tokens if meant.max_tokens is None else meant.max_tokens,
             max_depth=limits.max_depth if meant.max_depth is None else min(meant.max_depth + 1, MAX_INTEGER),
             deadline_ms=limits.deadline_ms if meant.deadline_ms is None else meant.deadline_ms,
@@ -289,7 +289,7 @@ def _created_at(created_ms: int) -> str | None:
 # ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(response: Response) -> DelegationResponse:
+def _write_response(response: Response) -> DelegationResponse:
     usage, why = response.usage, response.fault
     return DelegationResponse(
         request_id=response.id,
@@ -312,7 +312,7 @@ def _told(response: Response) -> DelegationResponse:
     )
 
 
-def _heard(words: DelegationResponse) -> Response:
+def _read_response(words: DelegationResponse) -> Response:
     usage = words.token_usage
     ok = words.status != "failed"
     why = None if ok else fault_of(words.error or f"{words.target_employee} gave no reason")
@@ -357,7 +357,7 @@ def _claimed_in(artifact: Artifact) -> Claims:
     return parted({KEY: artifact.value})[1] if artifact.label == KEY and artifact.type == "json" else {}
 
 
-def _echoed(response: Response, asked: Foreign) -> Response:
+def _echoed(response: Response, asked: ForeignMessage) -> Response:
     """Return a refusal of what could not be read under the ids that it says."""
     if response.id != NOBODY:
         return response

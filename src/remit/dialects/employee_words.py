@@ -8,7 +8,7 @@ from remit.protocol.envelope import Artifact, Json, Text
 from remit.protocol.remit import Count, Name
 
 
-class Constraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EmployeeConstraints(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a delegation may cost; a callee's depth must stay below `max_depth`."""
 
     max_tokens: Count = 1_200
@@ -41,7 +41,7 @@ class DelegationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parent_session_id: Name
     objective: Text
     input: str
-    constraints: Constraints
+    constraints: EmployeeConstraints
     context_hints: tuple[str, ...]
     handoff_data: HandoffData
     child_session_id: Name | None = None

@@ -14,7 +14,7 @@ from remit.protocol.submission import Submission
 T = TypeVar("T")
 
 
-class Foreign(Struct, frozen=True, kw_only=True):
+class ForeignMessage(Struct, frozen=True, kw_only=True):
     """A message as it goes over the wire: its headers, in small letters, and its body."""
 
     headers: Mapping[str, str] = {}
@@ -28,29 +28,29 @@ class Foreign(Struct, frozen=True, kw_only=True):
 class Dialect(Protocol):
     """A pure translation, both ways. What cannot be said in one of them is refused by field, with a `RemitError`."""
 
-    def submission(self, asked: Foreign) -> Submission:
+    def submission(self, asked: ForeignMessage) -> Submission:
         """Return what a foreign client asks of a hub."""
         ...
 
-    def reply(self, response: Response, asked: Foreign) -> Foreign:
+    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
         """Return how it ended, as the foreign client expects it; also for a response that no agent gave."""
         ...
 
-    def request(self, request: Request) -> Foreign:
+    def request(self, request: Request) -> ForeignMessage:
         """Return what a hub asks of a foreign server."""
         ...
 
-    def response(self, given: Foreign, request: Request) -> Response:
+    def response(self, given: ForeignMessage, request: Request) -> Response:
         """Return how it ended there."""
         ...
 
 
-def read(raw: bytes, kind: type[T]) -> T:
+def read_envelope(raw: bytes, kind: type[T]) -> T:
     """Read what a peer sends: strictly, but for numbers."""
     return convert(whole(decode(raw, object), kind), kind)
 
 
-def refuse_another(asked: Foreign, field: str, target: str) -> None:
+def refuse_another(asked: ForeignMessage, field: str, target: str) -> None:
     """Refuse a message whose address names someone else than its body."""
     if asked.target not in ("", target):
         raise RemitError(malformed((Problem(f"$.{field}", "is not who the address names"),)))

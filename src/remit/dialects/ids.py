@@ -7,7 +7,7 @@ from typing import cast
 
 from msgspec import Struct
 
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.protocol.codec import convert
 from remit.protocol.envelope import Json
 from remit.protocol.errors import RemitError
@@ -31,7 +31,7 @@ def as_uuid(name: str) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def claimed(asked: Foreign, field: str, header: str = "") -> str | None:
+def claimed(asked: ForeignMessage, field: str, header: str = "") -> str | None:
     """Return what an envelope says in *field*, however wrong the rest of it is; else what *header* says.
 
     It is echoed to the sender, so that it knows which of its requests was refused, and used for nothing else.

@@ -1,6 +1,6 @@
 """How librarians speak to each other across processes: a query with its delegation context, and an answer.
 
-A request does not say whom it is for: the address does (`Foreign.target`).
+A request does not say whom it is for: the address does (`ForeignMessage.target`).
 """
 
 from collections.abc import Sequence
@@ -10,26 +10,26 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.dialects.librarian_words import (
     DelegateContext,
     DelegateRequest,
     DelegationContext,
-    DelegationRequest,
     ExtendedContext,
     LibrarianError,
+    LibrarianRequest,
     LibrarianResponse,
 )
 from remit.dialects.outcome import (
     JSON,
     answered_by,
     header,
-    heard,
     in_time,
     known,
+    read_reply,
+    reply_with_status,
     settled,
     status_of,
-    told,
 )
 from remit.dialects.sentences import in_reasons
 from remit.dialects.spans import below_span, span_above
@@ -88,7 +88,7 @@ _SOURCES = "sources"
 class Librarian:
     """The protocol of the librarians."""
 
-    def submission(self, asked: Foreign) -> Submission:
+    def submission(self, asked: ForeignMessage) -> Submission:
         version = decode(asked.body, _Version).version
         if isinstance(version, str) and version != VERSION:
             message = f"version {version[:20]!r} is not supported; supported: {VERSION}"
@@ -99,48 +99,48 @@ class Librarian:
         if target in words.context.delegation_chain:
             chain = " -> ".join((*words.context.delegation_chain, target))
             raise RemitError(fault(Code.LOOP_DETECTED, f"Delegation loop detected: {chain}"))
-        said = _meant(words, target, asked.headers.get("traceparent"))
-        return bounded(refined(said, words.context.remit or {}, ("context", KEY), _said), said)
+        said = _read_request(words, target, asked.headers.get("traceparent"))
+        return bounded(refined(said, words.context.remit or {}, ("context", KEY), _write_request), said)
 
-    def reply(self, response: Response, asked: Foreign) -> Foreign:
+    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
         response = settled(response)
-        words = _told(response)
-        if _is_known_to(asked) and (lost := beyond(response, _heard(words, response.id, response.target))):
+        words = _write_response(response)
+        if _is_known_to(asked) and (lost := beyond(response, _read_response(words, response.id, response.target))):
             words = replace(words, metadata=words.metadata | {KEY: lost})
-        return told(response, encode(words))
+        return reply_with_status(response, encode(words))
 
-    def request(self, request: Request) -> Foreign:
+    def request(self, request: Request) -> ForeignMessage:
         meant = flat(request)
-        words = _said(meant)
+        words = _write_request(meant)
         headers = {**JSON, **header("traceparent", request.traceparent or "")}
-        lost = beyond(meant, _meant(words, request.target, headers.get("traceparent")))
+        lost = beyond(meant, _read_request(words, request.target, headers.get("traceparent")))
         words = replace(words, context=replace(words.context, remit=lost or None))
-        return Foreign(headers=headers, body=_written(words), target=request.target)
+        return ForeignMessage(headers=headers, body=_written(words), target=request.target)
 
-    def response(self, given: Foreign, request: Request) -> Response:
+    def response(self, given: ForeignMessage, request: Request) -> Response:
         """Return how it ended there; who is named to answer instead is in `calls`, and nobody has asked them yet."""
         with answered_by(request):
-            words = heard(given, LibrarianResponse, request)
+            words = read_reply(given, LibrarianResponse, request)
             if isinstance(words, Response):
                 return words
             own, claims = parted(words.metadata)
-            said = _heard(replace(words, metadata=own), request.id, request.target)
-            return in_time(refined(said, claims, ("metadata", KEY), _told), given)
+            said = _read_response(replace(words, metadata=own), request.id, request.target)
+            return in_time(refined(said, claims, ("metadata", KEY), _write_response), given)
 
-    def calls(self, given: Foreign, request: Request) -> tuple[Call, ...]:
+    def calls(self, given: ForeignMessage, request: Request) -> tuple[Call, ...]:
         """Return whom a librarian names to answer in its place: what an `Answer` of ours calls `calls`."""
         with answered_by(request):
-            words = heard(given, LibrarianResponse, request)
+            words = read_reply(given, LibrarianResponse, request)
             if isinstance(words, Response) or words.delegate is None:
                 return ()
             several = (words.delegate,) if isinstance(words.delegate, DelegateRequest) else words.delegate
             return tuple(_call(each, request) for each in several)
 
-    def delegating(self, calls: Sequence[Call]) -> Foreign:
+    def delegating(self, calls: Sequence[Call]) -> ForeignMessage:
         """Return the answer of a librarian that names others to answer in its place."""
         several = tuple(_delegating(call, index) for index, call in enumerate(calls))
         words = LibrarianResponse(delegate=several[0] if len(several) == 1 else several)
-        return Foreign(headers={**JSON}, body=encode(words))
+        return ForeignMessage(headers={**JSON}, body=encode(words))
 
 
 DIALECT = Librarian()
@@ -159,7 +159,7 @@ def _addressed(target: str) -> str:
 _CONTEXT = frozenset(DelegationContext.__struct_encode_fields__)
 
 
-def _request_in(raw: bytes) -> DelegationRequest:
+def _request_in(raw: bytes) -> LibrarianRequest:
     """Return a request whose context may hold more than the document names."""
     envelope: Json = decode(raw, object)
     if isinstance(envelope, dict) and isinstance(context := cast("dict[str, Json]", envelope).get("context"), dict):
@@ -167,16 +167,16 @@ def _request_in(raw: bytes) -> DelegationRequest:
         own = {name: value for name, value in context.items() if name in _CONTEXT}
         more = {name: value for name, value in context.items() if name not in _CONTEXT}
         envelope = cast("dict[str, Json]", envelope) | {"context": {**own, "more": more}}
-    return convert(whole(envelope, DelegationRequest), DelegationRequest)
+    return convert(whole(envelope, LibrarianRequest), LibrarianRequest)
 
 
-def _written(words: DelegationRequest) -> bytes:
+def _written(words: LibrarianRequest) -> bytes:
     plain: dict[str, Any] = msgspec.to_builtins(words)
     plain["context"] |= plain["context"].pop("more", {})
     return encode(plain)
 
 
-def _left_ms(words: DelegationRequest) -> int:
+def _left_ms(words: LibrarianRequest) -> int:
     """Return the time that is left: what remains, and no more than the whole time without what has passed of it."""
     context = words.context
     if context.timeout is None:
@@ -186,7 +186,7 @@ def _left_ms(words: DelegationRequest) -> int:
     return min(context.remaining_timeout, max(0, context.timeout - passed_ms))
 
 
-def _meant(words: DelegationRequest, target: str, traceparent: str | None) -> Submission:
+def _read_request(words: LibrarianRequest, target: str, traceparent: str | None) -> Submission:
     context = words.context
     original = "" if context.original_query == words.query else context.original_query
     is_objective = len(words.query) <= _LONGEST_OBJECTIVE
@@ -222,11 +222,11 @@ def _named(value: Json) -> str | None:
     return None if found is None else found.target
 
 
-def _said(meant: Submission) -> DelegationRequest:
+def _write_request(meant: Submission) -> LibrarianRequest:
     query = _query(meant.objective, meant.input)
     original = meant.handoff.original_request if meant.handoff else ""
     data = meant.handoff.data if meant.handoff else {}
-    return DelegationRequest(
+    return LibrarianRequest(
         query=query,
         context=ExtendedContext(
             original_query=original or (query if len(query) <= _LONGEST_OBJECTIVE else query[:PREVIEW_LENGTH]),
@@ -253,7 +253,7 @@ def _chain(above: tuple[str, ...], origin: str) -> tuple[str, ...]:
     return above if asks_last else (*above, origin)
 
 
-def _is_known_to(asked: Foreign) -> bool:
+def _is_known_to(asked: ForeignMessage) -> bool:
     """Say whether a client knows of claims, and so will understand some."""
     try:
         return _request_in(asked.body).context.remit is not None
@@ -264,7 +264,7 @@ def _is_known_to(asked: Foreign) -> bool:
 # ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(response: Response) -> LibrarianResponse:
+def _write_response(response: Response) -> LibrarianResponse:
     why = response.fault
     own = {name: value for name, value in response.metadata.items() if name != KEY}
     return LibrarianResponse(
@@ -280,7 +280,7 @@ def _told(response: Response) -> LibrarianResponse:
     )
 
 
-def _heard(words: LibrarianResponse, id: str, target: str) -> Response:
+def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
     error = words.error
     if error is not None:
         why = known(error.code, error.message, suggestion=error.suggestion, recoverable=error.recoverable)

@@ -35,7 +35,7 @@ class ExtendedContext(DelegationContext, frozen=True, kw_only=True):
     more: dict[str, Json] = {}
 
 
-class DelegationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
+class LibrarianRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="camel"):
     """One librarian asks another, in another process."""
 
     query: str

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, read
+from remit.dialects.exchange import ForeignMessage, read_envelope
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import VERSION, Request, Response
 from remit.protocol.errors import TABLE, Blame, Code, Fault, Problem, RemitError, fault, to_retry_after
@@ -46,13 +46,13 @@ def settled(response: Response) -> Response:
     return response
 
 
-def told(response: Response, body: bytes) -> Foreign:
+def reply_with_status(response: Response, body: bytes) -> ForeignMessage:
     """Return a reply with the HTTP status of how it ended."""
     why = response.fault
     if why is None:
-        return Foreign(headers={**JSON}, body=body)
+        return ForeignMessage(headers={**JSON}, body=body)
     wait = {} if why.retry_after_ms is None else {"retry-after": str(-(-why.retry_after_ms // 1_000))}
-    return Foreign(headers=JSON | wait, body=body, status=TABLE[why.code].status)
+    return ForeignMessage(headers=JSON | wait, body=body, status=TABLE[why.code].status)
 
 
 def sentence(why: Fault) -> str:
@@ -81,10 +81,10 @@ def answered_by(request: Request) -> Generator[None]:
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=why.problems)) from error
 
 
-def heard(given: Foreign, kind: type[T], request: Request) -> T | Response:
+def read_reply(given: ForeignMessage, kind: type[T], request: Request) -> T | Response:
     """Return what a server says; if it does not speak the dialect, as a proxy does not, what its HTTP status says."""
     try:
-        return read(given.body, kind)
+        return read_envelope(given.body, kind)
     except RemitError:
         if given.status < 300:
             raise
@@ -95,7 +95,7 @@ def heard(given: Foreign, kind: type[T], request: Request) -> T | Response:
     return in_time(response, given)
 
 
-def in_time(response: Response, given: Foreign) -> Response:
+def in_time(response: Response, given: ForeignMessage) -> Response:
     """Return what was heard, with how long to wait if only a header says that; contradictions are refused."""
     why = response.fault
     if response.ok is (why is not None):
@@ -108,7 +108,7 @@ def in_time(response: Response, given: Foreign) -> Response:
     return replace(response, fault=to_retry_after(why, wait))
 
 
-def retry_after_ms(given: Foreign) -> int | None:
+def retry_after_ms(given: ForeignMessage) -> int | None:
     """Return how long to wait, where a server says so in seconds; a date would need a clock to be understood."""
     seconds = given.headers.get("retry-after", "")
     return int(seconds) * 1_000 if _SECONDS.fullmatch(seconds) else None

@@ -2,7 +2,7 @@
 
 import re
 
-from remit.protocol.trace import Place, place_of, span_id, trace_id
+from remit.protocol.trace import TraceContext, place_of, span_id, trace_id
 
 _SPAN = re.compile(r"(?!0{16})[0-9a-f]{16}", re.ASCII)
 
@@ -25,5 +25,5 @@ def span_above(parent: str, traceparent: str | None) -> str:
     return parent if place is None or (parent and place == _alone(parent)) else place.span
 
 
-def _alone(span: str) -> Place:
-    return Place(trace_id(f"span {span}"), span if _SPAN.fullmatch(span) else span_id(span), sampled=True)
+def _alone(span: str) -> TraceContext:
+    return TraceContext(trace_id(f"span {span}"), span if _SPAN.fullmatch(span) else span_id(span), sampled=True)

@@ -5,8 +5,18 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from remit.dialects.exchange import Foreign, read, refuse_another
-from remit.dialects.outcome import JSON, answered_by, header, heard, in_time, sentence, settled, status_of, told
+from remit.dialects.exchange import ForeignMessage, read_envelope, refuse_another
+from remit.dialects.outcome import (
+    JSON,
+    answered_by,
+    header,
+    in_time,
+    read_reply,
+    reply_with_status,
+    sentence,
+    settled,
+    status_of,
+)
 from remit.dialects.sentences import fault_of
 from remit.dialects.surplus import KEY, beyond, bounded, flat, refined
 from remit.protocol import envelope
@@ -23,7 +33,7 @@ TIME_MS = 300_000
 # ── the document's words ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class ContextFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class SubAgentContext(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Which part of the caller's conversation the sub-agent may see."""
 
     last_messages: Count | None = None
@@ -42,14 +52,14 @@ class SubAgentArgs(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     agent_name: Name
     task: Text
-    context: ContextFilter | None = None
+    context: SubAgentContext | None = None
     input: Json = None
     max_context_tokens: Count | None = None
     allowed_tools: Names | None = None
     allow_nested_calls: bool | None = None
 
 
-class ToolCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class SubAgentCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A call of the tool. The document has no place for more; `remit` stands beside the arguments."""
 
     args: SubAgentArgs
@@ -81,36 +91,36 @@ class _Wrapped(Struct, frozen=True):
 class SubAgent:
     """The tool that calls sub-agents."""
 
-    def submission(self, asked: Foreign) -> Submission:
+    def submission(self, asked: ForeignMessage) -> Submission:
         call = _call(asked.body)
         refuse_another(asked, "agent_name", call.args.agent_name)
-        said = _meant(call.args, asked.headers.get("traceparent"))
-        return bounded(refined(said, call.remit or {}, (KEY,), _said), said)
+        said = _read_request(call.args, asked.headers.get("traceparent"))
+        return bounded(refined(said, call.remit or {}, (KEY,), _write_request), said)
 
-    def reply(self, response: Response, asked: Foreign) -> Foreign:
+    def reply(self, response: Response, asked: ForeignMessage) -> ForeignMessage:
         response = settled(response)
-        words = _told(response)
+        words = _write_response(response)
         if _is_known_to(asked):
-            words = replace(words, remit=beyond(response, _heard(words, response.id)) or None)
-        return told(response, encode(words))
+            words = replace(words, remit=beyond(response, _read_response(words, response.id)) or None)
+        return reply_with_status(response, encode(words))
 
-    def request(self, request: Request) -> Foreign:
+    def request(self, request: Request) -> ForeignMessage:
         meant = flat(request)
-        args = _said(meant)
+        args = _write_request(meant)
         headers = {**JSON, **header("traceparent", request.traceparent or "")}
-        lost = beyond(meant, _meant(args, headers.get("traceparent")))
-        call = ToolCall(tool="sub_agent", args=args, remit=lost or None)
-        return Foreign(headers=headers, body=encode(call), target=request.target)
+        lost = beyond(meant, _read_request(args, headers.get("traceparent")))
+        call = SubAgentCall(tool="sub_agent", args=args, remit=lost or None)
+        return ForeignMessage(headers=headers, body=encode(call), target=request.target)
 
-    def response(self, given: Foreign, request: Request) -> Response:
+    def response(self, given: ForeignMessage, request: Request) -> Response:
         with answered_by(request):
-            words = heard(given, SubAgentResult, request)
+            words = read_reply(given, SubAgentResult, request)
             if isinstance(words, Response):
                 return words
             if words.agent_name != request.target:
                 raise RemitError(malformed((Problem("$.agent_name", "is not who was asked"),)))
-            said = _heard(words, request.id)
-            return in_time(refined(said, words.remit or {}, (KEY,), _told), given)
+            said = _read_response(words, request.id)
+            return in_time(refined(said, words.remit or {}, (KEY,), _write_response), given)
 
 
 DIALECT = SubAgent()
@@ -119,15 +129,15 @@ DIALECT = SubAgent()
 # ── requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _call(body: bytes) -> ToolCall:
+def _call(body: bytes) -> SubAgentCall:
     """Return a call of the tool, whether it names the tool or is its arguments alone."""
-    wrapped = read(body, _Wrapped)
+    wrapped = read_envelope(body, _Wrapped)
     if wrapped.tool is None and wrapped.args is None:
-        return ToolCall(tool="sub_agent", args=read(body, SubAgentArgs))
-    return read(body, ToolCall)
+        return SubAgentCall(tool="sub_agent", args=read_envelope(body, SubAgentArgs))
+    return read_envelope(body, SubAgentCall)
 
 
-def _is_known_to(asked: Foreign) -> bool:
+def _is_known_to(asked: ForeignMessage) -> bool:
     """Say whether a client knows of claims: a model that does not would read them for nothing."""
     try:
         return _call(asked.body).remit is not None
@@ -135,8 +145,8 @@ def _is_known_to(asked: Foreign) -> bool:
         return False
 
 
-def _meant(args: SubAgentArgs, traceparent: str | None) -> Submission:
-    wanted = args.context or ContextFilter()
+def _read_request(args: SubAgentArgs, traceparent: str | None) -> Submission:
+    wanted = args.context or SubAgentContext()
     return Submission(
         target=args.agent_name,
         deadline_ms=TIME_MS,
@@ -160,14 +170,14 @@ def _meant(args: SubAgentArgs, traceparent: str | None) -> Submission:
     )
 
 
-def _said(meant: Submission) -> SubAgentArgs:
+def _write_request(meant: Submission) -> SubAgentArgs:
     wanted = meant.context
     return SubAgentArgs(
         agent_name=meant.target,
         task=meant.objective or text_of(meant.input)[:PREVIEW_LENGTH],
         context=_NOTHING
         if wanted is None
-        else ContextFilter(
+        else SubAgentContext(
             last_messages=wanted.last_messages,
             roles=wanted.roles,
             keywords=wanted.keywords,
@@ -185,13 +195,13 @@ def _said(meant: Submission) -> SubAgentArgs:
 
 
 # A request of ours without a filter shows no message.
-_NOTHING = ContextFilter(last_messages=0)
+_NOTHING = SubAgentContext(last_messages=0)
 
 
 # ── results ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(response: Response) -> SubAgentResult:
+def _write_response(response: Response) -> SubAgentResult:
     why = response.fault
     errors = () if why is None else (f"{why.code}: {in_sentences(sentence(why), why.suggestion)}",)
     return SubAgentResult(
@@ -205,7 +215,7 @@ def _told(response: Response) -> SubAgentResult:
     )
 
 
-def _heard(words: SubAgentResult, id: str) -> Response:
+def _read_response(words: SubAgentResult, id: str) -> Response:
     why = None if words.success else _why(words)
     return Response(
         version=VERSION,

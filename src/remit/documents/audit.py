@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from remit.documents.common import AtMs, RunId
-from remit.runtime.audit import Finding
+from remit.runtime.audit import AuditFinding
 
 
 class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="remit.verification/1"):
@@ -16,7 +16,7 @@ class Verification(Struct, frozen=True, kw_only=True, tag_field="schema", tag="r
     rows: Annotated[int, Meta(description="How many rows it has.")]
     checkpoints: Annotated[int, Meta(description="How many checkpoints can be relied on.")]
     unprotected: Annotated[int, Meta(description="Rows after the last checkpoint, where a cut would not be seen.")]
-    findings: Annotated[tuple[Finding, ...], Meta(description="Each place where it is not what was written.")]
+    findings: Annotated[tuple[AuditFinding, ...], Meta(description="Each place where it is not what was written.")]
     keys: Annotated[tuple[str, ...], Meta(description="Who signed, to be compared with a note kept elsewhere.")]
     anchors: Annotated[int, Meta(description="How many of the given anchors it agrees with.")] = 0
 

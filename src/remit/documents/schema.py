@@ -10,10 +10,14 @@ from msgspec import Struct
 
 from remit import documents
 
+# The names by which readers of the schema know types that are called differently in the code.
+_PUBLISHED = {"AuditFinding": "Finding"}
+
 
 def outputs_schema() -> dict[str, Any]:
     """Return one JSON Schema (draft 2020-12) for every document; which it is, its `schema` says."""
     schema = msgspec.json.schema(Union[tuple(_documents())])  # noqa: UP007 - made at run time
+    schema["$defs"] = published(schema["$defs"], _PUBLISHED)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "What remit prints with --json and --jsonl",
@@ -27,6 +31,31 @@ def _documents() -> Iterator[type[Struct]]:
         for each in vars(import_module(module.name)).values():
             if isinstance(each, type) and issubclass(each, Struct) and each.__struct_config__.tag_field == "schema":
                 yield each
+
+
+def published(types: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return the schemas of types under the names that *names* gives them, with every reference to them."""
+    return {names.get(name, name): cast("Any", _renamed(each, names)) for name, each in types.items()}
+
+
+def _renamed(schema: object, names: dict[str, str]) -> object:
+    match schema:
+        case dict():
+            return {key: _renamed(each, names) for key, each in cast("dict[str, object]", schema).items()} | {
+                key: f"{way}/{names.get(last, last)}" if way else names.get(last, last)
+                for key, (way, _, last) in _names_in(cast("dict[str, object]", schema))
+            }
+        case list():
+            return [_renamed(each, names) for each in cast("list[object]", schema)]
+        case _:
+            return schema
+
+
+def _names_in(schema: dict[str, object]) -> Iterator[tuple[str, tuple[str, str, str]]]:
+    """Return where a schema names a type: its title, or what it refers to."""
+    for key in ("title", "$ref"):
+        if isinstance(name := schema.get(key), str):
+            yield key, name.rpartition("/")
 
 
 def as_others_read(schema: object) -> object:

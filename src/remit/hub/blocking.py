@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from remit.protocol.envelope import Response
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.root_request import AskOptions
 
 
@@ -17,7 +17,7 @@ class Background:
     is one as in a notebook, cannot be used: whoever waits in it stops it.
     """
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Engine) -> None:
         self._hub = hub
         self._closing = asyncio.Event()
         self._loop: Future[asyncio.AbstractEventLoop] = Future()
@@ -51,7 +51,7 @@ class Background:
             await self._closing.wait()
 
 
-def ask(hub: Hub, agent: str, text: str, user: str, options: AskOptions) -> Response:
+def ask(hub: Engine, agent: str, text: str, user: str, options: AskOptions) -> Response:
     """Ask an agent of a hub that is open in another thread; the run is cancelled if the wait is interrupted."""
     loop = hub.loop
     if loop is None:

@@ -101,7 +101,7 @@ class AgentOptions(TypedDict, total=False):
     prompt: str
 
 
-class Hub(hub.Hub):
+class Hub(hub.Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an
@@ -283,12 +283,12 @@ class Hub(hub.Hub):
 
     def _process_agent(self, name: str, agent: object, env: Collection[str], sandbox: Sandbox | bool) -> "ProcessAgent":
         from remit.agents.process import ProcessAgent  # most hubs have none
-        from remit.agents.spawn import Surroundings
+        from remit.agents.spawn import ProcessEnvironment
 
         wanted = (Sandbox() if sandbox else None) if isinstance(sandbox, bool) else sandbox
         if wanted is not None:
             demand(wanted, name)
-        around = Surroundings(
+        around = ProcessEnvironment(
             folder=self._code_folder,
             environ=self._environ,
             env=names_of(env, name, "env"),
@@ -334,9 +334,9 @@ class Hub(hub.Hub):
         *token* proves this hub to that one; *credential* does so request by request: it is given the request and what
         is sent, and returns headers.
         """
-        from remit.transports.http import Peer  # most hubs are alone
+        from remit.transports.http import HubPeer  # most hubs are alone
 
-        peer = Peer(url, token=token, credential=credential, max_bytes=self._parts.limits.max_result_bytes)
+        peer = HubPeer(url, token=token, credential=credential, max_bytes=self._parts.limits.max_result_bytes)
         card = AgentCard(
             name=name,
             version=version,
@@ -379,7 +379,7 @@ class Hub(hub.Hub):
         from remit.runtime.clock import LoopClock
         from remit.server.app import Api  # most hubs are not served
         from remit.server.server import Server
-        from remit.transports.credentials.incoming import Door, Known
+        from remit.transports.credentials.incoming import Authenticator, KnownSender
         from remit.transports.listening import listening
 
         named = [(name, token, False) for name, token in (clients or {}).items()]
@@ -387,7 +387,7 @@ class Hub(hub.Hub):
         about = {"users": users or {}, "may": may or {}, "answers": answers}
         _refuse_confusion([(name, token) for name, token, _ in named], about)
         known = [
-            Known(
+            KnownSender(
                 name=name,
                 token=token,
                 is_hub=is_hub,
@@ -397,7 +397,7 @@ class Hub(hub.Hub):
             )
             for name, token, is_hub in named
         ]
-        door = Door(known, wall_ms=LoopClock().wall_ms)
+        door = Authenticator(known, wall_ms=LoopClock().wall_ms)
         exposed = None if agents is None else names_of(agents, "served", "agents")
         api = Api(
             self,
@@ -507,9 +507,9 @@ class Hub(hub.Hub):
         """
         from remit.dialects.a2a.tongue import TONGUE  # most hubs are alone
         from remit.transports.a2a.agent import A2aAgent
-        from remit.transports.a2a.peer import Peer
+        from remit.transports.a2a.peer import A2aPeer
 
-        peer = Peer(
+        peer = A2aPeer(
             card_url,
             TONGUE,
             token=token,
@@ -642,11 +642,11 @@ class Hub(hub.Hub):
         return found
 
     def _words(self) -> Any:
-        from remit.agents.workflow import Words
+        from remit.agents.workflow import Wording
 
         capabilities = [each for card in self.cards.values() for each in card.capabilities]
         flows = {each.name: each.description for each in self._workflows}
-        return Words(
+        return Wording(
             phrases=self._phrases,
             glossary=self._glossary,
             descriptions={each.code: each.description for each in capabilities} | flows,
@@ -764,9 +764,9 @@ def trainer(name: Hearing) -> Callable[[Sequence[Capability]], Scorer]:
             from remit.classifiers.embeddings import Embeddings
 
             return Embeddings(capabilities)
-        from remit.classifiers.words import Words
+        from remit.classifiers.words import WordClassifier
 
-        return Words(capabilities)
+        return WordClassifier(capabilities)
 
     return train
 

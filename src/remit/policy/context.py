@@ -18,14 +18,14 @@ Count = Callable[[str], int]
 ROLES = ("user", "assistant", "system")
 
 
-class Counted(Protocol):
+class TokenCount(Protocol):
     """Something whose tokens were counted."""
 
     @property
     def tokens(self) -> int: ...
 
 
-C = TypeVar("C", bound=Counted)
+C = TypeVar("C", bound=TokenCount)
 T = TypeVar("T")
 
 
@@ -62,7 +62,7 @@ def message_of(record: Record, count: Count) -> Message | None:
             return None
 
 
-class Said(NamedTuple):
+class RecordedMessages(NamedTuple):
     """What records add to a conversation."""
 
     messages: list[Message]
@@ -70,13 +70,13 @@ class Said(NamedTuple):
     """Messages, by number, that stood in it before and no longer do."""
 
 
-def said(
+def messages_from_records(
     records: Iterable[Record],
     *,
     original: Callable[[int], Record | None],
     count: Count,
     asked: Mapping[str, int] | None = None,
-) -> Said:
+) -> RecordedMessages:
     """Return what *records* of a session, oldest first, add to its conversation, each message once.
 
     What a request shows its callee stands before it; *original* finds the record of such a message. A request that was
@@ -102,7 +102,7 @@ def said(
         message = message_of(record, count)
         if message is not None:
             found[message.seq] = message
-    return Said(list(found.values()), replaced)
+    return RecordedMessages(list(found.values()), replaced)
 
 
 # ── which of them are asked for ───────────────────────────────────────────────────────────────────────────────────────
@@ -223,7 +223,7 @@ class _Priced(NamedTuple, Generic[T]):
     tokens: int
 
 
-def _total(counted: Iterable[Counted]) -> int:
+def _total(counted: Iterable[TokenCount]) -> int:
     return sum(each.tokens for each in counted)
 
 

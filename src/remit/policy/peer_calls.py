@@ -123,7 +123,7 @@ def with_call(calls: Sequence[PeerCall], call: PeerCall) -> tuple[PeerCall, ...]
     return (*kept, call)
 
 
-def ended(calls: Iterable[PeerCall], ends: Mapping[str, bool], *, until_ms: int) -> tuple[PeerCall, ...]:
+def calls_after_end(calls: Iterable[PeerCall], ends: Mapping[str, bool], *, until_ms: int) -> tuple[PeerCall, ...]:
     """Return the calls after some have ended, by their runs, well or not: one that did not succeed may be made again.
 
     They are known by their runs, not by the ids of their requests: those are the sender's own, and whoever sends one

@@ -76,7 +76,7 @@ class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     examples: tuple[str, ...] = ()
 
 
-class Ended(Struct, frozen=True, kw_only=True):
+class StepOutcome(Struct, frozen=True, kw_only=True):
     """How a step ended."""
 
     state: Literal["done", "partial", "failed", "skipped"]
@@ -98,11 +98,11 @@ class Ended(Struct, frozen=True, kw_only=True):
         return self.wanted and not self.usable
 
 
-class Next(Struct, frozen=True, kw_only=True):
+class NextSteps(Struct, frozen=True, kw_only=True):
     """What is to be done next."""
 
     begin: tuple[Step, ...] = ()
-    skip: tuple[tuple[Step, Ended], ...] = ()
+    skip: tuple[tuple[Step, StepOutcome], ...] = ()
     """Steps that will not be done, and why."""
 
 
@@ -111,18 +111,18 @@ class Next(Struct, frozen=True, kw_only=True):
 
 def ready(
     workflow: Workflow,
-    ended: Mapping[str, Ended],
+    ended: Mapping[str, StepOutcome],
     given: Json,
     running: Collection[str] = (),
     *,
     waits: Mapping[str, frozenset[str]] | None = None,
-) -> Next:
+) -> NextSteps:
     """Return the steps that can begin, and those that never will, now that others have *ended*.
 
     Who asks again and again gives what each step *waits* for, so that it need not be found out each time.
     """
     begin: list[Step] = []
-    skip: list[tuple[Step, Ended]] = []
+    skip: list[tuple[Step, StepOutcome]] = []
     for step in workflow.steps:
         if step.name in ended or step.name in running:
             continue
@@ -131,13 +131,13 @@ def ready(
             continue
         why = _obstacle(workflow, step, ended) if any(ended[name].missing for name in before) else None
         if why is not None:
-            skip.append((step, Ended(state="skipped", why=why, result=step.default)))
+            skip.append((step, StepOutcome(state="skipped", why=why, result=step.default)))
         elif step.when is not None and not holds(step.when, ended, given):
             why = f"its condition does not hold: {step.when}"
-            skip.append((step, Ended(state="skipped", why=why, wanted=False, result=step.default)))
+            skip.append((step, StepOutcome(state="skipped", why=why, wanted=False, result=step.default)))
         else:
             begin.append(step)
-    return Next(begin=tuple(begin), skip=tuple(skip))
+    return NextSteps(begin=tuple(begin), skip=tuple(skip))
 
 
 def waits_for(step: Step) -> frozenset[str]:
@@ -157,7 +157,7 @@ def needs(step: Step) -> frozenset[str]:
     return frozenset(said - {INPUT, REQUEST})
 
 
-def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, Ended]) -> str | None:
+def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, StepOutcome]) -> str | None:
     """Say why a step that waits for nothing any more cannot be done; None: it can.
 
     A step that was skipped because its condition does not hold is no obstacle, so branches can join after it.
@@ -174,7 +174,7 @@ def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, Ended]) -> str
     return None
 
 
-def _became(ended: Ended) -> str:
+def _became(ended: StepOutcome) -> str:
     return "failed" if ended.state == "failed" else "was skipped"
 
 
@@ -208,7 +208,7 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
             whole = _REFERENCE.fullmatch(value)
             if whole is not None and len(whole[1]) == len(whole[4]) == 1 and whole[2] in results:
                 return _at(results[whole[2]], whole[3][1:])
-            return _REFERENCE.sub(lambda found: _told(found, results), value)
+            return _REFERENCE.sub(lambda found: _substitute(found, results), value)
         case dict():
             return {
                 text_of(filled(name, results)): filled(each, results)
@@ -238,7 +238,7 @@ def _is_literal(found: re.Match[str]) -> bool:
     return len(found[1]) > 1 and len(found[4]) > 1
 
 
-def _told(found: re.Match[str], results: Mapping[str, Json]) -> str:
+def _substitute(found: re.Match[str], results: Mapping[str, Json]) -> str:
     if _is_literal(found):
         return found[0][1:-1]
     if found[2] not in results:
@@ -283,7 +283,7 @@ EXAMPLE = "`npv.value > 0 and not audit.failed`"
 CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
-def holds(condition: str, ended: Mapping[str, Ended], given: Json) -> bool:
+def holds(condition: str, ended: Mapping[str, StepOutcome], given: Json) -> bool:
     """Say whether a condition that is well formed holds; what cannot be compared does not."""
     return bool(_value(_parsed(condition), ended, given))
 
@@ -312,7 +312,7 @@ def _parsed(condition: str) -> ast.expr:
     return tree
 
 
-def _value(node: ast.expr, ended: Mapping[str, Ended], given: Json) -> Any:
+def _value(node: ast.expr, ended: Mapping[str, StepOutcome], given: Json) -> Any:
     match node:
         case ast.BoolOp(op=ast.And(), values=values):
             return all(_value(each, ended, given) for each in values)
@@ -351,7 +351,7 @@ def _path(node: ast.expr) -> Iterator[str]:
             raise ValueError("only a step, or what is in its result, can be named")
 
 
-def _looked_up(path: str, ended: Mapping[str, Ended], given: Json) -> Any:
+def _looked_up(path: str, ended: Mapping[str, StepOutcome], given: Json) -> Any:
     name, _, rest = path.partition(".")
     if not rest and name in CONSTANTS:
         return CONSTANTS[name]

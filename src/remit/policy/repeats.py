@@ -29,7 +29,7 @@ MOST_CHARACTERS = 4_000
 _WORD = re.compile(r"\w+")
 
 
-class Earlier(NamedTuple):
+class EarlierAnswer(NamedTuple):
     """The answer to a call that only reads, and how much had been changed in the run when it was true."""
 
     response: Response
@@ -38,7 +38,7 @@ class Earlier(NamedTuple):
     """What its callee was given besides what makes the key."""
 
 
-class Said(NamedTuple):
+class CallWords(NamedTuple):
     """A call and its answer, as words; without an answer yet, or after a failure, that is None."""
 
     call: Counter[str]
@@ -67,7 +67,7 @@ def beside_of(request: Request) -> tuple[Json, ...]:
     return handoff, request.hints, view, session, request.remit.tools
 
 
-def is_outdated(earlier: Earlier, request: Request, changes: int) -> bool:
+def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:
     """Say whether an earlier answer is none to a request: something was changed since, or its callee was given else."""
     return earlier.changes != changes or earlier.beside != beside_of(request)
 
@@ -90,7 +90,7 @@ def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
 
 def repeated_without_progress(
     call: Counter[str],
-    earlier: Iterable[Said],
+    earlier: Iterable[CallWords],
     *,
     call_share: float = CALL_SHARE,
     answer_share: float = ANSWER_SHARE,

@@ -29,7 +29,7 @@ Draw = Callable[[float, float], float]
 UNAVAILABLE = frozenset({Code.DELEGATION_UNAVAILABLE, Code.OVERLOADED, Code.RATE_LIMITED})
 
 
-class Track(Struct, frozen=True, kw_only=True):
+class TrackRecord(Struct, frozen=True, kw_only=True):
     """What is remembered of one agent at one capability: the older, the less it counts."""
 
     successes: float = 0.0
@@ -59,7 +59,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
     """An agent that could be asked, as things stand."""
 
     name: str
-    track: Track = Track()
+    track: TrackRecord = TrackRecord()
     wait_ms: int = 0
     """How long it is left alone, because its breaker is open or its rate used up."""
     probe: bool = False
@@ -85,7 +85,7 @@ def mean(successes: float, failures: float) -> float:
     return successes / (successes + failures)
 
 
-def aged(track: Track, now: float) -> Track:
+def aged(track: TrackRecord, now: float) -> TrackRecord:
     """Return the track as it counts now."""
     weight = 0.5 ** (max(0.0, now - track.at) / HALF_LIFE_S)
     return replace(
@@ -97,12 +97,12 @@ def aged(track: Track, now: float) -> Track:
     )
 
 
-def begun(track: Track) -> Track:
+def begun(track: TrackRecord) -> TrackRecord:
     """Return the track with one more call in flight."""
     return replace(track, in_flight=track.in_flight + 1)
 
 
-def ended(track: Track, failed: bool | None, seconds: float, tokens: int, now: float) -> Track:
+def track_after_call(track: TrackRecord, failed: bool | None, seconds: float, tokens: int, now: float) -> TrackRecord:
     """Return the track once a call ended; *failed* is None where the end says nothing about the callee."""
     if failed is None:
         return replace(track, in_flight=track.in_flight - 1)
@@ -126,7 +126,7 @@ def ended(track: Track, failed: bool | None, seconds: float, tokens: int, now: f
     )
 
 
-def overtaken(track: Track, seconds: float, now: float) -> Track:
+def overtaken(track: TrackRecord, seconds: float, now: float) -> TrackRecord:
     """Return the track once a call was ended because another was faster: it takes at least that long."""
     known = aged(track, now)
     return replace(known, latency_s=max(known.latency_s, seconds), in_flight=known.in_flight - 1)
@@ -167,11 +167,11 @@ def may_try_another(why: Fault, *, begun: bool, read_only: bool) -> bool:
     return read_only and why.recoverable and (TABLE[why.code].blame is Blame.PEER or why.code in UNAVAILABLE)
 
 
-def _cost(track: Track) -> float:
+def _cost(track: TrackRecord) -> float:
     return track.latency_s * (track.in_flight + 1) + track.tokens * SECONDS_PER_TOKEN
 
 
-def _ejected_if_often(track: Track, now: float) -> Track:
+def _ejected_if_often(track: TrackRecord, now: float) -> TrackRecord:
     if track.in_a_row + 1 < EJECTED_AFTER:
         return replace(track, in_a_row=track.in_a_row + 1)
     ejections = min(track.ejections + 1, MOST_EJECTIONS)

@@ -10,7 +10,7 @@ from remit.policy.verdict import ALLOW, Ask, Facts, Guard, Verdict, refuse
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code
-from remit.text.normalisation import Words, words_in
+from remit.text.normalisation import SearchText, words_in
 
 Pattern = Annotated[str, Meta(min_length=1)]
 Editable = Literal["objective", "input"]
@@ -38,7 +38,7 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
 
     def team_rules(request: Request, facts: Facts) -> Verdict:
         """No rule of the team refuses it, or wants a person to agree."""
-        said: tuple[Words, Words] | None = None
+        said: tuple[SearchText, SearchText] | None = None
         for rule, words in zip(rules, mentions, strict=True):
             if not _fits(rule, request):
                 continue

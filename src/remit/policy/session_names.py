@@ -49,7 +49,7 @@ def named_by_peer(request: Request) -> str | None:
     return name if request.session != name else None
 
 
-def told(response: Response, peer: str | None) -> Response:
+def with_session_of_peer(response: Response, peer: str | None) -> Response:
     """Return a response with its session as *peer* calls it; unchanged for anyone else."""
     if peer is None or response.session is None or not response.session.endswith(f"@{peer}"):
         return response

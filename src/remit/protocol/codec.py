@@ -78,7 +78,7 @@ def digest(request: Request) -> bytes:
 Translate = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class VersionStep(Struct, frozen=True, kw_only=True):
     """How plain JSON objects of one version become those of the next, and back for a peer that speaks the older."""
 
     version: str
@@ -93,7 +93,7 @@ class Versions(Struct, frozen=True):
     """
 
     first: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[VersionStep, ...] = ()
 
     @property
     def current(self) -> str:
@@ -103,7 +103,7 @@ class Versions(Struct, frozen=True):
     def readable(self) -> tuple[str, ...]:
         return (self.first, *(step.version for step in self.steps))[-3:]
 
-    def then(self, step: Step) -> "Versions":
+    def then(self, step: VersionStep) -> "Versions":
         """Return these versions with one more, which becomes the current one."""
         return Versions(self.first, (*self.steps, step))
 
@@ -128,7 +128,7 @@ class Versions(Struct, frozen=True):
             value = step.downgrade(value)
         return value | {"version": version}
 
-    def _after(self, version: str) -> tuple[Step, ...]:
+    def _after(self, version: str) -> tuple[VersionStep, ...]:
         names = [self.first, *(step.version for step in self.steps)]
         return self.steps[names.index(version) :]
 
@@ -436,14 +436,14 @@ def _shown(step: str | int) -> str:
     return repr(step[:SHOWN] if isinstance(step, str) else step)
 
 
-class Wrong(NamedTuple):
+class WrongPart(NamedTuple):
     """A part of a value that is not as its kind wants it: the steps that lead there, and what was expected."""
 
     place: tuple[str | int, ...]
     message: str
 
 
-def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[Wrong]:
+def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[WrongPart]:
     """Say of each wrong field where it is; msgspec itself stops at the first.
 
     A pattern is a riddle to whoever did not write it: `Meta(extra={"rule": …})` beside it says what it wants.
@@ -455,7 +455,7 @@ def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> I
         first = next(within, None)
         if first is None:
             message, _, _ = str(error).partition(" - at `")
-            yield Wrong(place, _plainer(message, value, kind))
+            yield WrongPart(place, _plainer(message, value, kind))
         else:
             yield first
             yield from within
@@ -466,7 +466,7 @@ def _problems(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> tupl
     return tuple(Problem(path_of(where), message) for where, message in wrong)
 
 
-def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[Wrong]:
+def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterator[WrongPart]:
     for option in options(kind):
         if isinstance(value, dict) and isinstance(option, type) and issubclass(option, Struct):
             yield from _wrong_members(cast("dict[str, Json]", value), option, place)
@@ -479,19 +479,19 @@ def _wrong_parts(value: Json, kind: Any, place: tuple[str | int, ...]) -> Iterat
                 yield from wrong_fields(each, get_args(option)[0], (*place, index))
 
 
-def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[Wrong]:
+def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str | int, ...]) -> Iterator[WrongPart]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     unknown = (name for name in value if name not in fields) if kind.__struct_config__.forbid_unknown_fields else ()
     for number, name in enumerate(unknown):
         # Likeness is costly to measure, and whoever has misspelled a few fields needs no more.
         near = did_you_mean(name, fields) if number < MAX_LIKENESSES else ""
         hint = near or f"; known fields: {', '.join(sorted(fields))}"
-        yield Wrong((*place, name), f"unknown field{hint}")
+        yield WrongPart((*place, name), f"unknown field{hint}")
     for name, field in fields.items():
         if name in value:
             yield from wrong_fields(value[name], field.type, (*place, name))
         elif field.required:
-            yield Wrong((*place, name), "required field is missing")
+            yield WrongPart((*place, name), "required field is missing")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

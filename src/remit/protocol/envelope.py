@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name, Names, Priority, Remit
-from remit.protocol.typed import Unfit, name_of, read_as
+from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 T = TypeVar("T")
 
@@ -358,6 +358,6 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         value = self.unwrap()
         try:
             return read_as(value, kind)
-        except Unfit as error:
+        except TypeMismatch as error:
             message = f"the result of {self.target} is not a {name_of(kind)}"
             raise error.error(Code.RESULT_VALIDATION_FAILED, message) from None

@@ -14,7 +14,7 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
-class State(StrEnum):
+class DelegationState(StrEnum):
     """Where a delegation is that has not ended."""
 
     REQUESTED = "requested"
@@ -23,15 +23,15 @@ class State(StrEnum):
     RUNNING = "running"
 
 
-_STOPPED: frozenset[State | Status] = frozenset({Status.FAILED, Status.TIMEOUT, Status.CANCELLED})
+_STOPPED: frozenset[DelegationState | Status] = frozenset({Status.FAILED, Status.TIMEOUT, Status.CANCELLED})
 
-MOVES: dict[State | Status, frozenset[State | Status]] = {
+MOVES: dict[DelegationState | Status, frozenset[DelegationState | Status]] = {
     # Guards judge; a person may have to be asked, after which the guards are asked again.
-    State.REQUESTED: _STOPPED | {Status.REFUSED, State.ASKING, State.QUEUED},
-    State.ASKING: _STOPPED | {Status.REFUSED, State.REQUESTED},
+    DelegationState.REQUESTED: _STOPPED | {Status.REFUSED, DelegationState.ASKING, DelegationState.QUEUED},
+    DelegationState.ASKING: _STOPPED | {Status.REFUSED, DelegationState.REQUESTED},
     # Admitted and paid for, waiting for one of the callee's slots.
-    State.QUEUED: _STOPPED | {Status.REFUSED, State.RUNNING},
-    State.RUNNING: _STOPPED | {Status.SUCCESS, Status.PARTIAL, Status.REFUSED},
+    DelegationState.QUEUED: _STOPPED | {Status.REFUSED, DelegationState.RUNNING},
+    DelegationState.RUNNING: _STOPPED | {Status.SUCCESS, Status.PARTIAL, Status.REFUSED},
     **{status: frozenset() for status in Status},
 }
 
@@ -40,7 +40,7 @@ class IllegalMoveError(Exception):
     """The hub tried to move a delegation where the table has no move: a bug in the hub."""
 
 
-def advance(state: State | Status, to: State | Status) -> State | Status:
+def advance(state: DelegationState | Status, to: DelegationState | Status) -> DelegationState | Status:
     """Return *to* if the table lets a delegation move there from *state*."""
     if to in MOVES[state]:
         return to

@@ -15,7 +15,7 @@ PASSED = {"tracestate": 512, "baggage": 8_192}
 _PLAIN = re.compile(r"[\t\x20-\x7e]+")
 
 
-class Place(NamedTuple):
+class TraceContext(NamedTuple):
     """A place in a trace: the trace, the span that is above, and whether that one is kept."""
 
     trace: str
@@ -26,10 +26,10 @@ class Place(NamedTuple):
         return f"00-{self.trace}-{self.span}-{'01' if self.sampled else '00'}"
 
 
-def place_of(traceparent: str | None) -> Place | None:
+def place_of(traceparent: str | None) -> TraceContext | None:
     """Return the place that a `traceparent` names; None if it names none."""
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
-    return None if found is None else Place(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
+    return None if found is None else TraceContext(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
 
 
 def trace_id(run: str, traceparent: str | None = None) -> str:

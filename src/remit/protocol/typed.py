@@ -50,7 +50,7 @@ class Member(NamedTuple):
     default: Any = None
 
 
-class Unfit(Exception):
+class TypeMismatch(Exception):
     """A value is not of the declared type: each wrong field, with what was expected there."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
@@ -63,21 +63,21 @@ class Unfit(Exception):
 
 
 def read_as(value: Any, kind: type[T], path: str = "$") -> T:
-    """Return plain JSON as a value of *kind*, or raise `Unfit` with every wrong field from *path* on."""
+    """Return plain JSON as a value of *kind*, or raise `TypeMismatch` with every wrong field from *path* on."""
     if kind is object:
         return value
     if _needs_pydantic(kind):
         try:
             return _adapter(kind).validate_json(write(value))
         except ValueError as error:
-            raise Unfit(_of_pydantic(error, value, path)) from None
+            raise TypeMismatch(_of_pydantic(error, value, path)) from None
     if alternatives := _alternatives(kind):
         return _read_as_one_of(value, alternatives, path)
     try:
         return msgspec.convert(value, kind, str_keys=True, dec_hook=_read_model)
     except msgspec.ValidationError:
         problems = tuple(each for each, _ in zip(_wrong(value, kind, path), range(MAX_PROBLEMS), strict=False))
-        raise Unfit(problems) from None
+        raise TypeMismatch(problems) from None
 
 
 def name_of(kind: object) -> str:
@@ -221,10 +221,10 @@ def _read_as_one_of(value: Any, kinds: tuple[Any, ...], path: str) -> Any:
     for _, kind in sorted(likely, key=lambda each: each[0]):
         try:
             return read_as(value, kind, path)
-        except Unfit as error:
+        except TypeMismatch as error:
             named = tuple(Problem(each.path, f"as {name_of(kind)}: {each.message}") for each in error.problems)
             nearest = min(nearest or named, named, key=len)
-    raise Unfit(nearest)
+    raise TypeMismatch(nearest)
 
 
 # ── pydantic ──────────────────────────────────────────────────────────────────────────────────────────────────────────

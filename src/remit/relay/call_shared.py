@@ -19,15 +19,23 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.submission import Submission
 from remit.protocol.trace import place_of
-from remit.relay.client.delivery import Post
-from remit.relay.device.peers import Peer
+from remit.relay.client.delivery import MessageDelivery
+from remit.relay.device.peers import PeerDevice
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.e2e.streams import MAX_REQUESTER
 from remit.relay.messages import types
 from remit.relay.messages.questions import fitting, request_id
-from remit.relay.messages.types import Answers, Asks, Declines, Withdraws
-from remit.relay.session.profile import MAX_ID, Control, Profile, Standing, counted, judge_outgoing, origin
-from remit.runtime.ports import Line, StoreError
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
+from remit.relay.session.profile import (
+    MAX_ID,
+    ControlEnvelope,
+    Profile,
+    ProfileActivity,
+    counted,
+    judge_outgoing,
+    origin,
+)
+from remit.runtime.ports import RemoteHandle, StoreError
 from remit.transports.ends import lost, outgoing, shielded
 
 # A gateway that is there has a letter by then; one that is not gets it when the device is next at work.
@@ -47,7 +55,7 @@ _ENDS = {each.value: each for each in (Status.FAILED, Status.TIMEOUT, Status.CAN
 _log = logging.getLogger("remit.relay")
 
 
-class Errand(Struct, frozen=True, kw_only=True):
+class RemoteCaller(Struct, frozen=True, kw_only=True):
     """For whom an agent of the hub stands, and how much may be asked of it."""
 
     agent: str
@@ -74,10 +82,10 @@ class Errand(Struct, frozen=True, kw_only=True):
 
 class _Sent(NamedTuple):
     agent: str
-    answer: "asyncio.Future[Answers | Declines]"
+    answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
 
 
-class Errands:
+class RemoteCalls:
     """What is asked for a hub and not answered yet, while its device is at work.
 
     *control_of* says under which control the hub works on a request that a device sent; what it does not know is looked
@@ -87,10 +95,10 @@ class Errands:
     def __init__(
         self,
         sealer: Sealer,
-        post: Post,
+        post: MessageDelivery,
         *,
         now_ms: Callable[[], int],
-        control_of: Callable[[str, str], Control | None] | None = None,
+        control_of: Callable[[str, str], ControlEnvelope | None] | None = None,
     ) -> None:
         self._sealer = sealer
         self._post = post
@@ -106,7 +114,7 @@ class Errands:
         """Whether nothing can be asked any more."""
         return self._end is not None
 
-    async def run(self, errand: Errand, request: Request, line: Line, *, sent: bool = False) -> Response:
+    async def run(self, errand: RemoteCaller, request: Request, line: RemoteHandle, *, sent: bool = False) -> Response:
         """Ask, and return what came of it; cancelled, say so to the other side before raising.
 
         *sent* says that the same was asked before a restart: whatever keeps it from being asked again, it may have been
@@ -125,7 +133,7 @@ class Errands:
         control = origin(profile, device=here, trace_id=_trace(line)) if above is None else above.onward(profile)
         key = (errand.agent, peer.device)
         # What was let through before a restart is only asked about now.
-        standing = Standing(
+        standing = ProfileActivity(
             in_flight=0 if sent else sum(each.agent == errand.agent for each in self._sent.values()),
             window=Window() if sent else self._windows.get(key, Window()),
         )
@@ -142,16 +150,18 @@ class Errands:
             raise
         except RemitError as error:
             return lost(request, error.fault, sent=sent or line.in_doubt)
-        if sent and isinstance(said, Declines) and not said.status:
+        if sent and isinstance(said, DeclineMessage) and not said.status:
             # Refused now, it says nothing about what was asked before.
             return lost(request, _fault(said, peer.card.name), sent=True)
         return _response(request, said, peer.card.name)
 
-    async def _exchange(self, errand: Errand, peer: Peer, asks: Asks, requester: str, line: Line) -> Answers | Declines:
+    async def _exchange(
+        self, errand: RemoteCaller, peer: PeerDevice, asks: QuestionMessage, requester: str, line: RemoteHandle
+    ) -> AnswerMessage | DeclineMessage:
         if self._end is not None:
             raise self._end
         device = peer.device
-        answer: asyncio.Future[Answers | Declines] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[AnswerMessage | DeclineMessage] = asyncio.get_running_loop().create_future()
         self._sent[device, asks.id] = _Sent(errand.agent, answer)
         doubt = f"{peer.card.name} has not said what became of it"
         try:
@@ -170,7 +180,9 @@ class Errands:
             if answer.done() and not answer.cancelled():
                 answer.exception()  # nobody else hears it, if this was stopped at the same moment
 
-    async def _waited(self, peer: Peer, answer: "asyncio.Future[Answers | Declines]", line: Line) -> Answers | Declines:
+    async def _waited(
+        self, peer: PeerDevice, answer: "asyncio.Future[AnswerMessage | DeclineMessage]", line: RemoteHandle
+    ) -> AnswerMessage | DeclineMessage:
         """Return the answer; whoever waits for it is told meanwhile why it may not come."""
         loop, name, told = asyncio.get_running_loop(), peer.card.name, ""
         since = loop.time()
@@ -185,14 +197,16 @@ class Errands:
                 line.progress(says or f"what waited for {name} has been sent", None)
         return answer.result()
 
-    async def _withdraw(self, device: str, asks: Asks, answer: "asyncio.Future[Answers | Declines]") -> None:
+    async def _withdraw(
+        self, device: str, asks: QuestionMessage, answer: "asyncio.Future[AnswerMessage | DeclineMessage]"
+    ) -> None:
         """Say that nobody waits any more, and hear that it was stopped: a command that was stopped ends soon after."""
-        letter = Withdraws(to=asks.id, session=asks.session)
+        letter = WithdrawMessage(to=asks.id, session=asks.session)
         await self._post.do(self._sealer.seal, device, types.write(letter))
         await self._post.emptied()
         await asyncio.wait({answer})
 
-    async def take(self, opened: Opened, letter: Answers | Declines) -> bool:
+    async def take(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
         """Take what another device said, if that is waited for here."""
         sent = self._sent.get((opened.sender, letter.to))
         if sent is None or sent.answer.done():
@@ -216,7 +230,9 @@ class Errands:
 
     # ── who is meant, and who asks ────────────────────────────────────────────────────────────────────────────────────
 
-    def _look(self, errand: Errand, root: Request, above: Control | None) -> tuple[Peer, Control | None]:
+    def _look(
+        self, errand: RemoteCaller, root: Request, above: ControlEnvelope | None
+    ) -> tuple[PeerDevice, ControlEnvelope | None]:
         """Return the device, and under which control it is asked for another one, if it is."""
         named = [each for each in self._sealer.peers.list() if errand.device in (each.device, each.card.name)]
         peer = next((each for each in named if not each.revoked), None)
@@ -234,7 +250,7 @@ class Errands:
             raise RemitError(fault(Code.STATE_CONFLICT, why, suggestion=""))
         return peer, above
 
-    def _waiting(self, device: str, request: str) -> Control | None:
+    def _waiting(self, device: str, request: str) -> ControlEnvelope | None:
         """Look among the letters for the one that a request came of: a hub may be quicker than who reads them."""
         after = 0
         while page := self._sealer.inbox(after):
@@ -246,15 +262,15 @@ class Errands:
         return None
 
 
-def _question(opened: Opened) -> Asks | None:
+def _question(opened: Opened) -> QuestionMessage | None:
     try:
-        letter = types.read(opened.body)
+        letter = types.decode_message(opened.body)
     except RemitError:
         return None
-    return letter if isinstance(letter, Asks) else None
+    return letter if isinstance(letter, QuestionMessage) else None
 
 
-def _trace(line: Line) -> str:
+def _trace(line: RemoteHandle) -> str:
     place = place_of(line.traceparent)
     return line.root.run if place is None else place.trace
 
@@ -262,7 +278,7 @@ def _trace(line: Line) -> str:
 # ── letters ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _letter(errand: Errand, request: Request, line: Line, control: Control) -> Asks:
+def _letter(errand: RemoteCaller, request: Request, line: RemoteHandle, control: ControlEnvelope) -> QuestionMessage:
     """Return what is asked, as a client of the other hub would: of this one's agents and tools it learns no name."""
     sent = outgoing(request, line)
     remit, name = sent.remit, fitting(request.path, MAX_ID)
@@ -286,7 +302,7 @@ def _letter(errand: Errand, request: Request, line: Line, control: Control) -> A
     )
     # One that is named after the delegation was not chosen, and nobody goes on with it.
     chosen = sent.session is not None and sent.session != sent.id
-    return Asks(
+    return QuestionMessage(
         id=name,
         session=fitting(sent.session or name, MAX_ID) if chosen else name,
         text=(sent.objective or text_of(sent.input) or sent.capability or errand.agent)[:SHOWN],
@@ -296,9 +312,9 @@ def _letter(errand: Errand, request: Request, line: Line, control: Control) -> A
     )
 
 
-def _response(request: Request, said: Answers | Declines, device: str) -> Response:
+def _response(request: Request, said: AnswerMessage | DeclineMessage, device: str) -> Response:
     usage = Usage(prompt=said.tokens or 0)
-    if isinstance(said, Declines):
+    if isinstance(said, DeclineMessage):
         status = _ENDS.get(said.status, Status.FAILED) if said.status else Status.REFUSED
         return Response(
             version=VERSION,
@@ -330,7 +346,7 @@ def _response(request: Request, said: Answers | Declines, device: str) -> Respon
     )
 
 
-def _fault(said: Declines, device: str) -> Fault:
+def _fault(said: DeclineMessage, device: str) -> Fault:
     try:
         code = Code(said.code)
     except ValueError:

@@ -6,13 +6,13 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.call_shared import Errand, Errands
-from remit.runtime.hub import Hub
-from remit.runtime.ports import Line, Remote, StoreError
+from remit.relay.call_shared import RemoteCaller, RemoteCalls
+from remit.runtime.hub import Engine
+from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit.transports.ends import is_known_there, lost
 
 
-class Outpost:
+class DeviceLender:
     """The device of a hub, for its agents on other devices: lent by whoever has it at work in this process.
 
     If nobody has when the first of them is asked, *open* has it at work, and so lends it, until `close`.
@@ -20,14 +20,14 @@ class Outpost:
 
     def __init__(self, open: Callable[[], AbstractAsyncContextManager[object]] | None = None) -> None:
         self._open = open
-        self._lent: Errands | None = None
+        self._lent: RemoteCalls | None = None
         self._opened = AsyncExitStack()
         self._is_own = False
         """Whether it was opened here: what others lend, they end."""
         self._opening = asyncio.Lock()
 
     @contextmanager
-    def lent(self, errands: Errands) -> Generator[None]:
+    def lent(self, errands: RemoteCalls) -> Generator[None]:
         """Have what is asked go by *errands* while the block lasts."""
         before, self._lent = self._lent, errands
         try:
@@ -36,7 +36,7 @@ class Outpost:
             self._lent = before
             errands.close()
 
-    async def errands(self) -> Errands:
+    async def errands(self) -> RemoteCalls:
         """Return what takes errands, or raise a `RemitError` that says why nobody does."""
         if self._is_wanting():
             async with self._opening:
@@ -67,7 +67,7 @@ class Outpost:
         await self._opened.aclose()
 
 
-def outposts_of(hub: Hub) -> set[Outpost]:
+def outposts_of(hub: Engine) -> set[DeviceLender]:
     """Return where the agents of a hub that live on other devices look for its own."""
     return {each.outpost for each in hub.remotes.values() if isinstance(each, DeviceAgent)}
 
@@ -75,11 +75,11 @@ def outposts_of(hub: Hub) -> set[Outpost]:
 class DeviceAgent(Remote):
     """One agent that another device shares."""
 
-    def __init__(self, errand: Errand, outpost: Outpost) -> None:
+    def __init__(self, errand: RemoteCaller, outpost: DeviceLender) -> None:
         self.errand = errand
         self.outpost = outpost
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Ask by way of the hub's own device, and return how it ended there; cancelled, withdraw the question."""
         left = await line.depart(f"{self.errand.remote or 'what is shared'} on the device {self.errand.device}")
         if left is not None and not is_known_there(line, left):

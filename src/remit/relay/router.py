@@ -7,28 +7,35 @@ import logging
 from collections.abc import Callable
 
 from remit.protocol.errors import RemitError
-from remit.relay.call_shared import Errands
-from remit.relay.client.delivery import Post
+from remit.relay.call_shared import RemoteCalls
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages import catalog, types
-from remit.relay.messages.types import Answers, Asks, Declines, Letter, Offers, Withdraws
+from remit.relay.messages.types import (
+    AnswerMessage,
+    DeclineMessage,
+    Letter,
+    OffersMessage,
+    QuestionMessage,
+    WithdrawMessage,
+)
 from remit.relay.serve_shared import NOTHING_SHARED, Sharing, decline
 from remit.relay.session import remote_commands
 from remit.relay.session.moves import ENDED
-from remit.relay.session_service import Host, awaits
+from remit.relay.session_service import SessionService, awaits
 
 _log = logging.getLogger("remit.relay")
 
 
-async def read(
-    post: Post,
-    host: Host | None,
+async def route_messages(
+    post: MessageDelivery,
+    host: SessionService | None,
     sharing: Sharing | None,
     *,
     sealer: Sealer,
     now_ms: Callable[[], int],
     shares_nothing: bool = False,
-    errands: Errands | None = None,
+    errands: RemoteCalls | None = None,
 ) -> None:
     """Give each message to whom it is for, until cancelled; what is for nobody is forgotten.
 
@@ -37,7 +44,7 @@ async def read(
     reading = _Reading(post, host, sharing, sealer, now_ms, shares_nothing, errands)
     async for opened in post:
         try:
-            letter = types.read(opened.body)
+            letter = types.decode_message(opened.body)
         except RemitError as error:
             _log.warning("%s: %s", opened.sender, error.fault.message)
             await post.taken(opened)
@@ -48,13 +55,13 @@ async def read(
 class _Reading:
     def __init__(
         self,
-        post: Post,
-        host: Host | None,
+        post: MessageDelivery,
+        host: SessionService | None,
         sharing: Sharing | None,
         sealer: Sealer,
         now_ms: Callable[[], int],
         shares_nothing: bool,
-        errands: Errands | None,
+        errands: RemoteCalls | None,
     ) -> None:
         self._post = post
         self._host = host
@@ -68,16 +75,16 @@ class _Reading:
 
     async def take(self, opened: Opened, letter: Letter) -> None:
         match letter:
-            case Offers():
+            case OffersMessage():
                 await self._post.do(catalog.hear, self._sealer, opened, letter)
-            case Asks():
+            case QuestionMessage():
                 await self._ask(opened, letter)
-            case Answers() | Declines():
+            case AnswerMessage() | DeclineMessage():
                 await self._answer(opened, letter)
-            case Withdraws():
+            case WithdrawMessage():
                 await self._withdraw(opened, letter)
 
-    async def _ask(self, opened: Opened, asks: Asks) -> None:
+    async def _ask(self, opened: Opened, asks: QuestionMessage) -> None:
         if self._sharing is not None:
             self._sharing.take(opened, asks)
         elif self._shares_nothing:
@@ -86,13 +93,13 @@ class _Reading:
             except RemitError as error:
                 _log.warning("a question could not be declined, and stays in the inbox: %s", error.fault.message)
 
-    async def _withdraw(self, opened: Opened, letter: Withdraws) -> None:
+    async def _withdraw(self, opened: Opened, letter: WithdrawMessage) -> None:
         if self._sharing is not None:
             await self._sharing.withdraw(opened, letter)
         elif self._shares_nothing:
             await self._post.taken(opened)  # the question was declined; else both wait for who shares
 
-    async def _answer(self, opened: Opened, letter: Answers | Declines) -> None:
+    async def _answer(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> None:
         if self._errands is not None and await self._errands.take(opened, letter):
             return
         if self._host is not None:
@@ -103,6 +110,6 @@ class _Reading:
             _log.info("what the device %s answered came too late, or was not asked, and is forgotten", opened.sender)
             await self._post.taken(opened)
 
-    def _is_awaited(self, opened: Opened, letter: Answers | Declines) -> bool:
+    def _is_awaited(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
         kept = remote_commands.kept_runs(self._sealer.device.state)
         return any(run.state not in ENDED and awaits(run, opened, letter) for run in kept)

@@ -13,17 +13,25 @@ from remit.protocol.card import Rate
 from remit.protocol.codec import checked
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.relay.client.delivery import Post
+from remit.relay.client.delivery import MessageDelivery
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages import audit, types
-from remit.relay.messages.audit import Note
-from remit.relay.messages.catalog import listed
+from remit.relay.messages.audit import AuditEntry
+from remit.relay.messages.catalog import join_names
 from remit.relay.messages.questions import answered, declined, request_id, sender, step_of, submission
-from remit.relay.messages.types import MAX_DESCRIPTION, MAX_OFFERED, Answers, Asks, Declines, Offer, Withdraws
-from remit.relay.session.profile import Control, Profile, Standing, counted, judge_incoming
-from remit.runtime.hub import Hub
-from remit.runtime.ports import StoreError, Whose
-from remit.runtime.root_runs import Going
+from remit.relay.messages.types import (
+    MAX_DESCRIPTION,
+    MAX_OFFERED,
+    AgentOffer,
+    AnswerMessage,
+    DeclineMessage,
+    QuestionMessage,
+    WithdrawMessage,
+)
+from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
+from remit.runtime.hub import Engine
+from remit.runtime.ports import RunScope, StoreError
+from remit.runtime.root_runs import ActiveRun
 
 NOTHING_SHARED = fault(
     Code.AGENT_NOT_FOUND,
@@ -50,15 +58,15 @@ class Shared(Struct, frozen=True, kw_only=True):
         return self.profile.allow_shared_agent_calls and device in self.profile.allowed_shared_device_ids
 
 
-def offered(shared: Mapping[str, Shared], device: str) -> tuple[Offer, ...]:
+def offered(shared: Mapping[str, Shared], device: str) -> tuple[AgentOffer, ...]:
     """Return what a device is told that it may ask."""
     theirs = sorted(name for name, each in shared.items() if each.is_for(device))
     return tuple(
-        Offer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
+        AgentOffer(name=name, description=shared[name].description[:MAX_DESCRIPTION]) for name in theirs[:MAX_OFFERED]
     )
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class SharingEvent(Struct, frozen=True, kw_only=True):
     """What happened to a question, without a word of what was said."""
 
     device: str
@@ -80,13 +88,13 @@ class Sharing:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: Engine,
         sealer: Sealer,
-        post: Post,
+        post: MessageDelivery,
         shared: Mapping[str, Shared],
         *,
         now_ms: Callable[[], int],
-        told: Callable[[Told], None] = lambda _: None,
+        told: Callable[[SharingEvent], None] = lambda _: None,
     ) -> None:
         self._hub = hub
         self._sealer = sealer
@@ -110,7 +118,7 @@ class Sharing:
         if tasks:
             await asyncio.wait(tasks)
 
-    def take(self, opened: Opened, asks: Asks) -> None:
+    def take(self, opened: Opened, asks: QuestionMessage) -> None:
         """Begin to answer a question; it is worked on beside others."""
         if (same := self._question(opened.sender, asks.id)) is not None:
             same.letters.append(opened.id)  # who asks was started anew meanwhile: one answer is enough for both
@@ -120,7 +128,7 @@ class Sharing:
         self._under_way[task] = question
         task.add_done_callback(self._ended)
 
-    async def withdraw(self, opened: Opened, letter: Withdraws) -> None:
+    async def withdraw(self, opened: Opened, letter: WithdrawMessage) -> None:
         """Stop what is done for a question that nobody waits for any more; it is answered as cancelled, once.
 
         This letter is forgotten together with the question, so that after a restart neither is there without the other.
@@ -137,7 +145,7 @@ class Sharing:
             except StoreError as error:  # it goes on, and is answered
                 _log.warning("what was withdrawn could not be stopped everywhere: %s", error.fault.message)
 
-    def control(self, device: str, request: str) -> Control | None:
+    def control(self, device: str, request: str) -> ControlEnvelope | None:
         """Return under which control the hub carries out a request that came from a device, if it is under way here."""
         found = (each for each in self._under_way.values() if each.opened.sender == device)
         return next((each.asks.control for each in found if request_id(each.asks.id) == request), None)
@@ -146,11 +154,11 @@ class Sharing:
         found = (each for each in self._under_way.values() if (each.opened.sender, each.asks.id) == (device, name))
         return next(found, None)
 
-    async def _call_off(self, question: "_Question", going: Going) -> None:
+    async def _call_off(self, question: "_Question", going: ActiveRun) -> None:
         """Stop what is done for a question; and what was done for it before a restart, if that is taken up again."""
         device, store = question.opened.sender, self._hub.store
         self._hub.cancel(going.run, reason := f"the device {device} withdrew it")
-        for run in await store.named(request_id(question.asks.id), Whose(via=device)):
+        for run in await store.named(request_id(question.asks.id), RunScope(via=device)):
             if run != going.run and not self._hub.cancel(run, reason):
                 await store.control(run, "cancel", device, "withdrawn")
 
@@ -159,7 +167,7 @@ class Sharing:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("a question could not be answered (%s); it stays in the inbox", type(error).__name__)
 
-    def _name(self, opened: Opened, asks: Asks) -> str:
+    def _name(self, opened: Opened, asks: QuestionMessage) -> str:
         """Return which of the shared agents is meant; the only one that its sender may ask need not be named."""
         theirs = self._theirs(opened)
         return asks.agent or (theirs[0] if len(theirs) == 1 else "")
@@ -178,7 +186,7 @@ class Sharing:
             question.turned_away = True
             question.is_noted = self._is_noted(opened.sender)
         await self._post.do(self._hear, question)
-        self._told(Told(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
+        self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=question.name, event="asked"))
         if isinstance(found, Fault):
             letter = declined(asks, found)
         else:
@@ -197,7 +205,7 @@ class Sharing:
         if question.letters:
             await self._post.do(self._sealer.taken, *question.letters)
 
-    async def _answer(self, question: "_Question", shared: Shared) -> Answers | Declines:
+    async def _answer(self, question: "_Question", shared: Shared) -> AnswerMessage | DeclineMessage:
         asks = question.asks
         # What a device writes there goes into the record, even if the hub refuses it, and has to be read from it again.
         said = checked(submission(question.opened, asks, shared.agent))
@@ -225,7 +233,7 @@ class Sharing:
         # Those that came before: of several that come at once the first are let in.
         before = takewhile(lambda each: each is not question, self._under_way.values())
         earlier = [each for each in before if not each.turned_away]
-        standing = Standing(
+        standing = ProfileActivity(
             in_flight=sum(each.name == name for each in earlier),
             window=windows.get(name, Window()),
             traces=frozenset(
@@ -245,14 +253,14 @@ class Sharing:
         windows[name] = counted(standing.window, profile, now_ms)
         return shared
 
-    async def _say(self, question: "_Question", letter: Answers | Declines, asked: Shared | None) -> None:
+    async def _say(self, question: "_Question", letter: AnswerMessage | DeclineMessage, asked: Shared | None) -> None:
         """Seal what came of a question, and forget that; it counts if somebody was *asked*."""
         opened, name, taken = question.opened, question.name, tuple(question.letters)
         answered = self._answered[opened.sender]
         if asked is not None:
             answered[name] = counted(answered.get(name, Window()), asked.profile, self._now_ms())
         kept = dict(answered)
-        event, code = ("answered", "") if isinstance(letter, Answers) else ("declined", letter.code)
+        event, code = ("answered", "") if isinstance(letter, AnswerMessage) else ("declined", letter.code)
 
         def commit() -> None:
             with self._sealer.device.state.writing():
@@ -265,7 +273,7 @@ class Sharing:
 
         await self._post.do(commit)
         del question.letters[: len(taken)]
-        self._told(Told(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
+        self._told(SharingEvent(device=opened.sender, requester=opened.requester, shared=name, event=event, code=code))
 
     async def _cannot_say(self, question: "_Question", asked: Shared | None, why: Fault) -> None:
         """Say less where an answer is too large; to a device that was revoked meanwhile nothing is said."""
@@ -314,7 +322,7 @@ class Sharing:
         if question.is_noted:
             audit.keep(state, self._note(question, event, code))
 
-    def _note(self, question: "_Question", event: str, code: str = "") -> Note:
+    def _note(self, question: "_Question", event: str, code: str = "") -> AuditEntry:
         # A name that is not shared here is the other device's word.
         name, now_ms = question.name if question.name in self._shared else "", self._now_ms()
         took_ms = max(0, now_ms - question.since_ms)
@@ -326,13 +334,13 @@ class Sharing:
 class _Question:
     """What another device asks, and what came about it since."""
 
-    def __init__(self, opened: Opened, asks: Asks, name: str) -> None:
+    def __init__(self, opened: Opened, asks: QuestionMessage, name: str) -> None:
         self.opened = opened
         self.asks = asks
         self.name = name
         self.letters = [opened.id]
         """All that is forgotten with its answer."""
-        self.going: Going | None = None
+        self.going: ActiveRun | None = None
         self.task = ""
         """The run of the hub that it became."""
         self.since_ms = 0
@@ -342,13 +350,13 @@ class _Question:
         self.is_noted = True
 
 
-def _beside(control: Control, other: Control) -> bool:
+def _beside(control: ControlEnvelope, other: ControlEnvelope) -> bool:
     """Say whether what comes under *control* did not come out of *other*: it is as near to where both began."""
     is_near = control.hop_count <= other.hop_count
     return is_near and control.origin_agent_device_id == other.origin_agent_device_id
 
 
-def decline(sealer: Sealer, opened: Opened, asks: Asks, why: Fault, now_ms: int) -> None:
+def decline(sealer: Sealer, opened: Opened, asks: QuestionMessage, why: Fault, now_ms: int) -> None:
     """Say to a device why what it asks is not answered, and forget that it asked."""
     with sealer.device.state.writing():
         sealer.seal(opened.sender, types.write(declined(asks, why)))
@@ -377,4 +385,6 @@ def _not_theirs(name: str, theirs: list[str]) -> Fault:
             suggestion="Ask the owner of the device that was asked to share one with yours.",
         )
     which = f"no agent `{name[:100]}` is" if name else "several agents are"
-    return fault(Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {listed(theirs)}")
+    return fault(
+        Code.AGENT_NOT_FOUND, f"{which} shared with the device that asks; name one of these: {join_names(theirs)}"
+    )

@@ -18,23 +18,23 @@ from remit.policy.verdict import Detector
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import SharedStep
 from remit.relay.bridge.frames import Mode, PromptRequest
-from remit.relay.bridge.ports import Draft, Failed, LocalAgent
-from remit.relay.client.delivery import Post
-from remit.relay.device.peers import Peer
+from remit.relay.bridge.ports import Draft, DraftFailure, LocalAgent
+from remit.relay.client.delivery import MessageDelivery
+from remit.relay.device.peers import PeerDevice
 from remit.relay.e2e.channel import Opened, Sealer
 from remit.relay.messages import audit, types
-from remit.relay.messages.audit import Note, Person
-from remit.relay.messages.catalog import choose, heard
-from remit.relay.messages.types import Answers, Asks, Declines, Offer, Withdraws
+from remit.relay.messages.audit import AuditEntry, Person
+from remit.relay.messages.catalog import choose, latest_offers
+from remit.relay.messages.types import AgentOffer, AnswerMessage, DeclineMessage, QuestionMessage, WithdrawMessage
 from remit.relay.session import moves, remote_commands
 from remit.relay.session.history import request
-from remit.relay.session.moves import ENDED, Event, State
-from remit.relay.session.profile import Control, Profile, Standing, counted, judge_outgoing, origin
+from remit.relay.session.moves import ENDED, Event, SessionState
+from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_outgoing, origin
 from remit.relay.session.reducer import step
-from remit.relay.session.remote_commands import Wish
-from remit.relay.session.repository import Runs
-from remit.relay.session.review import Facts, Review, reviews
-from remit.relay.session.run import Overlay, Refused, Step
+from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.repository import RunRepository
+from remit.relay.session.review import Review, ReviewFacts, reviews
+from remit.relay.session.run import MoveRefused, Overlay, Transition
 from remit.runtime.ports import StoreError
 
 # The time limit of a run is kept as exactly as this, and so soon is heard what another process wants of one.
@@ -45,13 +45,13 @@ NEWS_S = 2.0
 _log = logging.getLogger("remit.relay")
 
 
-class Host:
+class SessionService:
     """The runs of one device. Open while the block lasts; those that were going come back paused."""
 
     def __init__(
         self,
         sealer: Sealer,
-        post: Post,
+        post: MessageDelivery,
         *,
         profiles: Mapping[str, Profile],
         agent_of: Callable[[str], LocalAgent],
@@ -60,7 +60,7 @@ class Host:
         requester: str = "",
         changed: Callable[[Overlay], None] = lambda _: None,
         noted: Callable[[SharedStep], None] = lambda _: None,
-        unable: Callable[[Wish, str], None] = lambda _wish, _why: None,
+        unable: Callable[[RemoteCommand, str], None] = lambda _wish, _why: None,
     ) -> None:
         self._sealer = sealer
         self._state = sealer.device.state
@@ -73,7 +73,7 @@ class Host:
         self._changed = changed
         self._noted = noted
         self._unable = unable
-        self._kept = Runs(self._state)
+        self._kept = RunRepository(self._state)
         self._runs: dict[str, Overlay] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._agents: dict[str, LocalAgent] = {}
@@ -82,7 +82,7 @@ class Host:
         self._prompts: dict[str, asyncio.Task[None]] = {}
         self._windows: dict[tuple[str, str], Window] = {}
 
-    async def __aenter__(self) -> "Host":
+    async def __aenter__(self) -> "SessionService":
         await self._post.do(remote_commands.forget_refusals, self._state)
         for run in await self._post.do(self._kept.all):
             self._runs[run.id] = run
@@ -114,13 +114,13 @@ class Host:
         """The local agents that runs can be started with, and what each may do."""
         return self._profiles
 
-    async def devices(self) -> list[Peer]:
+    async def devices(self) -> list[PeerDevice]:
         """Return the devices that are known here, by name."""
         return await self._post.do(self._sealer.peers.list)
 
-    async def offers(self, device: str) -> tuple[Offer, ...] | None:
+    async def offers(self, device: str) -> tuple[AgentOffer, ...] | None:
         """Return what a known device says that it shares with this one; None if it has said nothing yet."""
-        return await self._post.do(heard, self._state, device)
+        return await self._post.do(latest_offers, self._state, device)
 
     async def start(
         self,
@@ -165,7 +165,7 @@ class Host:
             del self._runs[run.id]
             raise
 
-    async def _chosen(self, peer: Peer, agent: str) -> str:
+    async def _chosen(self, peer: PeerDevice, agent: str) -> str:
         """Return which agent of a device is meant; soon after the start what it has told may still be on its way."""
         while True:
             try:
@@ -198,7 +198,7 @@ class Host:
 
     # ── what comes ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def take(self, opened: Opened, letter: Answers | Declines) -> None:
+    async def take(self, opened: Opened, letter: AnswerMessage | DeclineMessage) -> None:
         """Take what a shared agent said to one of the runs; what belongs to none is forgotten."""
         run = next((each for each in self._runs.values() if awaits(each, opened, letter)), None)
         if run is None:
@@ -207,7 +207,7 @@ class Host:
         else:
             event = (
                 moves.RemoteFailed(f"{letter.code}: {letter.reason}"[:500], lost=True)
-                if isinstance(letter, Declines)
+                if isinstance(letter, DeclineMessage)
                 else moves.Arrived(letter.text)
             )
             refused = await self._do(run.id, event, opened)
@@ -225,14 +225,14 @@ class Host:
         opened: Opened | None = None,
         wish: str | None = None,
         by: Person | None = None,
-    ) -> Refused | None:
+    ) -> MoveRefused | None:
         """Take a step, keep it, then do what follows; return why there was none.
 
         The message or the wish that it comes of is forgotten in the same commit, in which it is also noted (S13).
         """
         async with self._locks.setdefault(run_id, asyncio.Lock()):
             taken = step(self._runs[run_id], event, self._now_ms())
-            if isinstance(taken, Refused):
+            if isinstance(taken, MoveRefused):
                 return taken
             while True:
                 send = next((each for each in taken.effects if isinstance(each, moves.Send)), None)
@@ -248,11 +248,11 @@ class Host:
                 # What is kept with the run is on its way; what may not go never will.
                 event = moves.Sent(send.id) if why is None else moves.RemoteFailed(why.message, lost=True)
                 following = step(run, event, self._now_ms())
-                assert isinstance(following, Step), following
+                assert isinstance(following, Transition), following
                 taken = following
 
     async def _keep(
-        self, taken: Step, note: Note, send: moves.Send | None, opened: Opened | None, wish: str | None
+        self, taken: Transition, note: AuditEntry, send: moves.Send | None, opened: Opened | None, wish: str | None
     ) -> Fault | None:
         """Keep a run together with what is sent by it, or without that: then say why it may not go."""
         run, why = taken.overlay, None
@@ -260,7 +260,9 @@ class Host:
             why = await self._post.do(self._revoked, run) or why
         if send is not None and why is None:
             key = (run.profile, run.device)
-            letter = Asks(id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent)
+            letter = QuestionMessage(
+                id=send.id, session=run.session, text=send.text, control=self._control(run), agent=run.agent
+            )
             try:
                 await self._post.do(self._commit, run, note, letter, opened, wish)
             except StoreError:
@@ -275,13 +277,20 @@ class Host:
         asked = run.asked if run.state in ENDED else None
         if asked is not None:
             with suppress(RemitError):  # to a device that was revoked meanwhile nothing is said
-                await self._post.do(self._commit, run, note, Withdraws(to=asked, session=run.session), opened, wish)
+                await self._post.do(
+                    self._commit, run, note, WithdrawMessage(to=asked, session=run.session), opened, wish
+                )
                 return why
         await self._post.do(self._commit, run, note, None, opened, wish)
         return why
 
     def _commit(
-        self, run: Overlay, note: Note, letter: Asks | Withdraws | None, opened: Opened | None, wish: str | None
+        self,
+        run: Overlay,
+        note: AuditEntry,
+        letter: QuestionMessage | WithdrawMessage | None,
+        opened: Opened | None,
+        wish: str | None,
     ) -> None:
         with self._state.writing():
             audit.keep(self._state, note)
@@ -298,9 +307,13 @@ class Host:
         waiting = [
             each
             for each in self._runs.values()
-            if each.profile == run.profile and each.id != run.id and State.WAITING_REMOTE in (each.state, each.back)
+            if each.profile == run.profile
+            and each.id != run.id
+            and SessionState.WAITING_REMOTE in (each.state, each.back)
         ]
-        standing = Standing(in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window()))
+        standing = ProfileActivity(
+            in_flight=len(waiting), window=self._windows.get((run.profile, run.device), Window())
+        )
         return judge_outgoing(
             profile,
             self._control(run),
@@ -315,7 +328,7 @@ class Host:
         _, peer = self._sealer.peers.row(run.device)
         return fault(Code.PERMISSION_DENIED, f"the device {run.device} was revoked here") if peer.revoked else None
 
-    def _control(self, run: Overlay) -> Control:
+    def _control(self, run: Overlay) -> ControlEnvelope:
         return origin(self._profile(run.profile), device=self._sealer.device.id, trace_id=run.id)
 
     def _profile(self, name: str) -> Profile:
@@ -325,7 +338,7 @@ class Host:
 
     # ── the local agent ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _follow(self, run: Overlay, taken: Step) -> None:
+    def _follow(self, run: Overlay, taken: Transition) -> None:
         for effect in taken.effects:
             match effect:
                 case moves.Prompt():
@@ -354,7 +367,7 @@ class Host:
             if run.profile not in self._agents:
                 self._agents[run.profile] = self._agent_of(run.profile)
             asked = request(prompt, profile=run.profile, session=run.session, constraints=profile.constraints)
-            said = await _said(self._agents[run.profile], asked)
+            said = await _draft_from(self._agents[run.profile], asked)
         if isinstance(said, Draft):
             await self._do(run_id, moves.Drafted(prompt.id, said, self._reviews(run, said, asked.remote_message)))
         else:
@@ -367,7 +380,7 @@ class Host:
             if each.profile == run.profile and each.device == run.device
             for entry in each.timeline
         )
-        facts = Facts(
+        facts = ReviewFacts(
             objective=self._runs[run.id].objective,
             remote_message=remote_message,
             first_contact=not met,
@@ -392,7 +405,7 @@ class Host:
 
     async def _grant(self) -> None:
         """Do what was wanted of the runs in other processes; what cannot be done any more is forgotten."""
-        # Not by `Post.do`: that would have the outbox looked through each time.
+        # Not by `MessageDelivery.do`: that would have the outbox looked through each time.
         for name, wish in await asyncio.to_thread(remote_commands.left, self._state):
             run = self._runs.get(wish.run)
             if run is not None and remote_commands.is_early(wish, run):
@@ -407,28 +420,30 @@ class Host:
 
     # ── audit ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _note(self, taken: Step, event: str, by: Person | None, why: Fault | None = None) -> Note:
+    def _note(self, taken: Transition, event: str, by: Person | None, why: Fault | None = None) -> AuditEntry:
         return audit.of_step(
             taken, event, by, why, requester=self._requester, detect=self._detect, now_ms=self._now_ms()
         )
 
     async def _refuse(self, run: Overlay, why: Fault, by: Person | None) -> NoReturn:
         """Note that a run may not be, and say why."""
-        note = self._note(Step(run), "Start", by, why)
+        note = self._note(Transition(run), "Start", by, why)
         await self._post.do(audit.keep, self._state, note)
         self._noted(note.step)
         raise RemitError(why)
 
 
-def awaits(run: Overlay, opened: Opened, letter: Answers | Declines) -> bool:
+def awaits(run: Overlay, opened: Opened, letter: AnswerMessage | DeclineMessage) -> bool:
     """Say whether this is what a run waits for: the first answer to its last message, of the device that it asked."""
     return run.session == letter.session and run.device == opened.sender and letter.to == run.asked
 
 
-async def _said(agent: LocalAgent, asked: PromptRequest) -> Draft | Failed:
+async def _draft_from(agent: LocalAgent, asked: PromptRequest) -> Draft | DraftFailure:
     """Return what an agent drafts; a driver that breaks is a failure of its agent, which a person hears of."""
     try:
         return await agent.prompt(asked)
     except Exception as error:  # noqa: BLE001 - whatever it is, the run must not wait for it
         _log.exception("what drives the agent of %s failed", asked.profile_id)
-        return Failed(reason=f"what drives the agent failed ({type(error).__name__}); the log says more", hard=True)
+        return DraftFailure(
+            reason=f"what drives the agent failed ({type(error).__name__}); the log says more", hard=True
+        )

@@ -122,7 +122,7 @@ class Delivery(Struct, frozen=True, array_like=True, tag="delivery"):
     body: Body
 
 
-class Standing(Struct, frozen=True, kw_only=True, tag_field="type", tag="standing"):
+class DeviceStatus(Struct, frozen=True, kw_only=True, tag_field="type", tag="standing"):
     """How you stand with the gateway, for who only looks."""
 
     known: bool
@@ -140,7 +140,7 @@ class Done(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     one_time_left: int = 0
 
 
-class Bundle(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="bundle"):
+class BundleReply(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="bundle"):
     """The keys of a device, as it signed them; the one-time key was given to nobody else, if there was one left."""
 
     request: Number
@@ -218,17 +218,19 @@ class Fetch(Struct, frozen=True, kw_only=True, tag_field="type", tag="fetch"):
     device: DeviceId
 
 
-class Allow(Struct, frozen=True, kw_only=True, tag_field="type", tag="allow"):
+class AllowSenders(Struct, frozen=True, kw_only=True, tag_field="type", tag="allow"):
     """Who may send to this device and fetch its keys, from now on; None: whoever knows its id."""
 
     request: Number
     senders: Annotated[tuple[DeviceId, ...], Meta(max_length=MAX_ALLOWED)] | None
 
 
-FromGateway = Challenge | Welcome | Standing | Stored | Refused | Expired | Done | Bundle | Denied | KeysLeft | Bye
-FromDevice = Hello | Ack | Publish | Fetch | Allow
-Asked = Publish | Fetch | Allow
-Answered = Done | Bundle | Denied
+FromGateway = (
+    Challenge | Welcome | DeviceStatus | Stored | Refused | Expired | Done | BundleReply | Denied | KeysLeft | Bye
+)
+FromDevice = Hello | Ack | Publish | Fetch | AllowSenders
+Asked = Publish | Fetch | AllowSenders
+Answered = Done | BundleReply | Denied
 
 _from_gateway = msgspec.json.Decoder(FromGateway)
 _from_device = msgspec.json.Decoder(FromDevice)

@@ -16,7 +16,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage, View
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 
 # Answers are kept in memory: a thousand of the usual few kilobytes are less than a hub takes by itself.
 MOST_ANSWERS = 1_000
@@ -61,7 +61,7 @@ class Lookup:
         """Whether what was found is for this request alone: its callee has read what the key does not know of."""
 
 
-class Kept(NamedTuple):
+class CachedAnswer(NamedTuple):
     """An answer as it is kept: redacted."""
 
     response: Response
@@ -84,7 +84,7 @@ class Flight(NamedTuple):
 
 
 def lookup(
-    request: Request, clean: Request, card: AgentCard, *, known: dict[str, str | int], generation: int, keys: Keys
+    request: Request, clean: Request, card: AgentCard, *, known: dict[str, str | int], generation: int, keys: HubKeys
 ) -> Lookup | None:
     """Return what the answer to a request is known by; None if it may not be kept.
 
@@ -208,7 +208,7 @@ class Cache:
         self._bytes = 0
         self.generation = 0
         """How often all was forgotten: what was asked before that is not known by the same key after it."""
-        self._kept: OrderedDict[bytes, Kept] = OrderedDict()
+        self._kept: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._alike: dict[bytes, bytes] = {}
         """The newest of those that ask for the same: its key, by what they have in common."""
         self.flights: dict[bytes, Flight] = {}
@@ -237,7 +237,7 @@ class Cache:
         self._forget(key)
         if size > self._most_bytes:
             return
-        self._kept[key] = Kept(response, begun, until, size, likeness)
+        self._kept[key] = CachedAnswer(response, begun, until, size, likeness)
         if likeness is not None:
             self._alike[likeness] = key
         self._bytes += size

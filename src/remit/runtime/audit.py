@@ -30,7 +30,7 @@ def link(previous: bytes, seq: int, kind: str, at_ms: int, run: str, session: st
     return _sha256(previous + _head((seq, kind, at_ms, run, session)) + body).digest()
 
 
-class Row(NamedTuple):
+class ChainRow(NamedTuple):
     """A record as it is stored, and the digest that was stored with it."""
 
     seq: int
@@ -87,7 +87,7 @@ _SIGNED_OTHERWISE = "is signed by another key"
 _ANNOUNCED = frozenset({Tampering.KEY_CHANGED, Tampering.BREAK_ANNOUNCED})
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class AuditFinding(Struct, frozen=True, kw_only=True):
     """One place where the record is not what was written: rows *first* to *last*, or checkpoints of those numbers.
 
     Both are 0 where the finding has no place.
@@ -112,7 +112,7 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
     rows: int
     checkpoints: int
     unprotected: int
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[AuditFinding, ...] = ()
     keys: tuple[str, ...] = ()
     """Who signed: to be compared with a note kept elsewhere, if the key file itself may have been replaced."""
     anchors: int = 0
@@ -169,7 +169,7 @@ class Unsigned(NamedTuple):
 
 
 def verify(
-    rows: Iterable[Row],
+    rows: Iterable[ChainRow],
     checkpoints: Iterable[Checkpoint | None],
     *,
     remembered: int | None = 0,
@@ -236,10 +236,12 @@ class _Keys:
         }:
             self.accepted |= more
 
-    def findings(self, seals: Sequence[Checkpoint]) -> list[Finding]:
+    def findings(self, seals: Sequence[Checkpoint]) -> list[AuditFinding]:
         signed = {seal.key for seal in seals}
         found = [
-            Finding(tampering=Tampering.KEY_SIGNED_NOTHING, first=0, last=0, message=f"{key} signed no checkpoint here")
+            AuditFinding(
+                tampering=Tampering.KEY_SIGNED_NOTHING, first=0, last=0, message=f"{key} signed no checkpoint here"
+            )
             for key in sorted(self._pinned - signed)
         ]
         for seq, each in self._breaks:
@@ -254,10 +256,10 @@ class _Keys:
 
 def _judge_checkpoints(
     checkpoints: Iterable[Checkpoint | None], remembered: int | None, keys: _Keys
-) -> tuple[list[Checkpoint], list[Finding]]:
+) -> tuple[list[Checkpoint], list[AuditFinding]]:
     """Return the checkpoints that can be relied on, and what is wrong with the others."""
     genuine: list[Checkpoint] = []
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     expected = 1
     for place, checkpoint in enumerate(checkpoints, start=1):
         if checkpoint is None:
@@ -284,11 +286,11 @@ def _judge_checkpoints(
 
 def _judge_mark(
     lines: Sequence[Checkpoint | None], remembered: int | None, remembered_seq: int | None
-) -> Iterator[Finding]:
+) -> Iterator[AuditFinding]:
     """Compare what the database remembers of the last checkpoint with the file."""
     if remembered is None:
         message = "the database's row about its last checkpoint was deleted"
-        yield Finding(tampering=Tampering.CHECKPOINT_ROW_MISSING, first=0, last=0, message=message)
+        yield AuditFinding(tampering=Tampering.CHECKPOINT_ROW_MISSING, first=0, last=0, message=message)
         return
     if remembered_seq is None:
         return
@@ -298,7 +300,7 @@ def _judge_mark(
     # A process that was killed between the line and the database's row leaves one line more, and never two.
     if last > remembered + 1:
         message = f"the file has {last} checkpoints, the database knows of {remembered}"
-        yield Finding(tampering=Tampering.CHECKPOINTS_DISAGREE, first=remembered + 1, last=last, message=message)
+        yield AuditFinding(tampering=Tampering.CHECKPOINTS_DISAGREE, first=remembered + 1, last=last, message=message)
     elif same is not None and same.seq != remembered_seq:
         message = f"it signed row {same.seq} in the file, row {remembered_seq} in the database"
         yield _finding(Tampering.CHECKPOINTS_DISAGREE, remembered, message)
@@ -306,11 +308,11 @@ def _judge_mark(
 
 def _judge_anchors(
     anchors: Sequence[Checkpoint], lines: Sequence[Checkpoint | None], keys: _Keys
-) -> tuple[list[Checkpoint], list[Finding]]:
+) -> tuple[list[Checkpoint], list[AuditFinding]]:
     """Return the anchors that can be relied on, and what is found without a look at the rows."""
     last = max((line.number for line in lines if line), default=0)
     reliable: list[Checkpoint] = []
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     for anchor in anchors:
         number = anchor.number
         if not anchor.is_genuine():
@@ -326,18 +328,18 @@ def _judge_anchors(
     return reliable, findings
 
 
-def _missing(first: int, last: int, why: str) -> Finding:
-    return Finding(tampering=Tampering.CHECKPOINT_MISSING, first=first, last=max(first, last), message=why)
+def _missing(first: int, last: int, why: str) -> AuditFinding:
+    return AuditFinding(tampering=Tampering.CHECKPOINT_MISSING, first=first, last=max(first, last), message=why)
 
 
-def _finding(tampering: Tampering, place: int, message: str) -> Finding:
-    return Finding(tampering=tampering, first=place, last=place, message=message)
+def _finding(tampering: Tampering, place: int, message: str) -> AuditFinding:
+    return AuditFinding(tampering=tampering, first=place, last=place, message=message)
 
 
 class _Suspect(NamedTuple):
     """A row that does not follow from the row before it."""
 
-    row: Row
+    row: ChainRow
     number: int
     previous: bytes
 
@@ -375,16 +377,16 @@ class _Walk:
         self.seq = 0
         self.count = 0
         self.anchored = 0
-        self.findings: list[Finding] = []
+        self.findings: list[AuditFinding] = []
 
-    def step(self, row: Row) -> None:
+    def step(self, row: ChainRow) -> None:
         self.count += 1
         if not self._group or self._explain(row):
             self._follow(row)
         if self._unsigned is not None:
             self._judge_age(row, self._unsigned)
 
-    def _follow(self, row: Row) -> None:
+    def _follow(self, row: ChainRow) -> None:
         number = row.seq - self._shift
         if number <= self.seq:
             self._find(Tampering.INSERTED, number, number, f"row {row.seq} stands before the first row")
@@ -434,18 +436,18 @@ class _Walk:
             )
             self._find(Tampering.REWRITTEN, self._sealed + 1, number, message)
 
-    def _judge_age(self, row: Row, unsigned: Unsigned) -> None:
+    def _judge_age(self, row: ChainRow, unsigned: Unsigned) -> None:
         # A row may tell of something older, but was committed after the rows before it.
         if isinstance(row.at_ms, int) and row.at_ms > self._latest_ms:  # pyright: ignore[reportUnnecessaryIsInstance]
             self._latest_ms = row.at_ms
         if self.seq > self._signed and self._latest_ms < unsigned.due_ms:
             self._overdue = self.seq
 
-    def _suspect(self, row: Row, number: int) -> None:
+    def _suspect(self, row: ChainRow, number: int) -> None:
         self._group.append(_Suspect(row, number, self._previous))
         self.seq, self._previous = number, row.digest
 
-    def _explain(self, row: Row) -> bool:
+    def _explain(self, row: ChainRow) -> bool:
         """Say whether *row* explains the suspects before it; if not, it is one itself."""
         group, number = self._group, row.seq - self._shift
         first, last = group[0], group[-1]
@@ -503,7 +505,7 @@ class _Walk:
 
     def _find(self, tampering: Tampering, first: int, last: int, message: str) -> None:
         if len(self.findings) < MAX_FINDINGS:
-            self.findings.append(Finding(tampering=tampering, first=first, last=last, message=message))
+            self.findings.append(AuditFinding(tampering=tampering, first=first, last=last, message=message))
 
 
 def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
@@ -513,7 +515,7 @@ def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
     return found
 
 
-def _digest(previous: bytes, row: Row, number: int) -> bytes | None:
+def _digest(previous: bytes, row: ChainRow, number: int) -> bytes | None:
     """Return the digest that the row would have at that place, or None if its values are such as no store writes."""
     try:
         return link(previous, number, row.kind, row.at_ms, row.run, row.session, row.body)
@@ -521,15 +523,15 @@ def _digest(previous: bytes, row: Row, number: int) -> bytes | None:
         return None
 
 
-def _fits(previous: bytes, row: Row, number: int) -> bool:
+def _fits(previous: bytes, row: ChainRow, number: int) -> bool:
     return _digest(previous, row, number) == row.digest
 
 
-def _is_home(previous: bytes, row: Row, number: int, other: _Suspect) -> bool:
+def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bool:
     """Say whether *other* is what was written at *number*, be it with its own digest or with that of *row*."""
     return other.number != number and _digest(previous, other.row, number) in (other.row.digest, row.digest)
 
 
-def _renumbered(before: Row, row: Row, number: int) -> int:
+def _renumbered(before: ChainRow, row: ChainRow, number: int) -> int:
     """Return by how much both rows were numbered down, or 0 if that does not explain them."""
     return next((gone for gone in range(1, MAX_GAP) if _fits(before.digest, row, number + gone)), 0)

@@ -66,7 +66,7 @@ class CallOptions(TypedDict, total=False):
     step: str | None
 
 
-class Delegate(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AvailableAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent that can be asked, as far as whoever asks needs to know it."""
 
     name: str
@@ -78,7 +78,7 @@ class Delegate(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a call of it gets if nobody says otherwise, where its team says so."""
 
 
-class Desk(Protocol):
+class BriefBackend(Protocol):
     """Carries out what an agent asks for through its brief, whichever process the agent is in."""
 
     def delegate(self, call: Call) -> Coroutine[Any, Any, Response]: ...
@@ -117,7 +117,7 @@ class Desk(Protocol):
 
     def traceparent(self) -> str: ...
 
-    def delegates(self) -> tuple[Delegate, ...]: ...
+    def delegates(self) -> tuple[AvailableAgent, ...]: ...
 
     def tool_cards(self) -> tuple[ToolCard, ...]: ...
 
@@ -137,7 +137,7 @@ class Brief:
 
     __slots__ = ("_desk", "prompt", "request", "tools")
 
-    def __init__(self, request: Request, tools: frozenset[str], desk: Desk, prompt: str = "") -> None:
+    def __init__(self, request: Request, tools: frozenset[str], desk: BriefBackend, prompt: str = "") -> None:
         self.request = request
         self.tools = tools
         """The tools that the card and the remit both name: no others can be used."""
@@ -216,7 +216,7 @@ class Brief:
         return tuple(each.name for each in self._desk.delegates())
 
     @property
-    def delegates(self) -> tuple[Delegate, ...]:
+    def delegates(self) -> tuple[AvailableAgent, ...]:
         """The same agents, with what they are for."""
         return self._desk.delegates()
 

@@ -32,10 +32,10 @@ from remit.protocol.envelope import (
 from remit.protocol.errors import Code, Fault, Origin, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Progress, Record, ToolUse
-from remit.protocol.trace import Place, is_sampled, span_id, trace_id
+from remit.protocol.trace import TraceContext, is_sampled, span_id, trace_id
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.brief import Delegate, Work
+from remit.runtime.brief import AvailableAgent, Work
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import chain, fan_out
@@ -57,7 +57,7 @@ MAX_PROGRESS_TEXT = 2_000
 MAX_PROGRESS_READ = 3 * MAX_PROGRESS_TEXT
 
 
-class LocalDesk:
+class LocalBriefBackend:
     """Carries out what one delegation's agent asks for, within that delegation's frame."""
 
     __slots__ = ("_dispatch", "_frame", "_tools")
@@ -143,14 +143,14 @@ class LocalDesk:
                 raise RemitError(step.fault)
             return step.value
         if run.steps is not None and repeatable:
-            journal.note(parts.store, run, path, journal.Step(digest), keys)
+            journal.note(parts.store, run, path, journal.JournalStep(digest), keys)
         if not repeatable:
             # What cannot be undone must not be forgotten: the intent is durable before the deed.
             await self._record_use(name, arguments, 0, None, begun=True, revealed=revealed)
             if run.steps is None:
                 await parts.store.flush()
             else:
-                await journal.note_durably(parts.store, run, path, journal.Step(digest), keys)
+                await journal.note_durably(parts.store, run, path, journal.JournalStep(digest), keys)
         asked = repeats.watch(self._frame, name, None, arguments)
         if asked is not None and asked.circles:
             self._dispatch.recording.warn(self._frame, repeats.circling(self._frame, name))
@@ -165,7 +165,7 @@ class LocalDesk:
         duration_ms = round((parts.clock.now() - started) * 1_000)
         await self._record_use(name, arguments if repeatable else None, duration_ms, why, revealed=revealed)
         if run.steps is not None:
-            journal.note(parts.store, run, path, journal.Step(digest, True, None, value, why, tool=True), keys)
+            journal.note(parts.store, run, path, journal.JournalStep(digest, True, None, value, why, tool=True), keys)
         if why is not None:
             raise RemitError(why)
         return value
@@ -298,7 +298,7 @@ class LocalDesk:
             raise RemitError(step)
         value = plain_finding(name, await work()) if step is None else step.value
         if step is None and run.steps is not None:
-            journal.note(parts.store, run, path, journal.Step(digest, True, None, value), keys)
+            journal.note(parts.store, run, path, journal.JournalStep(digest, True, None, value), keys)
         frame.named = {*(frame.named or ()), path}
         return value
 
@@ -382,15 +382,15 @@ class LocalDesk:
         run, parts = self._frame.run, self._dispatch.parts
         given = run.request.traceparent
         sampled = is_sampled(run.id, given, parts.sample_ratio)
-        return str(Place(trace_id(run.id, given), span_id(self._frame.path), sampled))
+        return str(TraceContext(trace_id(run.id, given), span_id(self._frame.path), sampled))
 
-    def delegates(self) -> tuple[Delegate, ...]:
+    def delegates(self) -> tuple[AvailableAgent, ...]:
         remit, registry = self._frame.request.remit, self._dispatch.parts.registry
         card = registry.agents[self._frame.card.name].card
         if not remit.may_delegate:
             return ()
         return tuple(
-            Delegate(
+            AvailableAgent(
                 name=name,
                 description=entry.card.description,
                 capabilities=tuple(capability.code for capability in entry.card.capabilities),

@@ -13,7 +13,7 @@ from remit.runtime.registry import Registry
 from remit.runtime.sessions import Sessions
 
 
-class Parts(Struct, kw_only=True):
+class RuntimeContext(Struct, kw_only=True):
     """The parts that dispatch, runs and desks work with; made once, by the hub.
 
     Limits and guards may be exchanged while it is open: what is judged next is judged by the new ones.

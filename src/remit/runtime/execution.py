@@ -10,13 +10,21 @@ from remit.policy.redaction import Held, restore
 from remit.policy.weight import is_light_answer, is_light_request, is_light_response
 from remit.protocol.envelope import Answer, Call, Request, Response, Strategy, Usage
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import State, Status, advance
+from remit.protocol.lifecycle import DelegationState, Status, advance
 from remit.protocol.remit import meet
 from remit.runtime.aside import aside
 from remit.runtime.brief import Brief
-from remit.runtime.brief_backend import LocalDesk
+from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.delegation.dispatch import Dispatch
-from remit.runtime.delegation.response import answered, ended, failure, for_callee, handed_on, relayed, verified
+from remit.runtime.delegation.response import (
+    answered,
+    ended_response,
+    failure,
+    for_callee,
+    handed_on,
+    relayed,
+    verified,
+)
 from remit.runtime.ledger import Frame
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Remote, Slot
@@ -27,7 +35,7 @@ log = logging.getLogger("remit")
 
 NO_TOOLS: frozenset[str] = frozenset()
 # Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
-_RUNNING = State.RUNNING
+_RUNNING = DelegationState.RUNNING
 
 
 class Executor:
@@ -50,7 +58,7 @@ class Executor:
             frame.doubt = ""  # it goes on where it was
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
         given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
-        brief = Brief(given_to, tools, LocalDesk(self._dispatch, frame, tools), frame.card.prompt)
+        brief = Brief(given_to, tools, LocalBriefBackend(self._dispatch, frame, tools), frame.card.prompt)
         name = frame.card.name
         try:
             given = await frame.agent(brief)
@@ -59,16 +67,16 @@ class Executor:
         except BaseException as error:  # noqa: BLE001 - logged without what it must not show
             frame.passed_on = bool(frame.faults_below) and is_from_below(error, frame.faults_below or ())
             # Beside the loop: detectors may have to be loaded first, and an error's text may be a stranger's.
-            return ended(frame, Status.FAILED, await aside.run(self._raised, frame, error))
+            return ended_response(frame, Status.FAILED, await aside.run(self._raised, frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
-            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+            return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
         most = parts.limits.max_result_bytes
         answer = (
             verified(frame, given, most) if is_light_answer(given) else await aside.run(verified, frame, given, most)
         )
         if isinstance(answer, Fault):
-            return ended(frame, Status.FAILED, answer)
+            return ended_response(frame, Status.FAILED, answer)
         if answer.usage is not None:
             frame.meter(answer.usage)
         if answer.calls:
@@ -93,10 +101,10 @@ class Executor:
 
     async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
         """Have a request carried out elsewhere, and take from the answer what a peer may say."""
-        from remit.runtime.remote_handle import LocalLine  # most hubs have nobody elsewhere
+        from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have nobody elsewhere
 
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
-        line = LocalLine(self._dispatch, frame)
+        line = LocalRemoteHandle(self._dispatch, frame)
         ledger.outbound.setdefault(line.trace, []).append(frame)
         try:
             to_send = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
@@ -109,7 +117,7 @@ class Executor:
                 why = fault(Code.OUTCOME_UNKNOWN, doubt, detail=why.detail)
             frame.doubt = ""
             self._log_detail(frame, why)
-            return ended(frame, Status.FAILED, why)
+            return ended_response(frame, Status.FAILED, why)
         finally:
             line.close()
             ledger.outbound[line.trace].remove(frame)
@@ -149,7 +157,7 @@ class Executor:
                 f"{frame.card.name} handed on with the strategy `ai-blend`, and an answer names no model to blend with"
             )
             again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
-            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
+            return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
         from remit.runtime.delegation.combine import combine  # few agents hand on to several
 
         combined = await combine(self._dispatch, frame, calls, strategy)
@@ -159,7 +167,7 @@ class Executor:
         made = combined.answer
         answer = verified(frame, made, most) if is_light_answer(made) else await aside.run(verified, frame, made, most)
         if isinstance(answer, Fault):
-            return ended(frame, Status.FAILED, answer)
+            return ended_response(frame, Status.FAILED, answer)
         through = tuple(agent for each in combined.used for agent in each.path or (each.target,))
         return replace(answered(frame, answer), path=(frame.request.target, *through))
 
@@ -177,12 +185,14 @@ class Executor:
         schema = capability.result_schema if capability is not None else None
         if schema is not None and (problems := misfits(schema, restore(response.result, known), response.result)):
             message = f"the result of {frame.card.name} does not fit {request.capability}"
-            return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems))
+            return ended_response(
+                frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=problems)
+            )
         for source in response.sources:
             if source.owner_scope != request.remit.user and source.owner_scope not in shared:
                 message = f"User ID mismatch - security violation: {frame.card.name} used a source of another user"
                 only = "Name only sources of the user of the request, or of a scope in `shared_scopes`."
-                return ended(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
+                return ended_response(frame, Status.FAILED, fault(Code.USER_MISMATCH, message, suggestion=only))
         return response
 
 

@@ -28,7 +28,7 @@ from remit.protocol.trace import passed_on
 from remit.runtime.answer_cache import Cache
 from remit.runtime.approvers import decide
 from remit.runtime.clock import LoopClock
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.events import BACKLOG, Events, Followers
@@ -36,17 +36,17 @@ from remit.runtime.execution import Executor
 from remit.runtime.leases import Leases
 from remit.runtime.ledger import Frame, Ledger
 from remit.runtime.live_text import Outflow
-from remit.runtime.metrics import Figures
+from remit.runtime.metrics import HubMetrics
 from remit.runtime.peer_calls import PeerCalls
 from remit.runtime.ports import (
     Agent,
     Approver,
     Clock,
-    Control,
+    ControlCommand,
     Decision,
-    Once,
     Question,
     Remote,
+    SingleUseProof,
     Store,
     Summarizer,
     TokenCounter,
@@ -57,7 +57,7 @@ from remit.runtime.ports import (
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import Registry, team_invalid
 from remit.runtime.root_request import AskOptions, root_request
-from remit.runtime.root_runs import Going, RootRuns
+from remit.runtime.root_runs import ActiveRun, RootRuns
 from remit.runtime.sessions import Sessions, resumed
 from remit.runtime.watchdog import Watchdog
 
@@ -67,7 +67,7 @@ log = logging.getLogger("remit")
 CLOSED_MS = 1_000
 
 
-class Standing(NamedTuple):
+class AgentStatus(NamedTuple):
     """How an agent stands at one moment."""
 
     running: int
@@ -75,7 +75,7 @@ class Standing(NamedTuple):
     breaker: Phase
 
 
-class Hub:
+class Engine:
     """Where agents live and call each other. Use it as an async context manager."""
 
     def __init__(
@@ -96,7 +96,7 @@ class Hub:
         clock: Clock | None = None,
     ) -> None:
         clock = clock or LoopClock()
-        self._parts = Parts(
+        self._parts = RuntimeContext(
             registry=Registry(name),
             ledger=Ledger(breaker or BreakerSettings()),
             store=store,
@@ -119,7 +119,7 @@ class Hub:
         self._closers: list[Callable[[], Awaitable[None]]] = []
         self._followers = Followers(store)
         self._listening: WeakSet[Events] = WeakSet()
-        self._figures: Figures | None = None
+        self._figures: HubMetrics | None = None
         self._peer_calls = PeerCalls(self._parts)
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -201,7 +201,7 @@ class Hub:
         parts.guards = judges
         parts.cache.clear()  # who judges or is asked anew may answer anew
 
-    def on_reload(self, reload: Callable[[Control], Awaitable[None]]) -> None:
+    def on_reload(self, reload: Callable[[ControlCommand], Awaitable[None]]) -> None:
         """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
         self._leases.on_reload = reload
 
@@ -328,7 +328,7 @@ class Hub:
         if found := passed_on(beside):
             self._parts.passed_on[run] = found
 
-    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
+    async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
         """Start what was received from elsewhere, or find the same under way: it goes on, whoever waits for it.
 
         *once* is what came with it and counts once: the proof of a hub.
@@ -343,7 +343,7 @@ class Hub:
                 self.forget(request.run)
         return going
 
-    async def begin_counted(self, request: Request) -> Going | Response:
+    async def begin_counted(self, request: Request) -> ActiveRun | Response:
         """Start like `begin` what an agent of a peer asks for, within the fan-out and without a cycle of that agent."""
         request = await resumed(request, self._parts.store)
         if (why := await self._peer_calls.admit(request)) is not None:
@@ -455,19 +455,19 @@ class Hub:
         return await decide(self._parts.store, question, decision)
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> HubMetrics:
         """What this hub has done, in numbers, counted since they were first asked for."""
         if self._figures is None:
-            self._figures = Figures(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
+            self._figures = HubMetrics(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
             self._parts.store.listen(self._figures.count, patient=True)
         return self._figures
 
-    def standing(self) -> dict[str, Standing]:
+    def standing(self) -> dict[str, AgentStatus]:
         """Return how each agent stands at this moment."""
         ledger, queued = self._parts.ledger, self._parts.transport.queued()
         running = Counter(frame.card.name for frame in ledger.frames.values())
         return {
-            name: Standing(running[name], queued.get(name, 0), ledger.phase(name))
+            name: AgentStatus(running[name], queued.get(name, 0), ledger.phase(name))
             for name in self._parts.registry.agents
         }
 

@@ -12,12 +12,12 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ledger import Run
 from remit.runtime.ports import Departure, Journal
 
 
-class Step(Struct, frozen=True, omit_defaults=True):
+class JournalStep(Struct, frozen=True, omit_defaults=True):
     """One delegation or tool call of a run, at one place in it: begun, or done and with what outcome."""
 
     digest: bytes
@@ -33,7 +33,7 @@ class Step(Struct, frozen=True, omit_defaults=True):
     """That it was sent somewhere else."""
 
 
-_decoder = msgspec.json.Decoder(Step)
+_decoder = msgspec.json.Decoder(JournalStep)
 
 TAKEN_OVER = fault(
     Code.OUTCOME_UNKNOWN, "another hub took this run over, because this one had not been heard of for too long"
@@ -46,7 +46,7 @@ def is_repeatable(card: AgentCard, request: Request) -> bool:
     return card.resumable or (capability is not None and capability.read_only)
 
 
-def recall(run: Run, path: str, digest: bytes, keys: Keys, *, repeatable: bool) -> Step | Fault | None:
+def recall(run: Run, path: str, digest: bytes, keys: HubKeys, *, repeatable: bool) -> JournalStep | Fault | None:
     """Return a finished step, the fault of one that cannot be known, or None for one that is to be done.
 
     A step that was begun and not finished is done again only if that is safe; a step whose content has changed
@@ -72,7 +72,7 @@ def recall(run: Run, path: str, digest: bytes, keys: Keys, *, repeatable: bool) 
     return None if repeatable else fault(Code.OUTCOME_UNKNOWN, f"step {path} was under way when the hub stopped")
 
 
-def begun(run: Run, path: str, keys: Keys) -> Step | None:
+def begun(run: Run, path: str, keys: HubKeys) -> JournalStep | None:
     """Return what is known of a step that was begun before a restart, and not finished."""
     raw = run.steps.get(path) if run.steps else None
     opened = None if raw is None else keys.unlock(raw, _place(run, path))
@@ -80,7 +80,7 @@ def begun(run: Run, path: str, keys: Keys) -> Step | None:
     return None if step is None or step.done else step
 
 
-def is_done(run: Run, path: str, keys: Keys) -> bool:
+def is_done(run: Run, path: str, keys: HubKeys) -> bool:
     """Say whether a call has ended before, whoever carried it out: to answer it, nothing is begun."""
     steps = run.steps or {}
     # Attempts at the same call stand beside it (`run.2+1`), and what was asked for within them below (`run.2+1.1`).
@@ -92,14 +92,14 @@ def is_done(run: Run, path: str, keys: Keys) -> bool:
     return bool(attempts) and (answered or all(step.done for step in known))
 
 
-def has_answer(run: Run, path: str, keys: Keys) -> bool:
+def has_answer(run: Run, path: str, keys: HubKeys) -> bool:
     """Say whether what was asked at a place has been answered before, with a success or a part of one."""
     opened = keys.unlock(run.steps[path], _place(run, path)) if run.steps is not None else None
     response = None if opened is None else _decoder.decode(opened).response
     return response is not None and response.ok
 
 
-def take_over(run: Run, at: str, of_run: str, of: str, steps: Mapping[str, bytes], keys: Keys) -> None:
+def take_over(run: Run, at: str, of_run: str, of: str, steps: Mapping[str, bytes], keys: HubKeys) -> None:
     """Let a run know, below the place *at*, what was done with success below the place *of*, which is tried again.
 
     *steps* are those of the run in which that is: this one, or another.
@@ -115,18 +115,18 @@ def take_over(run: Run, at: str, of_run: str, of: str, steps: Mapping[str, bytes
             run.steps.setdefault(to, keys.lock(encode(replace(step, earlier=True)), _place(run, to)))
 
 
-def _succeeded(step: Step) -> bool:
+def _succeeded(step: JournalStep) -> bool:
     if step.response is not None:
         return step.response.status is Status.SUCCESS
     return step.tool and step.done and step.fault is None
 
 
-def note(store: Journal, run: Run, path: str, step: Step, keys: Keys) -> None:
+def note(store: Journal, run: Run, path: str, step: JournalStep, keys: HubKeys) -> None:
     """Have a step noted, so that none but this hub's can read it: it holds what callers got, raw values included."""
     store.journal(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path)))
 
 
-async def note_durably(store: Journal, run: Run, path: str, step: Step, keys: Keys) -> None:
+async def note_durably(store: Journal, run: Run, path: str, step: JournalStep, keys: HubKeys) -> None:
     """Have a step noted before its effects begin; raise a `RemitError` if another hub has the run by now."""
     if not await store.journal_durably(run.id, run.epoch, path, keys.lock(encode(step), _place(run, path))):
         raise RemitError(TAKEN_OVER)
@@ -136,29 +136,29 @@ def _place(run: Run, path: str) -> str:
     return f"{run.id} step {path}"
 
 
-def errand_digest(run: Run, request: Request, keys: Keys) -> bytes:
+def errand_digest(run: Run, request: Request, keys: HubKeys) -> bytes:
     """Return what identifies a delegation at its place in a run; *request* is what was said, before redaction."""
     return _digest(run, request.target, request, keys)
 
 
-def chosen(run: Run, path: str, call: Call, names: Iterable[str], keys: Keys) -> str | None:
+def chosen(run: Run, path: str, call: Call, names: Iterable[str], keys: HubKeys) -> str | None:
     """Return whom a call by capability went to before the restart, if it is one of those *names*."""
     opened = keys.unlock(run.steps[path], _place(run, path)) if run.steps is not None else None
     before = _decoder.decode(opened).digest if opened is not None else b""
     return next((name for name in names if _digest(run, name, call, keys) == before), None)
 
 
-def _digest(run: Run, target: str, said: Request | Call, keys: Keys) -> bytes:
+def _digest(run: Run, target: str, said: Request | Call, keys: HubKeys) -> bytes:
     # With what tokens stand for: another run, which tries this one again, has others for the same.
     objective, given = restore(said.objective, run.known), restore(said.input, run.known)
     return keys.digest(encode((target, objective, given, said.capability)))
 
 
-def tool_digest(run: Run, tool: str, arguments: dict[str, Json], keys: Keys) -> bytes:
+def tool_digest(run: Run, tool: str, arguments: dict[str, Json], keys: HubKeys) -> bytes:
     """Return what identifies a tool call at its place in a run."""
     return keys.digest(encode((tool, restore(arguments, run.known))))
 
 
-def combination_digest(strategy: str, asked: int, keys: Keys) -> bytes:
+def combination_digest(strategy: str, asked: int, keys: HubKeys) -> bytes:
     """Return what identifies several calls for one answer at their place in a run; each call has a step of its own."""
     return keys.digest(encode((strategy, asked)))

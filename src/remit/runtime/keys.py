@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NONCE = 12
 
 
-class Keys:
+class HubKeys:
     """What a hub encrypts and identifies with. Each purpose has a key of its own, derived from *secret*."""
 
     def __init__(self, secret: bytes) -> None:

@@ -16,8 +16,8 @@ from remit.protocol.records import Progress
 from remit.runtime import journal, root_runs
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.ledger import Run
-from remit.runtime.ports import Control, Expired, Remote, StoreError
-from remit.runtime.registry import Entry
+from remit.runtime.ports import ControlCommand, OrphanedRun, Remote, StoreError
+from remit.runtime.registry import RegisteredAgent
 from remit.runtime.root_runs import CLOSING, RootRuns
 
 log = logging.getLogger("remit")
@@ -38,7 +38,7 @@ class Leases:
         self._runs = runs
         self._dispatch: Dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
-        self.on_reload: Callable[[Control], Awaitable[None]] | None = None
+        self.on_reload: Callable[[ControlCommand], Awaitable[None]] | None = None
         """What to do when someone asks every hub to read its team file again."""
         self.only: frozenset[str] | None = None
         """The runs that are gone on with, of those that others left behind; None: all."""
@@ -74,7 +74,7 @@ class Leases:
                 except StoreError as error:
                     log.error("the store cannot be read; trying again: %s", error)
 
-    async def _reload(self, control: Control, turn: asyncio.Lock) -> None:
+    async def _reload(self, control: ControlCommand, turn: asyncio.Lock) -> None:
         try:
             async with turn:
                 if self.on_reload is not None:
@@ -82,7 +82,7 @@ class Leases:
         except Exception as error:  # noqa: BLE001 - logged; what was configured before goes on
             log.error("the configuration could not be taken over: %s", self._dispatch.parts.redactor.worded(error))
 
-    def _obey(self, control: Control) -> None:
+    def _obey(self, control: ControlCommand) -> None:
         if control.action == "cancel":
             self._runs.cancel(control.run, f"by {control.by}" + (f", {control.reason}" if control.reason else ""))
 
@@ -101,7 +101,7 @@ class Leases:
             # Whoever takes up certain runs waits for them.
             await asyncio.sleep(root_runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
 
-    async def _take_up(self, expired: Expired) -> None:
+    async def _take_up(self, expired: OrphanedRun) -> None:
         if self.only is not None and expired.run not in self.only:
             return
         entry = self._dispatch.parts.registry.agents.get(expired.request.target)
@@ -117,7 +117,7 @@ class Leases:
             await asyncio.wait({claiming})
             raise
 
-    async def _claim(self, expired: Expired, entry: Entry) -> None:
+    async def _claim(self, expired: OrphanedRun, entry: RegisteredAgent) -> None:
         store = self._dispatch.parts.store
         epoch = await store.claim(expired.run, self._runs.worker, root_runs.LEASE_MS)
         if epoch is None:
@@ -129,7 +129,7 @@ class Leases:
                 await store.release(expired.run, epoch)
             raise
 
-    async def _go_on(self, expired: Expired, entry: Entry, epoch: int) -> None:
+    async def _go_on(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> None:
         """Take up what was claimed."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
@@ -152,7 +152,7 @@ class Leases:
         for control in called_off:
             self._obey(control)
 
-    async def _resume(self, run: Run, entry: Entry) -> Response:
+    async def _resume(self, run: Run, entry: RegisteredAgent) -> Response:
         parts = self._dispatch.parts
         run.steps = await parts.store.load(run.id)
         run.told = await self._told(run.id)

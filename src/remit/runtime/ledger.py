@@ -20,17 +20,17 @@ from remit.policy.breaker import Breaker, BreakerSettings, Phase
 from remit.policy.budget import settle
 from remit.policy.rate import Window
 from remit.policy.reception import trace_of
-from remit.policy.repeats import CallKey, Earlier
-from remit.policy.routing import Candidate, Ranked, Track
+from remit.policy.repeats import CallKey, EarlierAnswer
+from remit.policy.routing import Candidate, Ranked, TrackRecord
 from remit.policy.verdict import Sealing
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Answer, Call, Json, Note, Request, Response, Usage
 from remit.protocol.errors import Fault
-from remit.protocol.lifecycle import State, Status
+from remit.protocol.lifecycle import DelegationState, Status
 from remit.protocol.remit import LONGEST_NAME, MAX_INTEGER, Remit
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.ports import Departure, Slot
-from remit.runtime.registry import Entry
+from remit.runtime.registry import RegisteredAgent
 
 NOTHING = Usage()
 
@@ -45,10 +45,10 @@ LONGEST_PATH = LONGEST_NAME - 10
 
 _FRESH = Breaker()
 
-_UNTRIED = Track()
+_UNTRIED = TrackRecord()
 
 
-class Route(NamedTuple):
+class RoutedCall(NamedTuple):
     """A call by capability on its way: who is asked now, and who could be asked instead."""
 
     call: Call
@@ -82,7 +82,7 @@ def leg_path(path: str, leg: int) -> str:
     return f"{path}+{leg}" if leg else path
 
 
-class Flow:
+class TextFlow:
     """What an agent says as it comes: the part that is held back, and the words before it."""
 
     __slots__ = ("before", "pending")
@@ -92,7 +92,7 @@ class Flow:
         self.pending = ""
 
 
-class Asked:
+class PastCall:
     """A call to a callee and its answer, by which later ones are known to be nearly the same."""
 
     __slots__ = ("answer", "answer_words", "circles", "said", "words")
@@ -187,7 +187,7 @@ class Frame:
     outcome: asyncio.Future[Response]
     tick = 0
 
-    state: State | Status = State.QUEUED
+    state: DelegationState | Status = DelegationState.QUEUED
     begun = False
     """Whether its task has had its first step."""
     ran = False
@@ -205,13 +205,13 @@ class Frame:
 
     calls = 0
     """Delegations and tool calls so far: the next one's place."""
-    errands: dict[CallKey, Earlier | None] | None = None
+    errands: dict[CallKey, EarlierAnswer | None] | None = None
     """What it has asked for that is under way or succeeded, with the answers that it is given again."""
     beside: tuple[Json, ...] = ()
     """What its caller gave with it besides what makes its call key."""
-    asked_of: dict[tuple[str, str | None], list[Asked]] | None = None
+    asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
     """What it has asked for, by callee and capability, or by tool."""
-    asked: Asked | None = None
+    asked: PastCall | None = None
     """What its caller remembers of asking for it."""
     changes_before = 0
     """How much had been changed in the run when it began."""
@@ -254,13 +254,13 @@ class Frame:
     progress_count = 0
     unheard = False
     """Whether its agent said something that nobody listened to."""
-    flow: "Flow | None" = None
+    flow: "TextFlow | None" = None
     """What its agent said, and nobody could be told yet."""
     session_read = False
     """Whether it, or one below it, read what was said or kept in a session before."""
     lookup: Lookup | None = None
     """What its answer is known by, where it may be given to others too, or was."""
-    route: Route | None = None
+    route: RoutedCall | None = None
     """How it came to be this callee, where the caller named a capability and no agent."""
     hedge_ms: int | None = None
     """After how long another is asked beside it; None: nobody is."""
@@ -274,7 +274,7 @@ class Frame:
     def __init__(
         self,
         request: Request,
-        entry: Entry,
+        entry: RegisteredAgent,
         run: Run,
         parent: "Frame | None",
         started: float,
@@ -361,7 +361,7 @@ class Ledger:
         self.frames: dict[str, Frame] = {}
         self.breakers: dict[str, Breaker] = {}
         self.windows: dict[str, Window] = {}
-        self.tracks: dict[tuple[str, str], Track] = {}
+        self.tracks: dict[tuple[str, str], TrackRecord] = {}
         """How each agent did at each of its capabilities, by capability and agent."""
         self.outbound: dict[str, list[Frame]] = {}
         """What is being carried out elsewhere, by trace: a request that comes back from there belongs below it."""
@@ -514,16 +514,16 @@ class Ledger:
 
     # ── who does what how well ────────────────────────────────────────────────────────────────────────────────────────
 
-    def ranked(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[str, ...]:
+    def ranked(self, capability: str, entries: Iterable[RegisteredAgent], now: float) -> tuple[str, ...]:
         """Return who of these is to be asked for a capability, in order: the first, and whom to fall back on."""
         candidates = [self._candidate(capability, entry.card, now) for entry in entries]
         return tuple(each.name for each in routing.rank(candidates, now, random.betavariate))
 
-    def explained(self, capability: str, entries: Iterable[Entry], now: float) -> tuple[Ranked, ...]:
+    def explained(self, capability: str, entries: Iterable[RegisteredAgent], now: float) -> tuple[Ranked, ...]:
         """Return how these stand at a capability, and why."""
         return routing.explain([self._candidate(capability, entry.card, now) for entry in entries], now)
 
-    def recall(self, past: Mapping[tuple[str, str], Track]) -> None:
+    def recall(self, past: Mapping[tuple[str, str], TrackRecord]) -> None:
         """Take over how agents did before; of whom something was heard since then, that alone counts."""
         for at, track in past.items():
             known = self.tracks.get(at, _UNTRIED)
@@ -550,4 +550,4 @@ class Ledger:
         if frame.overtaken or late:
             self.tracks[at] = routing.overtaken(self.tracks[at], seconds, now)
         else:
-            self.tracks[at] = routing.ended(self.tracks[at], failed, seconds, frame.used, now)
+            self.tracks[at] = routing.track_after_call(self.tracks[at], failed, seconds, frame.used, now)

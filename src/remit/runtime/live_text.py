@@ -10,9 +10,9 @@ from remit.policy.weight import LIGHT
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.aside import aside
-from remit.runtime.ledger import Flow, Frame
+from remit.runtime.ledger import Frame, TextFlow
 from remit.runtime.ports import Clock
-from remit.runtime.redactor import NOTHING, Knowing
+from remit.runtime.redactor import NOTHING, KnownValuesDetector
 
 log = logging.getLogger("remit")
 
@@ -65,7 +65,7 @@ class Outflow:
             return
         if frame.unheard:
             return  # of a secret whose beginning was missed nobody could tell that it is one
-        flow = frame.flow = frame.flow or Flow()
+        flow = frame.flow = frame.flow or TextFlow()
         flow.pending += text
         if len(flow.pending) <= _MOST_HELD:
             self._pass_on(frame, flow, ended=False)
@@ -94,11 +94,11 @@ class Outflow:
         if not isinstance(frame.state, Status):
             self._tell(frame, clean, struck)
 
-    def _pass_on(self, frame: Frame, flow: Flow, *, ended: bool) -> None:
+    def _pass_on(self, frame: Frame, flow: TextFlow, *, ended: bool) -> None:
         sealing = frame.run.sealing
         assert sealing is not None, "only what is redacted is held back"
         struck: dict[str, str | int] = {}
-        named = sealing.detect.named if isinstance(sealing.detect, Knowing) else ()
+        named = sealing.detect.named if isinstance(sealing.detect, KnownValuesDetector) else ()
         try:
             clean, end = settled(flow.before, flow.pending, sealing, struck, named=named, ended=ended)
         except Exception as error:  # noqa: BLE001 - someone else's detector: what it cannot look at, nobody reads

@@ -15,15 +15,15 @@ NEXT_LINE = "\n  | "
 """What stands before the further lines of a record, a traceback for example."""
 
 
-def plain(text: str) -> str:
+def as_one_record(text: str) -> str:
     """Return a text of which only the first line begins as a record does."""
     return several_lines(text).replace("\n", NEXT_LINE)
 
 
 def _make_plain(record: logging.LogRecord) -> bool:
-    record.msg, record.args = plain(record.getMessage()), ()
+    record.msg, record.args = as_one_record(record.getMessage()), ()
     if record.exc_info and not record.exc_text:
-        record.exc_text = "  | " + plain(logging.Formatter().formatException(record.exc_info))
+        record.exc_text = "  | " + as_one_record(logging.Formatter().formatException(record.exc_info))
     return True
 
 

@@ -16,7 +16,7 @@ OTHERS = "(unknown)"
 PHASES = {Phase.CLOSED: 0, Phase.PROBING: 1, Phase.OPEN: 2}
 
 
-class Figures:
+class HubMetrics:
     """Counts what was recorded; whoever shows numbers of a hub reads these, so that all show the same."""
 
     def __init__(self, is_known: Callable[[str], bool], since_ms: int) -> None:

@@ -9,10 +9,10 @@ import msgspec
 from remit.policy.peer_calls import (
     PeerCall,
     call_of,
+    calls_after_end,
     cell_of,
     content_of,
     current,
-    ended,
     group_of,
     in_doubt,
     objection,
@@ -22,7 +22,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault, RemitError
 from remit.protocol.lifecycle import Status
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 
 log = logging.getLogger("remit")
 
@@ -32,7 +32,7 @@ _read = msgspec.json.Decoder(tuple[PeerCall, ...]).decode
 class PeerCalls:
     """Fan-out and cycle for agents that live elsewhere and ask in a dialect whose document has these limits."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self._parts = parts
         self._counted: set[str] = set()
         """The runs that this process has counted and not settled yet."""
@@ -117,7 +117,7 @@ class PeerCalls:
     async def _end(self, request: Request, ends: Mapping[str, bool]) -> None:
         # Done once, it is not asked for again in the same run; runs elsewhere are taken to last as long as here.
         until_ms = self._parts.clock.wall_ms() + self._parts.limits.root_time_ms
-        await self._change(request, lambda calls: ended(calls, ends, until_ms=until_ms))
+        await self._change(request, lambda calls: calls_after_end(calls, ends, until_ms=until_ms))
 
     def _group(self, request: Request) -> str:
         return self._parts.redactor.keys.digest(group_of(request)).hex()

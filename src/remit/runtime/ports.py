@@ -12,7 +12,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Body, Kind, Record
 from remit.runtime.brief import Brief
-from remit.text.intent import Heard
+from remit.text.intent import ClassifiedText
 
 # ── an agent, a tool, a person ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -32,7 +32,7 @@ class Departure(Struct, frozen=True, omit_defaults=True):
     """The request id under which it was sent; empty: the sender's own, as earlier versions did."""
 
 
-class Line(Protocol):
+class RemoteHandle(Protocol):
     """What may be done here for a delegation while it is carried out elsewhere."""
 
     @property
@@ -114,12 +114,12 @@ class Line(Protocol):
 class Remote:
     """An agent that lives elsewhere: it is sent the request itself, and says how it ended there."""
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Return how it ended; cancelled, tell the other side before raising, and wait no longer than is polite."""
         raise NotImplementedError
 
 
-class Sending(NamedTuple):
+class OutgoingRequest(NamedTuple):
     """One HTTP request as it leaves: its method, its path (below the address of a hub), its body."""
 
     method: str
@@ -127,7 +127,7 @@ class Sending(NamedTuple):
     body: bytes = b""
 
 
-Credential = Callable[[Request, Sending], Awaitable[dict[str, str]]]
+Credential = Callable[[Request, OutgoingRequest], Awaitable[dict[str, str]]]
 """Returns the headers that prove to another hub who asks, for what, and that nobody changed it on the way."""
 
 
@@ -179,7 +179,7 @@ Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
 class Classifier(Protocol):
     """Finds out which capabilities a user's words ask for: by words, by meaning, or by asking a model."""
 
-    async def hears(self, text: str, brief: Brief) -> Heard:
+    async def hears(self, text: str, brief: Brief) -> ClassifiedText:
         """Return what is likely meant, best first, spending no more than *brief* has left.
 
         It raises nothing for what it cannot find out: then nothing is likely, or it says how it found out otherwise.
@@ -275,20 +275,20 @@ class StoreError(RemitError):
     """The store cannot do what it promises; its fault says why and what to mend."""
 
 
-class Accepted(NamedTuple):
+class AcceptedRequest(NamedTuple):
     """The request is new, durable, and claimed by the worker that submitted it."""
 
     epoch: int
 
 
-class Once(NamedTuple):
+class SingleUseProof(NamedTuple):
     """Something that counts once: the key by which it is remembered, and until when it has to be."""
 
     key: str
     until_ms: int
 
 
-class Repeated(NamedTuple):
+class ReusedProof(NamedTuple):
     """What came with the request counts once, and was used before: nothing was submitted."""
 
 
@@ -300,7 +300,7 @@ USED = fault(
 """Why a request is refused whose proof counts once."""
 
 
-class Known(NamedTuple):
+class DuplicateRequest(NamedTuple):
     """The request was submitted before, as *run*; `response` is there once it has finished."""
 
     run: str
@@ -308,7 +308,7 @@ class Known(NamedTuple):
     response: Response | None
 
 
-class Expired(NamedTuple):
+class OrphanedRun(NamedTuple):
     """A request whose worker went silent, or handed it back; whoever claims it next may take it up."""
 
     run: str
@@ -332,7 +332,7 @@ def unknown_outcome(request: Request, attempts: int) -> Response:
     )
 
 
-class Owner(NamedTuple):
+class SessionOwner(NamedTuple):
     """Whose session it is, and with which agent."""
 
     user: str
@@ -359,7 +359,7 @@ class RunSummary(NamedTuple):
     """What links its request to others of the same workflow; its own id where its sender names nothing."""
 
 
-class Whose(NamedTuple):
+class RunScope(NamedTuple):
     """Which runs somebody may see; None bounds nothing."""
 
     users: Collection[str] | None = None
@@ -368,7 +368,7 @@ class Whose(NamedTuple):
     """Who brought their requests here from elsewhere."""
 
 
-ANYONES = Whose()
+ANYONES = RunScope()
 
 
 class RunState(NamedTuple):
@@ -392,7 +392,7 @@ class RunState(NamedTuple):
     """Whether nobody wants to know any more what it asked: a notice after its end says that it was cancelled."""
 
 
-class Control(NamedTuple):
+class ControlCommand(NamedTuple):
     """What someone outside wants of the hubs that share a store."""
 
     seq: int
@@ -403,7 +403,7 @@ class Control(NamedTuple):
     reason: str
 
 
-class Sealed(NamedTuple):
+class SealedValue(NamedTuple):
     """A raw value that a run's token stands for, encrypted, and whether the run's user may have it back."""
 
     token: str
@@ -411,7 +411,7 @@ class Sealed(NamedTuple):
     of_user: bool
 
 
-class Numbered(NamedTuple):
+class NumberedRecord(NamedTuple):
     """A record-to-be of a log that is kept elsewhere, with its number there."""
 
     number: int
@@ -445,7 +445,7 @@ class Recorder(Protocol):
         """Return once everything appended so far is durable, or raise `StoreError`."""
         ...
 
-    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         """Record what stands in another log, in one step, each number of a *source* once; durable on return.
 
         Numbers grow. Those up to the highest that was recorded before are passed over; the highest by now is returned.
@@ -471,8 +471,8 @@ class Requests(Protocol):
         worker: str,
         lease_ms: int,
         waiting: bool = False,
-        once: Once | None = None,
-    ) -> Accepted | Known | Repeated:
+        once: SingleUseProof | None = None,
+    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
         """Make the request durable together with its first record and claim it; idempotent by (sender, user, id).
 
         A request that is *waiting* for a person has not begun; `begin` says when it does. What is to count *once* is
@@ -488,7 +488,7 @@ class Requests(Protocol):
         """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
         ...
 
-    async def find(self, request: Request, digest: bytes) -> Known | None:
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         """Return what is known of a request without submitting it."""
         ...
 
@@ -514,7 +514,7 @@ class Requests(Protocol):
         """Return the outcome once there is one, whichever process finishes it."""
         ...
 
-    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN.
 
         What waits for a person expires as often as it likes. Outcomes older than *keep_ms* are forgotten (their records
@@ -552,11 +552,11 @@ class Vault(Protocol):
         """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
         ...
 
-    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
         """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
         ...
 
-    async def unseal(self, scope: str) -> list[Sealed]:
+    async def unseal(self, scope: str) -> list[SealedValue]:
         """Return everything kept for a scope."""
         ...
 
@@ -592,7 +592,7 @@ class Controls(Protocol):
         """Tell every hub that shares this store; durable on return, which is its number."""
         ...
 
-    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+    async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         """Return what was said after number *after*, about one run if asked.
 
         Those that are a day old may be gone, unless their run may still be taken up.
@@ -654,11 +654,11 @@ class Counters(Protocol):
 class Archive(Protocol):
     """What readers ask of a store; readers never block the writer."""
 
-    async def owner(self, session: str) -> Owner | None:
+    async def owner(self, session: str) -> SessionOwner | None:
         """Return whose session it is, or None if it is nobody's yet."""
         ...
 
-    async def session(self, session: str, user: str, agent: str) -> Owner:
+    async def session(self, session: str, user: str, agent: str) -> SessionOwner:
         """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
         ...
 
@@ -681,7 +681,7 @@ class Archive(Protocol):
         user: str | None = None,
         run: str | None = None,
         correlation: str | None = None,
-        of: Whose = ANYONES,
+        of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*.
@@ -690,7 +690,7 @@ class Archive(Protocol):
         """
         ...
 
-    async def named(self, id: str, of: Whose) -> list[str]:
+    async def named(self, id: str, of: RunScope) -> list[str]:
         """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
         ...
 

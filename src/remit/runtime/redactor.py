@@ -15,10 +15,10 @@ from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import aside
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
-from remit.runtime.ports import FACTS, Sealed, Vault
+from remit.runtime.ports import FACTS, SealedValue, Vault
 
 log = logging.getLogger("remit")
 
@@ -39,15 +39,15 @@ _MOST_NAMED = 500
 _FEW = 100
 
 
-class Taken(NamedTuple):
+class RedactedValues(NamedTuple):
     """What there is to keep of what was struck."""
 
     named: dict[str, str]
     """The values that only their names gave away, with their kinds."""
-    sealed: list[Sealed]
+    sealed: list[SealedValue]
 
 
-class Knowing:
+class KnownValuesDetector:
     """A detector that finds, besides what another finds, the values that are known to be secret in a run.
 
     A password is one because its field is called so; said again elsewhere, it is found by what it is.
@@ -91,7 +91,7 @@ class Redactor:
     def open(self, vault: Vault) -> None:
         """Take the store's secret, unless one was given."""
         self._vault = vault
-        self.keys = Keys(self._secret or vault.secret())
+        self.keys = HubKeys(self._secret or vault.secret())
         self._own = self._sealing(self.keys.hub)
 
     def warm(self) -> None:
@@ -135,16 +135,18 @@ class Redactor:
         fresh = {token: raw for token, raw in struck.items() if token not in run.known}
         self.keep_taken(run, struck, self.take(run.scope, struck, fresh, of_user=of_user), of_user=of_user)
 
-    def take(self, scope: str, struck: Mapping[str, Raw], fresh: Mapping[str, Raw], *, of_user: bool) -> "Taken":
+    def take(
+        self, scope: str, struck: Mapping[str, Raw], fresh: Mapping[str, Raw], *, of_user: bool
+    ) -> "RedactedValues":
         """Return what there is to keep of what was struck; *fresh* is what the run did not know before.
 
         It changes nothing, and may be called in another thread.
         """
         lock = self.keys.lock
-        sealed = [Sealed(token, lock(encode(raw), f"{scope} {token}"), of_user) for token, raw in struck.items()]
-        return Taken(self._named(fresh), sealed)
+        sealed = [SealedValue(token, lock(encode(raw), f"{scope} {token}"), of_user) for token, raw in struck.items()]
+        return RedactedValues(self._named(fresh), sealed)
 
-    def keep_taken(self, run: Run, struck: Mapping[str, Raw], taken: "Taken", *, of_user: bool) -> None:
+    def keep_taken(self, run: Run, struck: Mapping[str, Raw], taken: "RedactedValues", *, of_user: bool) -> None:
         """Remember what tokens stand for, once it is known what there is to keep."""
         if run.sealing is not None:
             run.sealing = self._knowing(run.sealing, taken.named)
@@ -168,9 +170,11 @@ class Redactor:
         assert self._detect is not None
         if not named:
             return sealing
-        if isinstance(sealing.detect, Knowing):
+        if isinstance(sealing.detect, KnownValuesDetector):
             named = {**sealing.detect.named, **named}
-        return Sealing(sealing.key, Knowing(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect)
+        return Sealing(
+            sealing.key, KnownValuesDetector(self._detect, dict(list(named.items())[-_MOST_NAMED:])), self._detect
+        )
 
     def after(self, run: Run, shown: Held) -> Sealing | None:
         """Return how what a tool says is redacted, if it was given the values that are *shown*: those are found too."""
@@ -178,9 +182,9 @@ class Redactor:
         named = {str(raw): kind_of(token) for token, raw in shown.items() if len(str(raw)) >= _TELLING}
         if sealing is None or self._detect is None or not named:
             return sealing
-        if isinstance(sealing.detect, Knowing):
+        if isinstance(sealing.detect, KnownValuesDetector):
             named = {**sealing.detect.named, **named}
-        return Sealing(sealing.key, Knowing(self._detect, named), self._detect)
+        return Sealing(sealing.key, KnownValuesDetector(self._detect, named), self._detect)
 
     async def recall(self, run: Run) -> None:
         """Bring back what is kept of a run's conversation, from its earlier runs or from before a restart."""
@@ -243,7 +247,7 @@ class Redactor:
         ]
         return await _maybe_aside(len(kept), self._opened, kept)
 
-    def _opened(self, kept: list[tuple[str, Sealed]]) -> list[tuple[str, Raw, bool]]:
+    def _opened(self, kept: list[tuple[str, SealedValue]]) -> list[tuple[str, Raw, bool]]:
         opened = [(sealed, self.keys.unlock(sealed.value, f"{where} {sealed.token}")) for where, sealed in kept]
         return [(sealed.token, _read_raw(raw), sealed.of_user) for sealed, raw in opened if raw is not None]
 

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 from remit.policy.session_names import here, peer_of
 from remit.protocol.envelope import ContextFilter, Message
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.ledger import Frame
 from remit.runtime.sessions import resumed
 
 
-async def referred(parts: Parts, frame: Frame, reference: str, wanted: ContextFilter, tokens: int) -> list[Message]:
+async def referred(
+    parts: RuntimeContext, frame: Frame, reference: str, wanted: ContextFilter, tokens: int
+) -> list[Message]:
     """Return what was said in a conversation by its reference; raise a `RemitError` if it may not be read."""
     name, user = frame.card.name, frame.request.remit.user
     if not _is_given(frame, reference):
@@ -48,7 +50,7 @@ def _is_given(frame: Frame, reference: str) -> bool:
     return reference == own or reference.startswith(f"{caller.path}.") or _is_given(caller, reference)
 
 
-async def _named_here(parts: Parts, frame: Frame, reference: str) -> str:
+async def _named_here(parts: RuntimeContext, frame: Frame, reference: str) -> str:
     """Return what this hub calls the session: a reference that came from a peer names one of the peer's."""
     root = frame.run.request
     peer = peer_of(root)

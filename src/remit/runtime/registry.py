@@ -15,7 +15,7 @@ from remit.runtime.ports import Agent, Remote, Tool
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
-class Entry(NamedTuple):
+class RegisteredAgent(NamedTuple):
     """An agent that is registered here."""
 
     card: AgentCard
@@ -30,7 +30,7 @@ class Registry:
         if not NAME.fullmatch(hub):
             raise team_invalid(f"`{hub}` cannot be a hub's name: use letters, digits, `-`, `_` and `.`")
         self.hub = hub
-        self.agents: dict[str, Entry] = {}
+        self.agents: dict[str, RegisteredAgent] = {}
         self.tools: dict[str, Tool] = {}
 
     def add(self, card: AgentCard, agent: Agent | Remote) -> None:
@@ -44,7 +44,7 @@ class Registry:
         address = f"{card.name}@{self.hub}"
         if len(address) > LONGEST_NAME:
             raise team_invalid(f"`{address}` is too long: use at most {LONGEST_NAME} characters for agent and hub")
-        self.agents[card.name] = Entry(_checked(card), agent, address)
+        self.agents[card.name] = RegisteredAgent(_checked(card), agent, address)
 
     def replace(self, cards: Iterable[AgentCard]) -> None:
         """Put new cards in the place of those of the same names, all of them or none."""
@@ -71,7 +71,7 @@ class Registry:
         """Put a new card in the place of a tool's."""
         self.tools[card.name] = self.tools[card.name]._replace(card=card)
 
-    def offering(self, capability: str) -> list[Entry]:
+    def offering(self, capability: str) -> list[RegisteredAgent]:
         """Return the agents that offer a capability, in the order in which they were registered."""
         return [entry for entry in self.agents.values() if entry.card.capability(capability)]
 
@@ -80,7 +80,7 @@ class Registry:
         _refuse_missing(self.agents, self.tools)
 
 
-def _refuse_missing(agents: dict[str, Entry], tools: dict[str, Tool]) -> None:
+def _refuse_missing(agents: dict[str, RegisteredAgent], tools: dict[str, Tool]) -> None:
     problems = [
         Problem(f"{name}.{field}", f"there is no {kind} `{missing}`{did_you_mean(missing, known)}")
         for name, entry in agents.items()

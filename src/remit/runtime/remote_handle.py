@@ -10,7 +10,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.protocol.trace import trace_id
 from remit.runtime import journal
-from remit.runtime.brief_backend import LocalDesk
+from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import verified
 from remit.runtime.delegation.slots import regain_slot
@@ -22,7 +22,7 @@ _NO_TOOLS: frozenset[str] = frozenset()
 MOST_QUESTIONS = 100
 
 
-class LocalLine:
+class LocalRemoteHandle:
     """The line of one delegation, within its frame."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class LocalLine:
     def __init__(self, dispatch: Dispatch, frame: Frame) -> None:
         self._dispatch = dispatch
         self._frame = frame
-        self._desk = LocalDesk(dispatch, frame, _NO_TOOLS)
+        self._desk = LocalBriefBackend(dispatch, frame, _NO_TOOLS)
         self._open: set[str] = set()
         """What people are asked there."""
         self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000
@@ -155,7 +155,7 @@ class LocalLine:
             await parts.store.flush()
             return left
         self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
-        step = journal.Step(frame.step, departed=self._departure)
+        step = journal.JournalStep(frame.step, departed=self._departure)
         await journal.note_durably(parts.store, frame.run, frame.path, step, parts.redactor.keys)
         return None
 
@@ -167,7 +167,7 @@ class LocalLine:
         if left is not None and left.task != task:
             self._departure = replace(left, task=task)
             frame, parts = self._frame, self._dispatch.parts
-            step = journal.Step(frame.step, departed=self._departure)
+            step = journal.JournalStep(frame.step, departed=self._departure)
             journal.note(parts.store, frame.run, frame.path, step, parts.redactor.keys)
 
     @property

@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from remit.protocol.envelope import Json, Request
-from remit.runtime.delegation.looking import Looked
-from remit.runtime.ports import Owner
-from remit.runtime.registry import Entry
+from remit.runtime.delegation.looking import RequestInspection
+from remit.runtime.ports import SessionOwner
+from remit.runtime.registry import RegisteredAgent
 
 _NONE: frozenset[str] = frozenset()
 
@@ -36,16 +36,16 @@ class RootAttempt:
         """Whether the same request may have been submitted before: its sender chose the id."""
         self.session = request.session if request.session != request.run else None
         """The session that the sender chose; it may have been used before, by its owner."""
-        self.owner: Owner | None = None
+        self.owner: SessionOwner | None = None
         self.taken = False
         """Whether the session was given to this user and agent."""
         self.goes_on = False
         """Whether it goes on with a conversation."""
-        self.entry: Entry | None = None
+        self.entry: RegisteredAgent | None = None
         self.approved = _NONE
         """The questions that a person has answered with yes."""
         self.questions = 0
-        self.looked: Looked | None = None
+        self.looked: RequestInspection | None = None
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
         """Note that a person agreed, and what they changed before.

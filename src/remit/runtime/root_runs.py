@@ -23,7 +23,7 @@ from remit.runtime.delegation.admission import Heavy
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import brief_fault
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import USED, Accepted, Known, Once, Repeated, StoreError
+from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_attempt import RootAttempt
 
@@ -37,7 +37,7 @@ LEASE_MS = 5_000
 CLOSING_S = 0.05
 
 
-class Going:
+class ActiveRun:
     """A root request that this hub carries out, or whose end it waits for."""
 
     __slots__ = ("decided", "digest", "on_record", "run", "task")
@@ -58,8 +58,8 @@ class RootRuns:
     def __init__(self, dispatch: Dispatch, worker: str) -> None:
         self.dispatch = dispatch
         self.worker = worker
-        self._going: dict[tuple[str, str, str], Going] = {}
-        self._by_run: dict[str, Going] = {}
+        self._going: dict[tuple[str, str, str], ActiveRun] = {}
+        self._by_run: dict[str, ActiveRun] = {}
         self._tasks: set[asyncio.Task[Response]] = set()
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
         """Those that wait for a person or for another hub, and why they need not wait any more."""
@@ -69,7 +69,7 @@ class RootRuns:
         """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
         self._troubled = False
         """Whether a refusal could not be recorded, the last time."""
-        self._once: dict[str, Once] = {}
+        self._once: dict[str, SingleUseProof] = {}
         """What came with the request of a run and counts once, until the store has taken note of it."""
         self.parked: dict[str, int] = {}
         """Runs that wait for a person before they begin, with the epoch under which the store has them."""
@@ -87,7 +87,7 @@ class RootRuns:
                 await asyncio.wait({going.task})
             raise
 
-    async def begin(self, request: Request, once: Once | None = None) -> Going | Response:
+    async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
         """Start a root request, or find the same one under way: it goes on, whoever waits for it; else refuse it.
 
         What counts *once* is remembered in the step that submits the request, so that it costs no commit of its own.
@@ -131,7 +131,7 @@ class RootRuns:
         self.dispatch.tasks.stop(frame, fault(Code.CANCELLED, f"{frame.request.target} was cancelled: {reason}"))
         return True
 
-    def _named(self, name: str) -> Going | None:
+    def _named(self, name: str) -> ActiveRun | None:
         """Return the run of that id; else the one whose request has it, if there is only one."""
         if name in self._by_run:
             return self._by_run[name]
@@ -160,16 +160,16 @@ class RootRuns:
 
     def launch(
         self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]
-    ) -> Going:
+    ) -> ActiveRun:
         """Have a run go on in a task of its own."""
         task = asyncio.get_running_loop().create_task(work)
-        going = self._going[key] = self._by_run[run] = Going(content, run, task)
+        going = self._going[key] = self._by_run[run] = ActiveRun(content, run, task)
         self._tasks.add(task)
         self.dispatch.parts.store.sizes[run] = 0
         task.add_done_callback(lambda _: self._gone(key, going))
         return going
 
-    def _gone(self, key: tuple[str, str, str], going: Going) -> None:
+    def _gone(self, key: tuple[str, str, str], going: ActiveRun) -> None:
         self._tasks.discard(going.task)
         self.called_off.pop(going.run, None)
         self._once.pop(going.run, None)
@@ -268,7 +268,7 @@ class RootRuns:
                         frame = self._reserve(attempt, verdict, now)
                         return await self._submit(frame, frame.recorded or verdict.request, content)
 
-    async def _prepare(self, attempt: RootAttempt) -> Known | None:
+    async def _prepare(self, attempt: RootAttempt) -> DuplicateRequest | None:
         """Read what a request needs to be judged; return what is known of it if it was asked for before."""
         parts, request = self.dispatch.parts, attempt.request
         attempt.entry = entry = parts.registry.agents.get(request.target)
@@ -296,7 +296,7 @@ class RootRuns:
             attempt.request = await self.with_context(run, request, goes_on=goes_on)
         return None
 
-    async def _find(self, attempt: RootAttempt) -> Known | None:
+    async def _find(self, attempt: RootAttempt) -> DuplicateRequest | None:
         """Return what is known of a request from before; it is looked for once."""
         if not attempt.may_be_known:
             return None
@@ -359,7 +359,7 @@ class RootRuns:
             shown = await sessions.brought(request.view, shown)
         return replace(request, view=None) if shown is None else await sessions.shown_aside(request, shown)
 
-    async def _park(self, request: Request, content: bytes, run: Run) -> Known | None:
+    async def _park(self, request: Request, content: bytes, run: Run) -> DuplicateRequest | None:
         """Make a request durable that waits for a person before it begins; return what is known if it is not new."""
         parts = self.dispatch.parts
         if request.run in self.parked or parts.approver is None:
@@ -375,9 +375,9 @@ class RootRuns:
             waiting=True,
             once=self._once.pop(request.run, None),
         )
-        if isinstance(submitted, Repeated):
+        if isinstance(submitted, ReusedProof):
             raise RemitError(USED)
-        if isinstance(submitted, Known):
+        if isinstance(submitted, DuplicateRequest):
             return submitted
         self.parked[request.run] = submitted.epoch
         self.note_on_record(request, request.run)
@@ -415,21 +415,21 @@ class RootRuns:
         try:
             if parked is not None:
                 begun = await parts.store.begin(clean.run, parked, clean)
-                submitted = Accepted(parked) if begun else None
+                submitted = AcceptedRequest(parked) if begun else None
             else:
                 once = self._once.pop(clean.run, None)
                 submitted = await parts.store.submit(clean, content, worker=self.worker, lease_ms=LEASE_MS, once=once)
         except BaseException:
             parts.ledger.withdraw(frame, parts.clock.now())
             raise
-        if isinstance(submitted, Accepted):
+        if isinstance(submitted, AcceptedRequest):
             frame.run.epoch = submitted.epoch
             self.note_on_record(clean, clean.run)
             for path, step in (frame.run.steps or {}).items():
                 parts.store.journal(clean.run, submitted.epoch, path, step)
             return await self.carry_out(frame)
         parts.ledger.withdraw(frame, parts.clock.now())
-        if isinstance(submitted, Repeated):
+        if isinstance(submitted, ReusedProof):
             return await self._refuse(clean, USED)
         return (
             self.dispatch.refusals.refused(clean, journal.TAKEN_OVER)
@@ -444,7 +444,7 @@ class RootRuns:
             return None
         return USED
 
-    async def _known(self, request: Request, known: Known) -> Response:
+    async def _known(self, request: Request, known: DuplicateRequest) -> Response:
         if not known.same_content:
             return await self._refuse(request, _duplicate(request))
         if (why := await self._used(request)) is not None:

@@ -29,7 +29,7 @@ _QUESTION_LENGTH = 1_000
 _ASKED = "asked "
 
 
-class Shown(NamedTuple):
+class ViewRequest(NamedTuple):
     """What somebody asked to be shown, before it is known how much of it there is room for."""
 
     view: View
@@ -58,7 +58,7 @@ class Sessions:
 
     async def show(
         self, request: Request, *, of: str, frame: Frame | None, run: Run, to: str | None, room: int
-    ) -> Shown | None:
+    ) -> ViewRequest | None:
         """Return what *request* asks to be shown of session *of*; None if that is nothing.
 
         *to* is the callee's session, where it is not a new one: what that has been shown is not shown again. *frame* is
@@ -71,7 +71,7 @@ class Sessions:
             frame.note_session_read()
         await self._learn_to_count()
         if wanted is None:
-            return Shown(View(known=known), last_first=False)
+            return ViewRequest(View(known=known), last_first=False)
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         if run.sealing is not None and wanted.keywords:
@@ -92,30 +92,30 @@ class Sessions:
             known=known,
             seen=tuple(sorted(seen)),
         )
-        return Shown(view, last_first=wanted.last_messages is not None)
+        return ViewRequest(view, last_first=wanted.last_messages is not None)
 
-    async def brought(self, view: View, shown: Shown | None) -> Shown:
+    async def brought(self, view: View, shown: ViewRequest | None) -> ViewRequest:
         """Return what a sender shows of a conversation elsewhere, counted here, with what is shown of one here."""
         await self._learn_to_count()
         here = View() if shown is None else shown.view
         return await aside.run(self._brought, view, here) if not is_light(view) else self._brought(view, here)
 
-    def _brought(self, view: View, here: View) -> Shown:
+    def _brought(self, view: View, here: View) -> ViewRequest:
         elsewhere = (each for each in view.messages if not each.seq)
         view = replace(
             view,
             messages=(*(replace(each, tokens=self._count(each.text)) for each in elsewhere), *here.messages),
             known=tuple(dict.fromkeys((*view.known, *here.known))),
         )
-        return Shown(view, last_first=True)
+        return ViewRequest(view, last_first=True)
 
-    async def shown_aside(self, request: Request, shown: Shown) -> Request:
+    async def shown_aside(self, request: Request, shown: ViewRequest) -> Request:
         """Return the same as `shown`, counted outside the event loop if there is much of it."""
         if is_light(shown.view) and is_light_request(request):
             return self.shown(request, shown)
         return await aside.run(self.shown, request, shown)
 
-    def shown(self, request: Request, shown: Shown) -> Request:
+    def shown(self, request: Request, shown: ViewRequest) -> Request:
         """Return the request with as much of that as its remit has room for."""
         room = request.remit.context_tokens
         # Counted each time: a person who is asked may have made another task of it.
@@ -202,10 +202,10 @@ class Sessions:
 
         An agent of a peer is not the user, whatever it says in the user's name.
         """
-        from remit.runtime.summaries import heard
+        from remit.runtime.summaries import notes_from
 
         by = speaker_of(request)
-        notes = heard(request.objective or text_of(request.input or ""), run.asked)
+        notes = notes_from(request.objective or text_of(request.input or ""), run.asked)
         self.note(run, [replace(note, by=by) for note in notes] if by else notes)
 
     async def ask_back(self, run: Run, response: Response) -> None:

@@ -20,7 +20,7 @@ from remit.runtime.ports import StoreError
 _KEY_FILE = re.compile(r"remit-ed25519 ([0-9a-f]{64})\n?\Z")
 
 
-class Key(NamedTuple):
+class CheckpointKey(NamedTuple):
     """The secret with which a hub signs its checkpoints."""
 
     seed: bytes
@@ -45,7 +45,7 @@ class Key(NamedTuple):
         return Ed25519PrivateKey.from_private_bytes(self.seed)
 
 
-def open_key(path: Path) -> Key:
+def open_key(path: Path) -> CheckpointKey:
     """Return the key in the file, made now if there is none; of several processes that make it, one wins."""
     try:
         return read_key(path)
@@ -53,7 +53,7 @@ def open_key(path: Path) -> Key:
         return _make_key(path)
 
 
-def read_key(path: Path, *, private: bool = True) -> Key:
+def read_key(path: Path, *, private: bool = True) -> CheckpointKey:
     """Return the key in the file, or raise `StoreError` if it is unusable and `FileNotFoundError` if it is not there.
 
     A *private* key that others can read or replace is unusable: they could sign a record of their own.
@@ -79,11 +79,11 @@ def read_key(path: Path, *, private: bool = True) -> Key:
                 "the next start makes a new key and records the change.",
             )
         )
-    return Key(bytes.fromhex(found[1]))
+    return CheckpointKey(bytes.fromhex(found[1]))
 
 
-def _make_key(path: Path) -> Key:
-    key = Key(secrets.token_bytes(32))
+def _make_key(path: Path) -> CheckpointKey:
+    key = CheckpointKey(secrets.token_bytes(32))
     # The file gets its name once it is whole, and a link never replaces a file: who comes second reads the first's.
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -130,7 +130,7 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return True
 
 
-def sign(key: Key, *, number: int, seq: int, digest: bytes, at_ms: int) -> Checkpoint:
+def sign(key: CheckpointKey, *, number: int, seq: int, digest: bytes, at_ms: int) -> Checkpoint:
     """Return a checkpoint signed with *key*."""
     draft = Checkpoint(number=number, seq=seq, digest=digest.hex(), at_ms=at_ms, key=key.public.hex())
     return msgspec.structs.replace(draft, signature=key.sign(draft.signed_bytes()).hex())

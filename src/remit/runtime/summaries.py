@@ -79,7 +79,7 @@ class Summaries:
         return text
 
 
-def heard(said: str, asked: str) -> list[Note]:
+def notes_from(said: str, asked: str) -> list[Note]:
     """Return what a user decides and demands in what they said, and what it answers if they were asked something."""
     answer = answer_note(asked, said) if asked else None
     return [*notes_of(said), *(() if answer is None else (answer,))]

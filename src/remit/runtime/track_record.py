@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable
 from remit.policy import routing
 from remit.policy.blame import FaultKey, counts_against, is_late, key_of
 from remit.policy.limits import Limits
-from remit.policy.routing import Track
+from remit.policy.routing import TrackRecord
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Record, Refusal
@@ -14,7 +14,7 @@ from remit.protocol.records import Record, Refusal
 # takes 20 ms in a thread to read it, and 4 to make sense of it.
 NEWEST = 1_000
 
-Tracks = dict[tuple[str, str], Track]
+Tracks = dict[tuple[str, str], TrackRecord]
 """By capability and agent."""
 
 
@@ -43,7 +43,7 @@ def tracks(records: Iterable[Record], at: Callable[[int], float], running: Colle
                 if response.ok:
                     answered.add(place)
                 key = request.capability or "", request.target
-                known = routing.begun(found.get(key, Track()))
+                known = routing.begun(found.get(key, TrackRecord()))
                 failed = _failed(known, request, response, known_below)
                 found[key] = _ended(known, failed, response, at(record.at_ms), overtaken=place in answered)
             case _:
@@ -51,7 +51,7 @@ def tracks(records: Iterable[Record], at: Callable[[int], float], running: Colle
     for (run, _), request in asked.items():
         if run in running and request.capability is not None:
             key = request.capability or "", request.target
-            found[key] = routing.begun(found.get(key, Track()))
+            found[key] = routing.begun(found.get(key, TrackRecord()))
     return found
 
 
@@ -61,7 +61,7 @@ def _note_fault(below: dict[tuple[str, str], set[FaultKey]], run: str, request: 
         below.setdefault((run, request.parent), set()).add(key_of(response.fault))
 
 
-def _failed(track: Track, request: Request, response: Response, below: Collection[FaultKey]) -> bool | None:
+def _failed(track: TrackRecord, request: Request, response: Response, below: Collection[FaultKey]) -> bool | None:
     """Say whether an end counts against the callee, as far as the record tells; None: it says nothing about it."""
     # What was found for another says nothing more about who found it.
     if response.cache in ("hit", "similar"):
@@ -75,12 +75,12 @@ def _failed(track: Track, request: Request, response: Response, below: Collectio
     )
 
 
-def _ended(track: Track, failed: bool | None, response: Response, now: float, *, overtaken: bool) -> Track:
+def _ended(track: TrackRecord, failed: bool | None, response: Response, now: float, *, overtaken: bool) -> TrackRecord:
     seconds = (response.duration_ms - response.waited_ms) / 1_000
     is_overtaken = response.fault is not None and response.fault.code is Code.CANCELLED and overtaken
     if is_overtaken or is_late(response, failed):
         return routing.overtaken(track, seconds, now)
-    return routing.ended(track, failed, seconds, response.usage.total, now)
+    return routing.track_after_call(track, failed, seconds, response.usage.total, now)
 
 
 def _call_of(path: str) -> str:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from remit.policy.redaction import kind_of, tokens_in
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, Problem
-from remit.protocol.typed import Unfit, name_of, read_as
+from remit.protocol.typed import TypeMismatch, name_of, read_as
 
 T = TypeVar("T")
 
@@ -16,8 +16,8 @@ def typed_input(value: Json, kind: type[T], agent: str, path: str = "$") -> T:
     """Return an input as a value of *kind*, or raise a `RemitError` that names each wrong field."""
     try:
         return read_as(value, kind, path)
-    except Unfit as error:
-        explained = Unfit(explain_tokens(error.problems, value, path))
+    except TypeMismatch as error:
+        explained = TypeMismatch(explain_tokens(error.problems, value, path))
         message = f"the input of {agent} is not a {name_of(kind)}"
         raise explained.error(Code.INPUT_VALIDATION_FAILED, message) from None
 

@@ -24,7 +24,7 @@ class _Deed(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who does it, as the record is to name them; empty: this API."""
 
 
-class Begin(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run to be started."""
 
     profile: Name
@@ -36,65 +36,76 @@ class Begin(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """None: that of the profile."""
 
 
-class Pause(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PauseRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send nothing until it is resumed."""
 
 
-class Resume(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResumeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Go on, or try again after an error."""
 
     agent: Name | None = None
     """For a run that was started without naming the agent, while it was not known what the device shares."""
 
 
-class Stop(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StopRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """End it."""
 
 
-class TakeOver(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TakeOverRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The person says what is said next."""
 
 
-class HandBack(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HandBackRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The agent says what is said next."""
 
 
-class Say(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SayRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the person who has taken over says."""
 
     text: Text
 
 
-class Approve(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ApproveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Send a draft, perhaps with other words."""
 
     draft: Name
     text: Text | None = None
 
 
-class Reject(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RejectRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Do not send a draft; the agent is told why, and asked again."""
 
     draft: Name
     reason: Annotated[str, Meta(max_length=2_000)] = ""
 
 
-class SetObjective(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetObjectiveRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Redirect it."""
 
     objective: Text
 
 
-class SetMode(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SetModeRequest(_Deed, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Change who sees drafts first."""
 
     mode: Mode
 
 
-Act = Pause | Resume | Stop | TakeOver | HandBack | Say | Approve | Reject | SetObjective | SetMode
+Act = (
+    PauseRequest
+    | ResumeRequest
+    | StopRequest
+    | TakeOverRequest
+    | HandBackRequest
+    | SayRequest
+    | ApproveRequest
+    | RejectRequest
+    | SetObjectiveRequest
+    | SetModeRequest
+)
 
 
-def person_of(deed: Begin | Act) -> Person:
+def person_of(deed: StartRequest | Act) -> Person:
     """Return who does something, as far as the face says."""
     return Person(deed.by or "api", "api")
 
@@ -102,41 +113,41 @@ def person_of(deed: Begin | Act) -> Person:
 def event_of(act: Act) -> moves.Event:
     """Return what happens to a run by an act; a face can have nothing else happen to it."""
     match act:
-        case Pause():
+        case PauseRequest():
             return moves.Pause()
-        case Resume(agent=agent):
+        case ResumeRequest(agent=agent):
             return moves.Resume(agent or "")
-        case Stop():
+        case StopRequest():
             return moves.Stop()
-        case TakeOver():
+        case TakeOverRequest():
             return moves.TakeOver()
-        case HandBack():
+        case HandBackRequest():
             return moves.HandBack()
-        case Say(text=text):
+        case SayRequest(text=text):
             return moves.Say(text)
-        case Approve(draft=draft, text=words):
+        case ApproveRequest(draft=draft, text=words):
             return moves.Approve(draft, words)
-        case Reject(draft=draft, reason=reason):
+        case RejectRequest(draft=draft, reason=reason):
             return moves.Reject(draft, reason)
-        case SetObjective(objective=objective):
+        case SetObjectiveRequest(objective=objective):
             return moves.SetObjective(objective)
-        case SetMode(mode=mode):
+        case SetModeRequest(mode=mode):
             return moves.SetMode(mode)
         case _:
             assert_never(act)
 
 
 ACTS: dict[ActName, tuple[type[Act], type[moves.Event]]] = {
-    "pause": (Pause, moves.Pause),
-    "resume": (Resume, moves.Resume),
-    "stop": (Stop, moves.Stop),
-    "take_over": (TakeOver, moves.TakeOver),
-    "hand_back": (HandBack, moves.HandBack),
-    "say": (Say, moves.Say),
-    "approve": (Approve, moves.Approve),
-    "reject": (Reject, moves.Reject),
-    "set_objective": (SetObjective, moves.SetObjective),
-    "set_mode": (SetMode, moves.SetMode),
+    "pause": (PauseRequest, moves.Pause),
+    "resume": (ResumeRequest, moves.Resume),
+    "stop": (StopRequest, moves.Stop),
+    "take_over": (TakeOverRequest, moves.TakeOver),
+    "hand_back": (HandBackRequest, moves.HandBack),
+    "say": (SayRequest, moves.Say),
+    "approve": (ApproveRequest, moves.Approve),
+    "reject": (RejectRequest, moves.Reject),
+    "set_objective": (SetObjectiveRequest, moves.SetObjective),
+    "set_mode": (SetModeRequest, moves.SetMode),
 }
 """Everything that can be done with a run, by name."""
 

@@ -12,15 +12,15 @@ from starlette.routing import BaseRoute, Route
 
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.server.access import access_to
-from remit.server.bodies import JSON, Failure, Receive, Scope, Send, headers_of, send_bytes
+from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegations import Delegations, Endpoint, guarded
-from remit.server.foreign import ForeignTongues
+from remit.server.foreign import DialectEndpoints
 from remit.server.gate import Gate
-from remit.server.looking import Looking
+from remit.server.looking import LookupEndpoints
 from remit.server.mcp.entrance import Entrance
-from remit.server.metrics import TYPE, Metrics
+from remit.server.metrics import TYPE, MetricsPage
 from remit.server.openapi import document
 from remit.server.readiness import Readiness
 from remit.server.refusals import REFUSALS, Refusals
@@ -38,7 +38,7 @@ class Api:
 
     def __init__(
         self,
-        hub: Hub,
+        hub: Engine,
         gate: Gate,
         *,
         exposed: Callable[[], Collection[str]] | None = None,
@@ -48,10 +48,10 @@ class Api:
         self._hub = hub
         self.refusals = Refusals(hub, proxies=proxies)
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
-        self._looking = Looking(self.delegations)
-        self._metrics = Metrics(hub)
+        self._looking = LookupEndpoints(self.delegations)
+        self._metrics = MetricsPage(hub)
         self._readiness = Readiness(hub.store)
-        self._foreign = ForeignTongues(self.delegations)
+        self._foreign = DialectEndpoints(self.delegations)
         self._mcp = Entrance(self.delegations)
         self._document = b""
         self._ask = guarded(self.delegations.ask, access_to("POST", "/v1/delegations"))
@@ -153,7 +153,7 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
         what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
     else:
         what = f"there is nothing at {request.url.path[:100]}"
-    body = encode(Failure(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))
+    body = encode(FailureBody(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -29,13 +29,13 @@ JSON = b"application/json"
 _JSON_HEADER = (b"content-type", JSON)
 
 
-class Failure(Struct, frozen=True, kw_only=True):
+class FailureBody(Struct, frozen=True, kw_only=True):
     """What was wrong with a request that no delegation came of."""
 
     fault: Fault
 
 
-class Gone(Exception):
+class ClientGone(Exception):
     """Whoever asked has hung up."""
 
 
@@ -97,7 +97,7 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     """Return the body, or raise a `RemitError` for one that is too large, compressed, of another type, or changed.
 
     It is the one reader of bodies: what the header `Content-Digest` says of one, and so a hub's proof, holds for all
-    of them. One that is too slow is the connection's to end (`Connection`).
+    of them. One that is too slow is the connection's to end (`HttpConnection`).
     """
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
@@ -142,7 +142,7 @@ class _Reading:
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Gone
+                    raise ClientGone
                 part: bytes = message.get("body", b"")
                 more = message.get("more_body", False)
                 size += len(part)
@@ -201,7 +201,7 @@ async def send_fault(send: Send, why: Fault, status: int | None = None) -> None:
     if status in (401, 413, 415, 429, 431, 503):
         # What is left of its body nobody wants to read, and nobody keeps a place who has not said who it is.
         extra = (*extra, (b"connection", b"close"))
-    await send_bytes(send, status, encode(Failure(fault=why)), (_JSON_HEADER, *extra))
+    await send_bytes(send, status, encode(FailureBody(fault=why)), (_JSON_HEADER, *extra))
 
 
 async def send_bytes(send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...]) -> None:

@@ -17,7 +17,7 @@ from remit.relay.session.run import Overlay
 _MARK = re.compile(r"([0-9a-f]{8})-([0-9]{1,15})", re.ASCII)
 
 
-class Change(NamedTuple):
+class RunChange(NamedTuple):
     """A run that changed, and the number of its last change."""
 
     number: int
@@ -25,12 +25,12 @@ class Change(NamedTuple):
 
 
 class Changes:
-    """Hears of each change (`changed` is what a `Host` calls), and tells readers."""
+    """Hears of each change (`changed` is what a `SessionService` calls), and tells readers."""
 
     def __init__(self) -> None:
         # Numbers begin anew with each process; the name says whether one is of this.
         self._name = secrets.token_hex(4)
-        self._newest: dict[str, Change] = {}
+        self._newest: dict[str, RunChange] = {}
         self._readers: set[asyncio.Event] = set()
         self.number = 0
 
@@ -38,12 +38,12 @@ class Changes:
         """Note that a run has changed."""
         self.number += 1
         self._newest.pop(run.id, None)  # so that they stand in the order of their numbers
-        self._newest[run.id] = Change(self.number, run)
+        self._newest[run.id] = RunChange(self.number, run)
         self.wake()
 
-    def since(self, number: int) -> list[Change]:
+    def since(self, number: int) -> list[RunChange]:
         """Return the runs that changed after *number*, in order, each as it is now."""
-        found: list[Change] = []
+        found: list[RunChange] = []
         for change in reversed(self._newest.values()):
             if change.number <= number:
                 break

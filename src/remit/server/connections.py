@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, Fault, fault
-from remit.server.bodies import Failure, Receive, Scope, Send, send_fault
+from remit.server.bodies import FailureBody, Receive, Scope, Send, send_fault
 
 # Who has not said what it wants after so long makes room for others.
 HEADERS_S = 10.0
@@ -31,7 +31,7 @@ MOST_CONNECTIONS = 900
 TOLD = 50
 
 
-class Connection(HttpToolsProtocol):
+class HttpConnection(HttpToolsProtocol):
     """One connection, as uvicorn reads HTTP, to a peer that has to come to the point."""
 
     _late: asyncio.TimerHandle | None = None
@@ -60,7 +60,7 @@ class Connection(HttpToolsProtocol):
 
     def _make_room(self) -> None:
         """Hang up on whoever has wanted nothing for the longest time; if there is nobody, at last tell this one."""
-        others = [each for each in cast("set[Connection]", self.connections) if each is not self and each.is_idle]
+        others = [each for each in cast("set[HttpConnection]", self.connections) if each is not self and each.is_idle]
         if others:
             min(others, key=lambda each: each._idle_since)._leave()
         elif len(self.connections) > self._most + TOLD:
@@ -165,7 +165,7 @@ class Connection(HttpToolsProtocol):
             self._running.keep_alive = False
 
     def _say_last(self, why: Fault, status: int) -> None:
-        body = encode(Failure(fault=why))
+        body = encode(FailureBody(fault=why))
         later = "" if why.retry_after_ms is None else f"retry-after: {math.ceil(why.retry_after_ms / 1_000)}\r\n"
         head = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n{later}connection: close\r\n\r\n"
         self.transport.write(STATUS_LINE[status] + head.encode() + body)
@@ -221,7 +221,7 @@ class Connection(HttpToolsProtocol):
 class Doorstep(socket.socket):
     """Where connections arrive that are to be made private first, and only so many who do not go about it are kept.
 
-    Until they have, they are no `Connection`, which could be counted; yet each holds 300 kB and a file.
+    Until they have, they are no `HttpConnection`, which could be counted; yet each holds 300 kB and a file.
     """
 
     def __init__(self, bound: socket.socket, most: int, connections: Callable[[], Iterable[Any]]) -> None:

@@ -13,19 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.reception import Permission, Sender, peer_name
-from remit.policy.session_names import peer_of, told
+from remit.policy.session_names import peer_of, with_session_of_peer
 from remit.protocol.codec import MAX_BYTES, decode, decode_submission
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import outline
 from remit.protocol.submission import Submission
 from remit.runtime.events import SHORT_BACKLOG, Events
-from remit.runtime.hub import Hub
-from remit.runtime.ports import ANYONES, Once, RunSummary, Whose
-from remit.runtime.root_runs import Going
+from remit.runtime.hub import Engine
+from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
+from remit.runtime.root_runs import ActiveRun
 from remit.server.access import ACCESS, Access
 from remit.server.bodies import (
-    Gone,
+    ClientGone,
     Headers,
     Receive,
     Scope,
@@ -43,7 +43,7 @@ from remit.server.bodies import (
 from remit.server.gate import Gate
 from remit.server.refusals import REFUSALS, SENDER, Refusals, note
 from remit.server.streams import Following, follow
-from remit.server.waiting import Leaving, Waiting
+from remit.server.waiting import Leaving, RunWaiters
 
 log = logging.getLogger("remit")
 
@@ -83,13 +83,13 @@ class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Delegations:
     """The delegations that come in over HTTP."""
 
-    def __init__(self, hub: Hub, gate: Gate, exposed: Callable[[], Collection[str]]) -> None:
+    def __init__(self, hub: Engine, gate: Gate, exposed: Callable[[], Collection[str]]) -> None:
         self.hub = hub
         self.gate = gate
         self.exposed = exposed
         self.draining = False
         self.streams: set[Events] = set()
-        self.waiting = Waiting(hub)
+        self.waiting = RunWaiters(hub)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._granted: set[str] = set()
         """The runs that came with a credential, whose tokens are to be settled."""
@@ -180,7 +180,9 @@ class Delegations:
             why = f"there is no conversation `{history[:100]}` that {sender.name} may see"
             raise RemitError(fault(Code.NOT_FOUND, why))
 
-    async def _answer(self, request: Request, once: Once | None, receive: Receive, send: Send, *, anew: bool) -> None:
+    async def _answer(
+        self, request: Request, once: SingleUseProof | None, receive: Receive, send: Send, *, anew: bool
+    ) -> None:
         """Answer with how a request ended, or with a handle, if it waits for a person."""
         going = await self.begin(request, once)
         if isinstance(going, Response):
@@ -193,12 +195,12 @@ class Delegations:
             await send_value(send, found, 202, _location(found))
 
     async def end_of(
-        self, going: Going, name: str, receive: Receive | None = None, *, anew: bool = False, questions: bool = True
+        self, going: ActiveRun, name: str, receive: Receive | None = None, *, anew: bool = False, questions: bool = True
     ) -> Response | Handle:
         """Return how a request ended that is under way; a handle by that name, if it does not end for now.
 
         That is if it waits for a person, unless *questions* are not wanted, and if this server goes down before. With
-        *receive*, raise `Gone` when whoever asked hangs up; one that is carried out *anew* whenever it is sent is
+        *receive*, raise `ClientGone` when whoever asked hangs up; one that is carried out *anew* whenever it is sent is
         cancelled then, since nobody could ask for its answer.
         """
         first = self.waiting.first(going, questions=questions)
@@ -207,7 +209,7 @@ class Delegations:
             if anew:
                 self.hub.cancel(going.run, GONE)
             if not first.done():
-                first.set_exception(Gone)
+                first.set_exception(ClientGone)
 
         leaving = None if receive is None else Leaving(receive, gone, self.waiting.soon)
         try:
@@ -222,7 +224,9 @@ class Delegations:
             raise going_down()
         return _handle(name, going.on_record or going.run, "running" if found is None else "waiting", found or "")
 
-    async def begin(self, request: Request, once: Once | None = None, *, counted: bool = False) -> Going | Response:
+    async def begin(
+        self, request: Request, once: SingleUseProof | None = None, *, counted: bool = False
+    ) -> ActiveRun | Response:
         """Start a request, or find the same under way: it goes on, whoever waits for it.
 
         One that is *counted* is held to the fan-out and cycle limits of the agent that asks.
@@ -234,7 +238,7 @@ class Delegations:
             raise
         if isinstance(going, Response) or going.run != request.run:
             self._settle(request.run, 0)  # it never began, or is counted under the first that was sent
-        if isinstance(going, Going):
+        if isinstance(going, ActiveRun):
             self._tasks.add(going.task)
             await self.waiting.watch(going, partial(self._ended, going.run))
         return going
@@ -256,7 +260,7 @@ class Delegations:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _hand_over(self, request: Request, once: Once | None, send: Send) -> None:
+    async def _hand_over(self, request: Request, once: SingleUseProof | None, send: Send) -> None:
         going = await self.begin(request, once)
         if isinstance(going, Response):
             await _send_end(send, request, going)
@@ -268,10 +272,12 @@ class Delegations:
         handle = _handle(request.id, going.on_record, "running")
         await send_value(send, handle, 202, _location(handle))
 
-    async def _stream(self, request: Request, once: Once | None, receive: Receive, send: Send, *, anew: bool) -> None:
+    async def _stream(
+        self, request: Request, once: SingleUseProof | None, receive: Receive, send: Send, *, anew: bool
+    ) -> None:
         with self.hub.follow(request.run, backlog=SHORT_BACKLOG) as events:
             going = await self.begin(request, once)
-            if isinstance(going, Going):
+            if isinstance(going, ActiveRun):
                 await going.decided.wait()
             if isinstance(going, Response) or not going.on_record:
                 await _send_end(send, request, going if isinstance(going, Response) else going.task.result())
@@ -290,7 +296,7 @@ class Delegations:
         """`GET /v1/delegations/{id}`."""
         summary, sender = await self._found(scope)
         if (response := await self.hub.outcome(summary.run)) is not None:
-            await send_value(send, told(response, peer_name(sender)))
+            await send_value(send, with_session_of_peer(response, peer_name(sender)))
             return
         asked = [each.text for each in await self.hub.pending() if each.request.run == summary.run]
         question = next(iter(asked), "") or self.waiting.question(summary.run)
@@ -350,7 +356,7 @@ class Delegations:
         if outcome is None:
             await send_value(send, _handle(name, summary.run, "running"), 202)
         elif may_see(sender, summary, Permission.READ):
-            await send_value(send, told(outcome, peer_name(sender)))
+            await send_value(send, with_session_of_peer(outcome, peer_name(sender)))
         else:  # to stop a run is not to read what it had to say
             await send_value(send, outline(outcome))
 
@@ -380,7 +386,7 @@ class Delegations:
         for summary in await store.runs(run=name, limit=1):
             if summary.run == name and may_see(sender, summary, others):
                 return summary
-        runs = await store.named(name, Whose(users=sender.users, agents=sender.targets, via=sender.name))
+        runs = await store.named(name, RunScope(users=sender.users, agents=sender.targets, via=sender.name))
         if len(runs) == 1:  # two users of a client may have chosen the same: then it names neither
             (summary,) = await store.runs(run=runs[0], limit=1)
             return summary
@@ -388,7 +394,7 @@ class Delegations:
 
 
 async def _send_end(send: Send, request: Request, response: Response) -> None:
-    await send_response(send, told(response, peer_of(request)))
+    await send_response(send, with_session_of_peer(response, peer_of(request)))
 
 
 def going_down() -> RemitError:
@@ -397,11 +403,11 @@ def going_down() -> RemitError:
     return RemitError(fault(Code.OVERLOADED, "this server is shutting down", retry_after_ms=1_000, suggestion=how))
 
 
-def visible(sender: Sender, others: Permission | None = None) -> Whose:
+def visible(sender: Sender, others: Permission | None = None) -> RunScope:
     """Return which runs a sender may see: those that it could have asked for; with the permission *others* all."""
     if others is not None and others in sender.may:
         return ANYONES
-    return Whose(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
+    return RunScope(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
 
 
 def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
@@ -483,7 +489,7 @@ class Guarded:
                 with suppress(RemitError):  # a header that stands there twice
                     note(scope, headers_of(scope), error.fault)
                 await send_fault(send, error.fault)
-        except Gone:
+        except ClientGone:
             pass
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
             log.error("%s %r failed: %s", scope["method"], scope["path"][:100], type(error).__name__)

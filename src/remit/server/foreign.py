@@ -6,9 +6,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from remit.dialects import NAMES, find
-from remit.dialects.exchange import Dialect, Foreign
+from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import of_agent, told
+from remit.policy.session_names import of_agent, with_session_of_peer
 from remit.policy.weight import is_light_response
 from remit.protocol.codec import malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response
@@ -53,7 +53,7 @@ _SHARED = frozenset({"contract"})
 _COUNTED = frozenset({"employee"})
 
 
-class ForeignTongues:
+class DialectEndpoints:
     """Delegations in other dialects: translated on the way in and on the way out, and nothing else."""
 
     def __init__(self, delegations: Delegations) -> None:
@@ -68,11 +68,11 @@ class ForeignTongues:
         dialect, headers = find(name), headers_of(scope)
         # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
-        asked = Foreign(headers=headers, target=target)
+        asked = ForeignMessage(headers=headers, target=target)
         sent = sender = None
         try:
             sender = await self._delegations.sender(scope, headers)
-            asked = Foreign(headers=headers, target=target, body=await read_json(headers, receive))
+            asked = ForeignMessage(headers=headers, target=target, body=await read_json(headers, receive))
             sent = await read_as(lambda _: dialect.submission(asked), asked.body)
             if name in _SHARED and sent.session is not None:
                 sent = _in_own_part(sent, sent.session)
@@ -80,14 +80,16 @@ class ForeignTongues:
             response = await self._ended(exchange)
             if response is None:
                 return  # it was streamed
-            response = told(response, peer_name(sender))
+            response = with_session_of_peer(response, peer_name(sender))
         except RemitError as error:
             note(scope, headers, error.fault)
             # What is wrong with an envelope that could not be read names its own fields.
             why = error.fault if sent is None else _placed(name, error.fault, sender)
             response = _refused(sent, why, self._version_of(sent, error.fault))
             if sent is None and len(asked.body) > _ECHOED_BYTES:
-                asked = Foreign(headers=headers, target=target)  # it was not read, and is not to be for the answer
+                asked = ForeignMessage(
+                    headers=headers, target=target
+                )  # it was not read, and is not to be for the answer
         await _send_reply(await _reply(dialect, response, asked), asked, send)
 
     def _version_of(self, sent: Submission | None, why: Fault) -> str | None:
@@ -136,20 +138,20 @@ class _Exchange(NamedTuple):
     """One request in a dialect that could be read, and who waits for the reply."""
 
     name: str
-    asked: Foreign
+    asked: ForeignMessage
     sent: Submission
     sender: Sender
     receive: Receive
     send: Send
 
 
-async def _reply(dialect: Dialect, response: Response, asked: Foreign) -> Foreign:
+async def _reply(dialect: Dialect, response: Response, asked: ForeignMessage) -> ForeignMessage:
     if is_light_response(response) and len(asked.body) <= SMALL_BODY:
         return dialect.reply(response, asked)
     return await aside.run(dialect.reply, response, asked)
 
 
-async def _send_reply(reply: Foreign, asked: Foreign, send: Send) -> None:
+async def _send_reply(reply: ForeignMessage, asked: ForeignMessage, send: Send) -> None:
     headers = {"content-type": "application/json", **reply.headers}
     if not asked.body:
         headers["connection"] = "close"  # nobody has read it, or will

@@ -2,19 +2,19 @@
 
 from collections.abc import Awaitable, Callable
 
-from remit.dialects.exchange import Foreign
+from remit.dialects.exchange import ForeignMessage
 from remit.policy.session_names import peer_of
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.records import Delta, Progress, Record, Refusal
 from remit.runtime.events import SHORT_BACKLOG
-from remit.runtime.root_runs import Going
+from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive, Send
 from remit.server.delegations import GONE, STREAM_HEADERS, Delegations
-from remit.server.streams import KEEP_ALIVE, Following, ends, heard
+from remit.server.streams import KEEP_ALIVE, Following, ends, follow_records
 from remit.server.waiting import Leaving
 
-Reply = Callable[[Response], Awaitable[Foreign]]
+Reply = Callable[[Response], Awaitable[ForeignMessage]]
 
 
 async def stream(
@@ -42,13 +42,13 @@ async def stream(
         delegations.streams.add(events)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            async for records in heard(hub, _following(going, request), events):
+            async for records in follow_records(hub, _following(going, request), events):
                 if not records:
                     await _send(send, KEEP_ALIVE)
                 for record in records:
                     if (end := _end(record)) is not None and counted:
                         await hub.counted(request)
-                    piece = _frame(b"response", (await reply(end)).body) if end is not None else _said(record)
+                    piece = _frame(b"response", (await reply(end)).body) if end is not None else _event_bytes(record)
                     if piece:
                         await _send(send, piece)
             await send({"type": "http.response.body", "body": b""})
@@ -58,7 +58,7 @@ async def stream(
     return None
 
 
-def _following(going: Going, request: Request) -> Following:
+def _following(going: ActiveRun, request: Request) -> Following:
     task = going.task if going.on_record == request.run else None
     return Following(run=going.on_record, peer=peer_of(request), task=task)
 
@@ -77,7 +77,7 @@ def _end(record: Record) -> Response | None:
             return None
 
 
-def _said(record: Record) -> bytes:
+def _event_bytes(record: Record) -> bytes:
     """Return what the agent that was asked says; what happens below it is its own business."""
     match record.body:
         case Delta(delegation=place, text=text) if place == record.run:

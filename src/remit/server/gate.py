@@ -6,11 +6,11 @@ from typing import Protocol
 from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.submission import Submission
-from remit.runtime.ports import Once
+from remit.runtime.ports import SingleUseProof
 
 
 class Gate(Protocol):
-    """Tells senders by what they prove, and keeps them to what their credentials allow; see `Door`.
+    """Tells senders by what they prove, and keeps them to what their credentials allow; see `Authenticator`.
 
     The names of *headers* are in small letters. What is refused is raised as a `RemitError`.
     """
@@ -19,7 +19,7 @@ class Gate(Protocol):
         """Return who sends a request; whether its proof was used before is found out here, unless it *submits*."""
         ...
 
-    def once(self, headers: Mapping[str, str]) -> Once | None:
+    def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
         """Return what is remembered with the submission of a request that was let in: its proof counts once."""
         ...
 

@@ -33,13 +33,13 @@ class PublicCard(Struct, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: tuple[Capability, ...] = ()
 
 
-class Agents(Struct, frozen=True, kw_only=True):
+class AgentList(Struct, frozen=True, kw_only=True):
     """The agents that whoever asks may ask."""
 
     agents: tuple[PublicCard, ...]
 
 
-class RunLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PublicRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run in one line."""
 
     run: str
@@ -57,10 +57,10 @@ class RunLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RunList(Struct, frozen=True, kw_only=True):
     """The newest runs first."""
 
-    runs: tuple[RunLine, ...]
+    runs: tuple[PublicRun, ...]
 
 
-class RunTree(Struct, frozen=True, kw_only=True):
+class PublicRunTree(Struct, frozen=True, kw_only=True):
     """Who asked whom for what in a run, and how each ended."""
 
     run: str
@@ -82,7 +82,7 @@ def public(card: AgentCard) -> PublicCard:
     )
 
 
-class Looking:
+class LookupEndpoints:
     """Answers about what is there and what has been."""
 
     def __init__(self, delegations: Delegations) -> None:
@@ -93,7 +93,7 @@ class Looking:
     async def agents(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/agents`."""
         sender = await self._delegations.sender(scope, headers_of(scope))
-        await send_value(send, Agents(agents=tuple(map(public, self._cards(sender).values()))))
+        await send_value(send, AgentList(agents=tuple(map(public, self._cards(sender).values()))))
 
     async def agent(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/agents/{name}`."""
@@ -126,7 +126,7 @@ class Looking:
         found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
         if not found or not may_see(sender, found[0], scope[ACCESS].others):
             raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` that {sender.name} may see"))
-        await send_value(send, RunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
+        await send_value(send, PublicRunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
 
     async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/audit`."""
@@ -147,8 +147,8 @@ class Looking:
         }
 
 
-def _line(summary: RunSummary) -> RunLine:
-    return RunLine(
+def _line(summary: RunSummary) -> PublicRun:
+    return PublicRun(
         run=summary.run,
         user=summary.user,
         agent=summary.agent,

@@ -2,16 +2,16 @@
 
 from collections.abc import Iterable, Iterator
 
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.metrics import BUCKETS, PHASES
 
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
+class MetricsPage:
     """The figures of a hub as a page."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Engine) -> None:
         self._hub = hub
         self._figures = hub.figures  # from now on they are counted
 

@@ -6,7 +6,7 @@ import msgspec
 
 from remit import __version__
 from remit.dialects import NAMES
-from remit.documents.schema import as_others_read
+from remit.documents.schema import as_others_read, published
 from remit.policy.context import ROLES
 from remit.protocol.codec import VERSIONS
 from remit.protocol.envelope import Response
@@ -15,12 +15,15 @@ from remit.protocol.records import Kind
 from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 from remit.server.access import access_to
-from remit.server.bodies import Failure
+from remit.server.bodies import FailureBody
 from remit.server.delegations import Handle, Reason
-from remit.server.looking import Agents, AuditPage, PublicCard, RunList, RunTree
+from remit.server.looking import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
 
-_TYPES = (Submission, Response, Handle, Failure, Reason, Agents, PublicCard, RunList, RunTree, AuditPage)
+_TYPES = (Submission, Response, Handle, FailureBody, Reason, AgentList, PublicCard, RunList, PublicRunTree, AuditPage)
 _TEMPLATE = "#/components/schemas/{name}"
+
+# The names by which clients know types that are called differently in the code.
+_PUBLISHED = {"AgentList": "Agents", "FailureBody": "Failure", "PublicRun": "RunLine", "PublicRunTree": "RunTree"}
 
 Document = dict[str, Any]
 
@@ -28,11 +31,13 @@ Document = dict[str, Any]
 def document() -> Document:
     """Return what the server offers, for programs."""
     schemas, found = msgspec.json.schema_components(_TYPES, ref_template=_TEMPLATE)
-    components = _outward(cast("Document", as_others_read(found)))
+    components = _outward(published(cast("Document", as_others_read(found)), _PUBLISHED))
     # What is checked later than by its type.
     components["Submission"]["properties"]["version"]["enum"] = list(VERSIONS.readable)
     components["ContextFilter"]["properties"]["roles"]["anyOf"][0]["items"] = {"enum": list(ROLES)}
-    ref: dict[Any, Any] = dict(zip(_TYPES, schemas, strict=True))
+    ref: dict[Any, Any] = {
+        kind: published({"": schema}, _PUBLISHED)[""] for kind, schema in zip(_TYPES, schemas, strict=True)
+    }
     return {
         "openapi": "3.1.0",
         "info": {
@@ -95,7 +100,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
                     _header("traceparent", "The trace that it belongs to, as W3C writes it."),
                 ],
                 "requestBody": _body(ref[Submission]),
-                "responses": {"200": answered, "202": waiting, **_refusals(ref[Response], ref[Failure])},
+                "responses": {"200": answered, "202": waiting, **_refusals(ref[Response], ref[FailureBody])},
             }
         },
         "/v1/delegations/{id}": {
@@ -103,7 +108,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 "operationId": "look",
                 "summary": "Look how a delegation ended, or how far it is.",
                 "parameters": delegation,
-                "responses": {"200": ended, "202": waiting, **_failures(ref[Failure])},
+                "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
             }
         },
         "/v1/delegations/{id}/events": {
@@ -114,7 +119,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
                     *delegation,
                     _header("Last-Event-ID", "The number of the last event received.", pattern="^[0-9]{1,18}$"),
                 ],
-                "responses": {"200": stream, **_failures(ref[Failure])},
+                "responses": {"200": stream, **_failures(ref[FailureBody])},
             }
         },
         "/v1/delegations/{id}/cancel": {
@@ -123,10 +128,10 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 "summary": "Stop a delegation and everything below it.",
                 "parameters": delegation,
                 "requestBody": {**_body(ref[Reason]), "required": False},
-                "responses": {"200": ended, "202": waiting, **_failures(ref[Failure])},
+                "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
             }
         },
-        "/v1/agents": {"get": _look("agents", "The agents that can be asked.", _reply("They.", ref[Agents]), ref)},
+        "/v1/agents": {"get": _look("agents", "The agents that can be asked.", _reply("They.", ref[AgentList]), ref)},
         "/v1/agents/{name}": {
             "get": _look(
                 "agent", "One agent.", _reply("It.", ref[PublicCard]), ref, [_in_path("name", "The agent's name.")]
@@ -149,7 +154,7 @@ def _paths(ref: dict[Any, Any]) -> Document:
             "get": _look(
                 "run",
                 "Who asked whom for what in a run.",
-                _reply("Its delegations.", ref[RunTree]),
+                _reply("Its delegations.", ref[PublicRunTree]),
                 ref,
                 [_in_path("run", "The run.")],
             )
@@ -197,7 +202,7 @@ def _look(
         "operationId": name,
         "summary": summary,
         "parameters": parameters or [],
-        "responses": {"200": found, **_failures(ref[Failure])},
+        "responses": {"200": found, **_failures(ref[FailureBody])},
     }
 
 

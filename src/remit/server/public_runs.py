@@ -9,13 +9,13 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.bridge.frames import Mode, Role
-from remit.relay.device.peers import Peer
+from remit.relay.device.peers import PeerDevice
 from remit.relay.messages.catalog import shares
-from remit.relay.messages.types import Offer
-from remit.relay.session.moves import Label, Reason, State
+from remit.relay.messages.types import AgentOffer
+from remit.relay.session.moves import Label, Reason, SessionState
 from remit.relay.session.profile import Profile
 from remit.relay.session.review import RULES, Review
-from remit.relay.session.run import Entry, Overlay, Pending
+from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
 from remit.server.acts import ActName, possible
 
 # ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +70,7 @@ class Profiles(Struct, frozen=True, kw_only=True):
     profiles: tuple[ProfileView, ...]
 
 
-class Devices(Struct, frozen=True, kw_only=True):
+class DeviceList(Struct, frozen=True, kw_only=True):
     """The known devices, by name."""
 
     devices: tuple[DeviceView, ...]
@@ -93,7 +93,7 @@ def profile_view(profile: Profile) -> ProfileView:
     )
 
 
-def device_view(peer: Peer, offer: tuple[Offer, ...] | None) -> DeviceView:
+def device_view(peer: PeerDevice, offer: tuple[AgentOffer, ...] | None) -> DeviceView:
     """Return what is shown of a device: of its card, the name alone."""
     return DeviceView(
         id=peer.device,
@@ -144,7 +144,7 @@ class DraftView(Struct, frozen=True, kw_only=True):
     took_ms: int
 
 
-class View(Struct, frozen=True, kw_only=True):
+class SharedRunView(Struct, frozen=True, kw_only=True):
     """A run, whole."""
 
     id: str
@@ -154,7 +154,7 @@ class View(Struct, frozen=True, kw_only=True):
     """What the device shares the other agent as; empty: the only one that it shares."""
     objective: str
     mode: Mode
-    state: State
+    state: SessionState
     decides: Literal["agent", "person"]
     """Who says what is said next."""
     acts: tuple[ActName, ...]
@@ -180,7 +180,7 @@ class View(Struct, frozen=True, kw_only=True):
     result: str
 
 
-class RunLine(Struct, frozen=True, kw_only=True):
+class SharedRunLine(Struct, frozen=True, kw_only=True):
     """A run in one line."""
 
     id: str
@@ -190,23 +190,23 @@ class RunLine(Struct, frozen=True, kw_only=True):
     """What the device shares the other agent as; empty: the only one that it shares."""
     objective: str
     mode: Mode
-    state: State
+    state: SessionState
     turn: int
     waits: bool
     """Whether a draft waits for a person."""
     ended: Reason | None
 
 
-class Runs(Struct, frozen=True, kw_only=True):
+class SharedRunList(Struct, frozen=True, kw_only=True):
     """The newest runs first."""
 
-    runs: tuple[RunLine, ...]
+    runs: tuple[SharedRunLine, ...]
 
 
-def view(run: Overlay, now_ms: int) -> View:
+def view(run: Overlay, now_ms: int) -> SharedRunView:
     """Return what is shown of a run at *now_ms*."""
     limits = run.limits
-    return View(
+    return SharedRunView(
         id=run.id,
         profile=run.profile,
         device=run.device,
@@ -235,9 +235,9 @@ def view(run: Overlay, now_ms: int) -> View:
     )
 
 
-def line(run: Overlay) -> RunLine:
+def line(run: Overlay) -> SharedRunLine:
     """Return a run in one line."""
-    return RunLine(
+    return SharedRunLine(
         id=run.id,
         profile=run.profile,
         device=run.device,
@@ -251,7 +251,7 @@ def line(run: Overlay) -> RunLine:
     )
 
 
-def _turn(entry: Entry) -> TurnView:
+def _turn(entry: TimelineEntry) -> TurnView:
     return TurnView(
         role=entry.role,
         text=entry.text,
@@ -265,7 +265,7 @@ def _turn(entry: Entry) -> TurnView:
     )
 
 
-def _draft(pending: Pending) -> DraftView:
+def _draft(pending: PendingDraft) -> DraftView:
     return DraftView(id=pending.id, text=pending.text, reviews=_reviews(pending.reviews), took_ms=pending.took_ms)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.ports import Clock
 from remit.server.bodies import Headers, Scope
 from remit.transports.credentials.headers import BEARER, PROOF
@@ -151,7 +151,7 @@ class _Key(NamedTuple):
 class Refusals:
     """Keeps account of what one server refuses."""
 
-    def __init__(self, hub: Hub, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
+    def __init__(self, hub: Engine, *, proxies: Collection[str] = (), clock: Clock | None = None) -> None:
         self._hub = hub
         self._clock = clock or LoopClock()
         self._proxies = Proxies(proxies)

@@ -12,7 +12,7 @@ import uvicorn
 
 from remit.server.app import Api
 from remit.server.bodies import Receive, Scope, Send
-from remit.server.connections import MOST_CONNECTIONS, Connection, Doorstep
+from remit.server.connections import MOST_CONNECTIONS, Doorstep, HttpConnection
 from remit.transports.listening import BACKLOG, listening
 
 # Who wants nothing more for so long makes room for others.
@@ -67,7 +67,7 @@ class Server(uvicorn.Server):
                 api.app,
                 host="127.0.0.1",
                 port=port,
-                http=Connection,
+                http=HttpConnection,
                 interface="asgi3",
                 ws="none",
                 lifespan="off",

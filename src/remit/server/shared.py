@@ -20,15 +20,15 @@ from remit.protocol.codec import decode, encode
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
-from remit.relay.session_service import Host
+from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.server.acts import Begin, event_of, kind_of, person_of
+from remit.server.acts import StartRequest, event_of, kind_of, person_of
 from remit.server.app import no_such_thing
 from remit.server.bodies import Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
-from remit.server.changes import Change, Changes
+from remit.server.changes import Changes, RunChange
 from remit.server.delegations import STREAM_HEADERS, Endpoint, guarded, optional
 from remit.server.loopback import check
-from remit.server.public_runs import Devices, Profiles, Runs, device_view, line, profile_view, view
+from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
 from remit.server.server import Server
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S
 from remit.server.token_file import token_in
@@ -48,7 +48,7 @@ DRAIN_S = 2.0
 _NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
 
 
-class Ready(Struct, frozen=True, kw_only=True):
+class StreamReady(Struct, frozen=True, kw_only=True):
     """What a reader is told once it knows where everything is."""
 
     resumed: bool
@@ -57,7 +57,9 @@ class Ready(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def serve_shared(host: Host, changes: Changes, *, token: Path, port: int = 0) -> AsyncGenerator[str, None]:
+async def serve_shared(
+    host: SessionService, changes: Changes, *, token: Path, port: int = 0
+) -> AsyncGenerator[str, None]:
     """Serve the runs of an open *host* to faces on this machine while the block lasts; yield the address.
 
     *changes* is what the host was given as `changed`, or is told by that. Whoever comes has to know the token in the
@@ -74,7 +76,9 @@ async def serve_shared(host: Host, changes: Changes, *, token: Path, port: int =
 class SharedApi:
     """The application: everything that is asked of it is checked first, also what it does not have."""
 
-    def __init__(self, host: Host, changes: Changes, *, token: str, port: int, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, host: SessionService, changes: Changes, *, token: str, port: int, now_ms: Callable[[], int]
+    ) -> None:
         self._host = host
         self._changes = changes
         self._token = token
@@ -121,12 +125,12 @@ class SharedApi:
     async def _devices(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/devices`."""
         devices = [device_view(each, await self._host.offers(each.device)) for each in await self._host.devices()]
-        await send_value(send, Devices(devices=tuple(devices)), headers=_NO_STORE)
+        await send_value(send, DeviceList(devices=tuple(devices)), headers=_NO_STORE)
 
     async def _runs(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs`."""
         newest = self._host.runs[: -MOST_RUNS - 1 : -1]
-        await send_value(send, Runs(runs=tuple(map(line, newest))), headers=_NO_STORE)
+        await send_value(send, SharedRunList(runs=tuple(map(line, newest))), headers=_NO_STORE)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
         """`GET /v1/shared/runs/{run}`."""
@@ -136,7 +140,7 @@ class SharedApi:
 
     async def _start(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/shared/runs`."""
-        begin = decode(await read_json(headers_of(scope), receive, MOST_BODY), Begin)
+        begin = decode(await read_json(headers_of(scope), receive, MOST_BODY), StartRequest)
         run = await self._host.start(
             begin.profile,
             begin.device,
@@ -213,7 +217,7 @@ class SharedApi:
             except TimeoutError:
                 yield KEEP_ALIVE
 
-    def _numbered(self, change: Change) -> bytes:
+    def _numbered(self, change: RunChange) -> bytes:
         return f"id: {self._changes.mark(change.number)}\n".encode() + self._frame(change.run)
 
     def _frame(self, run: Overlay) -> bytes:
@@ -221,7 +225,7 @@ class SharedApi:
 
 
 def _ready(mark: str, *, resumed: bool) -> bytes:
-    return f"id: {mark}\nevent: ready\ndata: ".encode() + encode(Ready(resumed=resumed)) + b"\n\n"
+    return f"id: {mark}\nevent: ready\ndata: ".encode() + encode(StreamReady(resumed=resumed)) + b"\n\n"
 
 
 def _only(scope: Scope) -> str | None:

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.session_names import told
+from remit.policy.session_names import with_session_of_peer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward
 from remit.runtime.events import Events
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 
 # A run that another process carries out is heard of by looking; a person does not notice a quarter of a second.
 LOOK_S = 0.25
@@ -42,9 +42,9 @@ class Following(Struct, frozen=True, kw_only=True):
     """What carries it out here, if that is known: it has the outcome at hand."""
 
 
-async def follow(hub: Hub, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
+async def follow(hub: Engine, following: Following, events: Events) -> AsyncGenerator[bytes, None]:
     """Yield a run's events, framed, several at a time, and end after the one that holds its outcome."""
-    async for records in heard(hub, following, events):
+    async for records in follow_records(hub, following, events):
         if not records:
             yield KEEP_ALIVE
         together: list[bytes] = []
@@ -60,7 +60,7 @@ async def follow(hub: Hub, following: Following, events: Events) -> AsyncGenerat
             yield b"".join(together)
 
 
-async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
+async def follow_records(hub: Engine, following: Following, events: Events) -> AsyncGenerator[list[Record], None]:
     """Yield a run's records, several at a time, and end after the one that holds its outcome.
 
     *events* were subscribed to before: what is committed meanwhile is in them, or in the store, or in both. Once they
@@ -78,7 +78,7 @@ async def heard(hub: Hub, following: Following, events: Events) -> AsyncGenerato
         # What another process carries out, or was missed here, is only in the store.
         here = hub.is_here(following.run)
         wait_s = 0.0 if found else KEEP_ALIVE_S if here else LOOK_S
-        said = _with_spoken(found, events) if found else await _heard(events, wait_s)
+        said = _with_spoken(found, events) if found else await _next_records(events, wait_s)
         deaf = said is None
         look = bool(found) or events.lost or deaf or not here
         # What was dropped came before what is left, and both are in the store, in order.
@@ -115,7 +115,7 @@ def _end(records: list[Record]) -> int:
     return next((place for place, record in enumerate(records) if ends(record)), len(records))
 
 
-async def _heard(events: Events, wait_s: float) -> list[Record] | None:
+async def _next_records(events: Events, wait_s: float) -> list[Record] | None:
     """Wait for what is said next, and return it with all that is ready; nothing after a while, None at the end."""
     try:
         async with asyncio.timeout(wait_s):
@@ -125,12 +125,12 @@ async def _heard(events: Events, wait_s: float) -> list[Record] | None:
     return None if first is None else [first, *events.ready(TOGETHER)]
 
 
-async def _whole(hub: Hub, following: Following, record: Record) -> Record:
+async def _whole(hub: Engine, following: Following, record: Record) -> Record:
     if following.raw and ends(record) and isinstance(record.body, Response):
         if following.task is not None:
-            return replace(record, body=told(await asyncio.shield(following.task), following.peer))
+            return replace(record, body=with_session_of_peer(await asyncio.shield(following.task), following.peer))
         outcome = await hub.outcome(following.run)
-        return record if outcome is None else replace(record, body=told(outcome, following.peer))
+        return record if outcome is None else replace(record, body=with_session_of_peer(outcome, following.peer))
     return record
 
 

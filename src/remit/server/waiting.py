@@ -8,9 +8,9 @@ from functools import partial
 
 from remit.protocol.envelope import Response
 from remit.protocol.records import Approval, Record
-from remit.runtime.hub import Hub
+from remit.runtime.hub import Engine
 from remit.runtime.ports import StoreError
-from remit.runtime.root_runs import Going
+from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive
 
 # Most requests are answered before it is worth a task to look whether somebody still wants to know.
@@ -58,10 +58,10 @@ class Soon:
             act()
 
 
-class Waiting:
+class RunWaiters:
     """The runs under way that came from elsewhere, and who waits for them."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Engine) -> None:
         self._hub = hub
         self.soon = Soon()
         self._watched: dict[str, _Watched] = {}
@@ -75,7 +75,7 @@ class Waiting:
                 if not first.done():
                     first.set_result(None)
 
-    async def watch(self, going: Going, ended: Callable[[asyncio.Task[Response]], None]) -> None:
+    async def watch(self, going: ActiveRun, ended: Callable[[asyncio.Task[Response]], None]) -> None:
         """Know from now on what a person is asked in a run, and call *ended*, once for all, when it is over."""
         if going.run in self._watched:
             return
@@ -99,7 +99,7 @@ class Waiting:
         watched = self._watched.get(run)
         return "" if watched is None else next(iter(watched.questions.values()), "")
 
-    def first(self, going: Going, *, questions: bool = True) -> First:
+    def first(self, going: ActiveRun, *, questions: bool = True) -> First:
         """Return what is known of a run next: its end, what a person is asked if *questions* are wanted, or nothing."""
         first: First = asyncio.get_running_loop().create_future()
         watched = self._watched.get(going.run)
@@ -115,7 +115,7 @@ class Waiting:
                 first.add_done_callback(lambda _: call_off())
         return first
 
-    def _look_elsewhere(self, going: Going, first: First) -> None:
+    def _look_elsewhere(self, going: ActiveRun, first: First) -> None:
         if going.on_record not in ("", going.run):
             looking = asyncio.create_task(self._asked_elsewhere(going.on_record, first))
             first.add_done_callback(lambda _: looking.cancel())

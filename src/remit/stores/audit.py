@@ -12,11 +12,11 @@ import msgspec
 
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import ChainBreak, Kind
-from remit.runtime.audit import AuditVerdict, Row, Unsigned, verify
+from remit.runtime.audit import AuditVerdict, ChainRow, Unsigned, verify
 from remit.runtime.ports import StoreError
 from remit.runtime.signing import Checkpoint, read_key
 from remit.stores.checkpoints import EVERY, SECONDS, key_path, newest_checkpoint, read_checkpoints, read_mark
-from remit.stores.connection import Connection, connect_reader
+from remit.stores.connection import SqliteConnection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.reader import Query
 from remit.stores.schema import KINDS, check_version
@@ -76,7 +76,7 @@ def audit(
 ) -> Query[AuditVerdict]:
     """Return the query that judges the whole chain."""
 
-    def query(connection: Connection) -> AuditVerdict:
+    def query(connection: SqliteConnection) -> AuditVerdict:
         # Others may go on writing. The rows of these checkpoints were committed before the snapshot that is taken next.
         checkpoints = read_checkpoints(path)
         connection.execute("BEGIN")
@@ -110,7 +110,7 @@ _REFERENCED = """
 """
 
 
-def _breaks(connection: Connection) -> list[tuple[int, ChainBreak]]:
+def _breaks(connection: SqliteConnection) -> list[tuple[int, ChainBreak]]:
     found: list[tuple[int, ChainBreak]] = []
     for seq, body in connection.execute(f"SELECT seq, CAST(body AS BLOB) FROM record WHERE kind = {_BREAK}"):
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # the row was edited, which its digest tells
@@ -125,10 +125,10 @@ _ROWS = """
 """
 
 
-def _rows(connection: Connection) -> Iterator[Row]:
+def _rows(connection: SqliteConnection) -> Iterator[ChainRow]:
     for seq, number, at_ms, run, session, body, digest in connection.execute(_ROWS):
         kind = _KINDS.get(number, f"kind {number}")
-        yield Row(seq, kind, at_ms, _text(run), _text(session), body, digest)
+        yield ChainRow(seq, kind, at_ms, _text(run), _text(session), body, digest)
 
 
 def _text(raw: bytes | None) -> str:
@@ -143,7 +143,7 @@ def _public_key(path: Path) -> bytes | None:
         return None
 
 
-def newest_anchor(connection: Connection, path: Path) -> tuple[Checkpoint, int]:
+def newest_anchor(connection: SqliteConnection, path: Path) -> tuple[Checkpoint, int]:
     """Return the newest checkpoint and how many rows stand after it, or raise `StoreError` if none can be relied on."""
     newest = newest_checkpoint(path)
     if newest is None:

@@ -11,8 +11,8 @@ import apsw
 
 from remit.protocol.records import ChainBreak
 from remit.runtime.audit import Tampering
-from remit.runtime.signing import Checkpoint, Key, decode_checkpoints, encode_checkpoint, sign
-from remit.stores.connection import Connection, write_lock
+from remit.runtime.signing import Checkpoint, CheckpointKey, decode_checkpoints, encode_checkpoint, sign
+from remit.stores.connection import SqliteConnection, write_lock
 
 # A checkpoint costs a signature and a wait for the disk: at most one a minute is not felt, and a minute of records is
 # what somebody without the key can change unseen.
@@ -66,7 +66,7 @@ class Mark(NamedTuple):
     since_ms: int
 
 
-def read_mark(connection: Connection) -> Mark | None:
+def read_mark(connection: SqliteConnection) -> Mark | None:
     """Return the database's row about its last checkpoint; None if the row or its table was deleted."""
     if not _has_table(connection):
         return None
@@ -74,7 +74,7 @@ def read_mark(connection: Connection) -> Mark | None:
     return None if found is None else Mark(*found)
 
 
-def _has_table(connection: Connection) -> bool:
+def _has_table(connection: SqliteConnection) -> bool:
     sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'checkpoint'"
     return connection.execute(sql).fetchone() is not None
 
@@ -82,7 +82,7 @@ def _has_table(connection: Connection) -> bool:
 class Checkpoints:
     """Seals the chain every *every* records or *seconds* seconds, and when the store is closed."""
 
-    def __init__(self, path: Path, key: Key, *, every: int, seconds: float, durable: bool) -> None:
+    def __init__(self, path: Path, key: CheckpointKey, *, every: int, seconds: float, durable: bool) -> None:
         self._path = path
         self._key = key
         self._every = every
@@ -97,7 +97,7 @@ class Checkpoints:
 
     # ── opening ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def examine(self, connection: Connection, *, key_made: bool) -> list[ChainBreak]:
+    def examine(self, connection: SqliteConnection, *, key_made: bool) -> list[ChainBreak]:
         """Return what does not fit between rows, checkpoints and key, in an open write transaction.
 
         Whatever it is, the database's own mark is brought to where the next checkpoint can follow. What a killed
@@ -137,7 +137,7 @@ class Checkpoints:
 
     # ── sealing ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def begin(self, connection: Connection, seq: int, at_ms: int) -> None:
+    def begin(self, connection: SqliteConnection, seq: int, at_ms: int) -> None:
         """Note, in the transaction that writes rows up to *seq*, since when they wait for a signature."""
         if self._noted or seq <= self._sealed:
             return
@@ -149,7 +149,7 @@ class Checkpoints:
         self.head = seq
         self._noted = seq > self._sealed
 
-    def seal_if_due(self, connection: Connection, at_ms: int) -> float | None:
+    def seal_if_due(self, connection: SqliteConnection, at_ms: int) -> float | None:
         """Seal the chain if it is time; return in how many seconds it will be, or None if nothing is unsealed."""
         if self.head <= self._sealed:
             return None
@@ -161,7 +161,7 @@ class Checkpoints:
             return left
         return self.seal(connection, at_ms)
 
-    def seal(self, connection: Connection, at_ms: int) -> None:
+    def seal(self, connection: SqliteConnection, at_ms: int) -> None:
         """Sign the chain's head, unless it is signed already or this process has written nothing."""
         if self.head <= self._sealed:
             return
@@ -177,7 +177,7 @@ class Checkpoints:
         self._unsealed_since = None
         self._noted = False
 
-    def _catch_up(self, connection: Connection) -> bool:
+    def _catch_up(self, connection: SqliteConnection) -> bool:
         """Remember a line that a crash, or a commit that failed, left unremembered; say whether there was one."""
         mark, last = read_mark(connection), newest_checkpoint(self._path)
         if mark is None or last is None or last.number <= mark.number:
@@ -187,7 +187,7 @@ class Checkpoints:
         connection.execute("UPDATE checkpoint SET number = ?, seq = ?", (last.number, last.seq))
         return True
 
-    def _seal(self, connection: Connection, at_ms: int) -> bool:
+    def _seal(self, connection: SqliteConnection, at_ms: int) -> bool:
         head = connection.execute("SELECT seq, digest FROM record ORDER BY seq DESC LIMIT 1").fetchone()
         mark = read_mark(connection)
         if head is None or mark is None:
@@ -241,7 +241,7 @@ def _break(finding: Tampering, text: str) -> ChainBreak:
     return ChainBreak(finding=finding, text=text)
 
 
-def _digest(connection: Connection, seq: int) -> str | None:
+def _digest(connection: SqliteConnection, seq: int) -> str | None:
     found = connection.execute("SELECT digest FROM record WHERE seq = ?", (seq,)).fetchone()
     return bytes(found[0]).hex() if found and isinstance(found[0], bytes) else None
 

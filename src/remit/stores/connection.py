@@ -26,7 +26,7 @@ class Rows(Protocol):
     def fetchall(self) -> list[tuple[Any, ...]]: ...
 
 
-class Connection(Protocol):
+class SqliteConnection(Protocol):
     """The part of `apsw.Connection` that is used here; its own annotations are not complete."""
 
     in_transaction: bool
@@ -42,7 +42,7 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> Connection:
+def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> SqliteConnection:
     """Return a connection that writes; the file and its folder are made if they are not there."""
     # Private whatever the umask: beside the file lies the key, and names of files tell what is done here.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,17 +51,17 @@ def connect_writer(path: Path, durability: Durability, busy_seconds: float) -> C
     connection = apsw.Connection(str(path))
     connection.set_busy_timeout(int(busy_seconds * 1_000))
     _plan_once(connection)
-    writer = cast(Connection, connection)
+    writer = cast(SqliteConnection, connection)
     writer.pragma("synchronous", _SYNCHRONOUS[durability])
     return writer
 
 
-def connect_reader(path: Path, busy_seconds: float) -> Connection:
+def connect_reader(path: Path, busy_seconds: float) -> SqliteConnection:
     """Return a connection that only reads."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(int(busy_seconds * 1_000))
     _plan_once(connection)
-    return cast(Connection, connection)
+    return cast(SqliteConnection, connection)
 
 
 def _plan_once(connection: apsw.Connection) -> None:
@@ -71,7 +71,7 @@ def _plan_once(connection: apsw.Connection) -> None:
 
 
 @contextmanager
-def write_lock(connection: Connection) -> Generator[None]:
+def write_lock(connection: SqliteConnection) -> Generator[None]:
     """Hold the file's one write lock; what was done meanwhile is committed at the end, or undone if anything fails."""
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -2,20 +2,20 @@
 
 from typing import Literal
 
-from remit.runtime.ports import Control
-from remit.stores.connection import Connection
+from remit.runtime.ports import ControlCommand
+from remit.stores.connection import SqliteConnection
 from remit.stores.schema import DAY_MS
 
 
 def add(
-    connection: Connection, run: str, action: Literal["cancel", "reload"], by: str, reason: str, now_ms: int
+    connection: SqliteConnection, run: str, action: Literal["cancel", "reload"], by: str, reason: str, now_ms: int
 ) -> int:
     """Write one down and return its number."""
     sql = "INSERT INTO control (run, action, by, reason, at_ms) VALUES (?,?,?,?,?) RETURNING seq"
     return connection.execute(sql, (run, action, by, reason, now_ms)).fetchall()[0][0]
 
 
-def forget(connection: Connection, now_ms: int) -> None:
+def forget(connection: SqliteConnection, now_ms: int) -> None:
     """Delete those that are a day old, unless their run may still be taken up: else every hub has read them."""
     connection.execute(
         "DELETE FROM control WHERE at_ms <= ? AND NOT EXISTS"
@@ -24,12 +24,12 @@ def forget(connection: Connection, now_ms: int) -> None:
     )
 
 
-def after(connection: Connection, number: int, run: str | None) -> list[Control]:
+def after(connection: SqliteConnection, number: int, run: str | None) -> list[ControlCommand]:
     """Return what was said after *number*, about one run if asked."""
     sql = "SELECT seq, run, action, by, reason FROM control WHERE seq > ?1 AND (?2 IS NULL OR run = ?2) ORDER BY seq"
-    return [Control(*row) for row in connection.execute(sql, (number, run))]
+    return [ControlCommand(*row) for row in connection.execute(sql, (number, run))]
 
 
-def last(connection: Connection) -> int:
+def last(connection: SqliteConnection) -> int:
     """Return the number of the newest, 0 if there is none."""
     return connection.execute("SELECT coalesce(max(seq), 0) FROM control").fetchall()[0][0]

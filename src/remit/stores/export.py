@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from remit.runtime.audit import GENESIS, Row
-from remit.stores.connection import Connection
+from remit.runtime.audit import GENESIS, ChainRow
+from remit.stores.connection import SqliteConnection
 from remit.stores.reader import within
 from remit.stores.schema import KINDS
 
@@ -15,18 +15,18 @@ class Linked(NamedTuple):
     """A row, and the digest of the row before it, from which its own follows."""
 
     previous: bytes
-    row: Row
+    row: ChainRow
 
 
 def linked_rows(
-    connection: Connection, *, run: str | None = None, profile: str | None = None, after: int = 0
+    connection: SqliteConnection, *, run: str | None = None, profile: str | None = None, after: int = 0
 ) -> Iterator[Linked]:
     """Return the rows in order, those of one run or profile if asked, as they are stored: tampered ones too."""
     where, values = within(run=run, profile=profile)
     sql = _ROWS.format(where=f"seq > ? AND {where}")
     for previous, seq, number, at_ms, of_run, session, body, digest in connection.execute(sql, (after, *values)):
         kind = _NAMES.get(number, f"kind {number}")
-        yield Linked(previous or GENESIS, Row(seq, kind, at_ms, _text(of_run), _text(session), body, digest))
+        yield Linked(previous or GENESIS, ChainRow(seq, kind, at_ms, _text(of_run), _text(session), body, digest))
 
 
 _ROWS = """
@@ -41,7 +41,7 @@ def _text(raw: bytes) -> str:
     return raw.decode(errors="replace")
 
 
-def before_newest(connection: Connection, count: int, run: str | None = None, profile: str | None = None) -> int:
+def before_newest(connection: SqliteConnection, count: int, run: str | None = None, profile: str | None = None) -> int:
     """Return the number after which the newest *count* rows follow, of one run or profile if asked."""
     where, values = within(run=run, profile=profile)
     newest = f"SELECT seq FROM record WHERE {where} ORDER BY seq DESC LIMIT ?"

@@ -5,7 +5,7 @@ import msgspec
 from remit.protocol.codec import encode
 from remit.protocol.records import read_request
 from remit.runtime.ports import Question
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.schema import DAY_MS
 
 _read_names = msgspec.json.Decoder(frozenset[str]).decode
@@ -13,7 +13,7 @@ _read_names = msgspec.json.Decoder(frozenset[str]).decode
 _COLUMNS = "id, text, request, editable, asked_ms, expires_ms"
 
 
-def put(connection: Connection, question: Question) -> Question:
+def put(connection: SqliteConnection, question: Question) -> Question:
     """Put a question there unless it is; return the one that is there now."""
     request, editable = encode(question.request), encode(question.editable)
     connection.execute(
@@ -34,7 +34,7 @@ def put(connection: Connection, question: Question) -> Question:
     return _question(*connection.execute(f"SELECT {_COLUMNS} FROM question WHERE id = ?", (question.id,)).fetchall()[0])
 
 
-def decide(connection: Connection, question: str, decision: bytes, now_ms: int) -> bool:
+def decide(connection: SqliteConnection, question: str, decision: bytes, now_ms: int) -> bool:
     """Answer a question, if it is there and neither answered nor too old; *decision* is locked: a person wrote it."""
     connection.execute(
         "UPDATE question SET decision = ?, over_ms = ? WHERE id = ? AND decision IS NULL AND expires_ms > ?",
@@ -43,12 +43,12 @@ def decide(connection: Connection, question: str, decision: bytes, now_ms: int) 
     return bool(connection.changes())
 
 
-def withdraw(connection: Connection, question: str) -> None:
+def withdraw(connection: SqliteConnection, question: str) -> None:
     """Take a question away; one that was answered stays, so that its answer is found after a restart."""
     connection.execute("DELETE FROM question WHERE id = ? AND decision IS NULL", (question,))
 
 
-def forget(connection: Connection, now_ms: int) -> None:
+def forget(connection: SqliteConnection, now_ms: int) -> None:
     """Delete what was answered or too late a day ago; but what a run may still ask about stays as long as the run."""
     connection.execute(
         "DELETE FROM question WHERE over_ms <= ? AND NOT EXISTS"
@@ -57,7 +57,7 @@ def forget(connection: Connection, now_ms: int) -> None:
     )
 
 
-def decision(connection: Connection, question: str) -> bytes | None:
+def decision(connection: SqliteConnection, question: str) -> bytes | None:
     """Return what was answered so far, as it was locked."""
     found = connection.execute(
         "SELECT decision FROM question WHERE id = ? AND decision IS NOT NULL", (question,)
@@ -65,7 +65,7 @@ def decision(connection: Connection, question: str) -> bytes | None:
     return found[0] if found else None
 
 
-def pending(connection: Connection, now_ms: int) -> list[Question]:
+def pending(connection: SqliteConnection, now_ms: int) -> list[Question]:
     """Return the questions that can still be answered, oldest first."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM question WHERE decision IS NULL AND expires_ms > ? ORDER BY asked_ms, number",

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from remit.policy.context import Count, matches, message_of, newest, said
+from remit.policy.context import Count, matches, message_of, messages_from_records, newest
 from remit.protocol.envelope import ContextFilter, Message, Note, Request
 from remit.protocol.records import Kind, Record, read_request
 from remit.runtime.ports import MOST_NOTES
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.reader import PAGE, Query, numbered, page
 from remit.stores.schema import KINDS
 
@@ -43,7 +43,7 @@ _SPEAKING = f"{_ASKING}, {KINDS[Kind.RESULT]}"
 _encode = msgspec.json.Encoder().encode
 
 
-class Row(NamedTuple):
+class MessageRow(NamedTuple):
     """A message as the index knows it."""
 
     id: int
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     tokens: int
 
 
-class Place(NamedTuple):
+class IndexPosition(NamedTuple):
     """How far a session is indexed."""
 
     head: int
@@ -65,7 +65,7 @@ class Place(NamedTuple):
     """Its newest message that is indexed."""
 
 
-_read_rows = msgspec.json.Decoder(list[Row]).decode
+_read_rows = msgspec.json.Decoder(list[MessageRow]).decode
 _read_numbers = msgspec.json.Decoder(list[int]).decode
 
 
@@ -84,18 +84,18 @@ def choose(
     after_ms = -1 if wanted.max_age_seconds is None else now_ms - wanted.max_age_seconds * 1_000
     match = _expression(wanted.keywords or ()) if spelt else ""
 
-    def query(connection: Connection) -> list[Message] | None:
+    def query(connection: SqliteConnection) -> list[Message] | None:
         place = _place(connection, session)
         if place is None or not roles or last == 0 or nothing:
             return []
         if not behind and (place.seq < place.head or (spelt and _worth_spelling(connection, place))):
             return None
 
-        def scan(below: int, size: int) -> list[Row]:
+        def scan(below: int, size: int) -> list[MessageRow]:
             above = place.words if spelt else 0
             return _rows(connection, _SCAN, (place.number, below, above, after_ms, roles[0], roles[-1], size))
 
-        def hits(below: int, size: int) -> list[Row]:
+        def hits(below: int, size: int) -> list[MessageRow]:
             ranges = [_range(place.number, role) for role in roles]
             found = [_rows(connection, _HITS, (match, each, below, after_ms, size)) for each in ranges]
             return sorted(chain.from_iterable(found), reverse=True)[:size]
@@ -120,7 +120,7 @@ def seen(session: str, messages: Collection[int], *, behind: bool = False) -> Qu
     """Return the query for which of these messages stand in a session; None and *behind* as with `choose`."""
     numbers = _json(sorted(messages))
 
-    def query(connection: Connection) -> frozenset[int] | None:
+    def query(connection: SqliteConnection) -> frozenset[int] | None:
         place = _place(connection, session)
         if place is None:
             return frozenset()
@@ -140,7 +140,7 @@ _SEEN = """
 def _in_snapshot(query: Query[T]) -> Query[T]:
     """Return the same query, to which the file does not change between two statements."""
 
-    def unchanging(connection: Connection) -> T:
+    def unchanging(connection: SqliteConnection) -> T:
         connection.execute("BEGIN")
         try:
             return query(connection)
@@ -150,13 +150,13 @@ def _in_snapshot(query: Query[T]) -> Query[T]:
     return unchanging
 
 
-def _place(connection: Connection, session: str) -> Place | None:
+def _place(connection: SqliteConnection, session: str) -> IndexPosition | None:
     """Return how far a session is indexed; None if nothing was ever recorded in it."""
     found = connection.execute(_PLACE, (session,)).fetchone()
     if found is None:
         ((head,),) = connection.execute(_HEAD, (session,)).fetchall()
-        return None if head is None else Place(head, 0, 0, 0, 0)
-    return Place(*found)
+        return None if head is None else IndexPosition(head, 0, 0, 0, 0)
+    return IndexPosition(*found)
 
 
 _HEAD = "SELECT max(seq) FROM record WHERE session = ?1"
@@ -166,7 +166,7 @@ _PLACE = f"""
 """
 
 
-def _worth_spelling(connection: Connection, place: Place) -> bool:
+def _worth_spelling(connection: SqliteConnection, place: IndexPosition) -> bool:
     if place.words == place.newest:
         return False
     sql = "SELECT EXISTS (SELECT 1 FROM message WHERE conversation = ? AND id > ? LIMIT 1 OFFSET ?)"
@@ -174,7 +174,7 @@ def _worth_spelling(connection: Connection, place: Place) -> bool:
     return bool(many)
 
 
-def _pages(source: Callable[[int, int], list[Row]], last: int | None) -> Iterator[list[Row]]:
+def _pages(source: Callable[[int, int], list[MessageRow]], last: int | None) -> Iterator[list[MessageRow]]:
     """Return what a source has, newest first, in pages that grow as long as they are not enough."""
     below, size = _IDS, FIRST_PAGE if last is None else min(last, LARGEST_PAGE)
     while True:
@@ -185,7 +185,7 @@ def _pages(source: Callable[[int, int], list[Row]], last: int | None) -> Iterato
         below, size = rows[-1].id, min(2 * size, LARGEST_PAGE)
 
 
-def _rows(connection: Connection, sql: str, values: Sequence[Any]) -> list[Row]:
+def _rows(connection: SqliteConnection, sql: str, values: Sequence[Any]) -> list[MessageRow]:
     ((raw,),) = connection.execute(sql, values).fetchall()
     return _read_rows(raw)
 
@@ -213,7 +213,7 @@ def _range(conversation: int, role: int) -> int:
     return (2 * conversation + role) * _IDS
 
 
-def _messages(connection: Connection, rows: Sequence[Row]) -> Iterator[Message]:
+def _messages(connection: SqliteConnection, rows: Sequence[MessageRow]) -> Iterator[Message]:
     """Return the messages of index rows, in the same order."""
     for start in range(0, len(rows), PAGE):
         some = rows[start : start + PAGE]
@@ -225,7 +225,7 @@ def _messages(connection: Connection, rows: Sequence[Row]) -> Iterator[Message]:
                 yield message
 
 
-def _records(connection: Connection, numbers: Sequence[int]) -> dict[int, Record]:
+def _records(connection: SqliteConnection, numbers: Sequence[int]) -> dict[int, Record]:
     pages = (numbers[start : start + PAGE] for start in range(0, len(numbers), PAGE))
     return {record.seq: record for some in pages for record in numbered(connection, some)}
 
@@ -233,7 +233,7 @@ def _records(connection: Connection, numbers: Sequence[int]) -> dict[int, Record
 # ── indexing, in a transaction that writes ────────────────────────────────────────────────────────────────────────────
 
 
-def extend(connection: Connection, session: str, count: Count) -> bool:
+def extend(connection: SqliteConnection, session: str, count: Count) -> bool:
     """Index the next messages of a session; False: there are no more."""
     place = _place(connection, session)
     if place is None:
@@ -245,7 +245,7 @@ def extend(connection: Connection, session: str, count: Count) -> bool:
     records = page(connection, f"session = ? AND seq > ? AND kind IN ({_SPEAKING})", (session, place.seq), PAGE)
     requests = [record.body for record in records if isinstance(record.body, Request)]
     shown = {message.seq for request in requests if request.view for message in request.view.messages}
-    new = said(
+    new = messages_from_records(
         records,
         original=_records(connection, list(shown)).get,
         count=count,
@@ -269,7 +269,7 @@ _INSERT = """
 """
 
 
-def _asked(connection: Connection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
+def _asked(connection: SqliteConnection, session: str, upto: int, runs: Collection[str]) -> dict[str, int]:
     """Return the last form of each delegation that these runs have asked for in a session before."""
     rows = connection.execute(_FORMS, (_json(sorted(runs)), session, upto))
     return {read_request(body).path: seq for seq, body in rows}
@@ -281,7 +281,7 @@ _FORMS = f"""
 """
 
 
-def spell(connection: Connection, session: str, *, begun: bool = False) -> bool:
+def spell(connection: SqliteConnection, session: str, *, begun: bool = False) -> bool:
     """Index the words of the next messages of a session; False: there are no more, or not enough to begin with."""
     place = _place(connection, session)
     if place is None or not (begun or _worth_spelling(connection, place)):
@@ -318,7 +318,7 @@ def _spelling(rows: int) -> str:
     return "INSERT INTO word (rowid, text) VALUES " + ",".join(["(?,?)"] * rows)
 
 
-def merge(connection: Connection) -> bool:
+def merge(connection: SqliteConnection) -> bool:
     """Merge some of the pieces in which words were indexed; False: there are no more for which it is worth it."""
     before = connection.total_changes()
     connection.execute("INSERT INTO word (word, rank) VALUES ('merge', ?)", (MERGED,))
@@ -357,7 +357,7 @@ def _json(value: object) -> str:
 # ── notes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def note(connection: Connection, session: str, notes: Sequence[Note]) -> None:
+def note(connection: SqliteConnection, session: str, notes: Sequence[Note]) -> None:
     """Keep what became known in a conversation, each once."""
     sql = "INSERT OR IGNORE INTO note (session, kind, text, by) VALUES (?,?,?,?)"
     for each in notes:

@@ -15,13 +15,13 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import SAID, Kind, Record, read_body, read_request, read_response
-from remit.runtime.ports import ANYONES, MOST_FACTS, RunState, RunSummary, StoreError, Whose
-from remit.stores.connection import Connection, connect_reader
+from remit.runtime.ports import ANYONES, MOST_FACTS, RunScope, RunState, RunSummary, StoreError
+from remit.stores.connection import SqliteConnection, connect_reader
 from remit.stores.faults import translate
 from remit.stores.schema import KINDS
 
 T = TypeVar("T")
-Query = Callable[[Connection], T]
+Query = Callable[[SqliteConnection], T]
 State = Literal["waiting", "running", "silent", "finished"]
 
 # Reads are short; a second thread keeps one long listing from holding up the rest.
@@ -35,7 +35,7 @@ class Reader:
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
         self._path = path
-        self._connections: SimpleQueue[Connection] = SimpleQueue()
+        self._connections: SimpleQueue[SqliteConnection] = SimpleQueue()
         for _ in range(CONNECTIONS):
             self._connections.put(connect_reader(path, busy_seconds))
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix=f"remit-reader {path.name}")
@@ -91,7 +91,7 @@ def records(
     where, values = within(run=run, session=session, profile=profile)
     where = f"seq > ? AND {where}"
 
-    def query(connection: Connection) -> list[Record]:
+    def query(connection: SqliteConnection) -> list[Record]:
         found: list[Record] = []
         while (size := min(PAGE, limit - len(found))) > 0:
             start = found[-1].seq if found else after
@@ -104,7 +104,7 @@ def records(
     return query
 
 
-def page(connection: Connection, where: str, values: Sequence[Any], size: int) -> list[Record]:
+def page(connection: SqliteConnection, where: str, values: Sequence[Any], size: int) -> list[Record]:
     """Return the first records, at most `PAGE`, for which *where* holds, in order."""
     ((raw,),) = connection.execute(_PAGE.format(where=where), (*values, size)).fetchall()
     return [_record(*row) for row in _rows(raw)]
@@ -113,7 +113,7 @@ def page(connection: Connection, where: str, values: Sequence[Any], size: int) -
 def recent(limit: int) -> Query[list[Record]]:
     """Return the query for who was asked and how it ended, of the newest records."""
 
-    def query(connection: Connection) -> list[Record]:
+    def query(connection: SqliteConnection) -> list[Record]:
         ((newest,),) = connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchall()
         found: list[Record] = []
         room, last = RECENT_BYTES, newest
@@ -127,7 +127,7 @@ def recent(limit: int) -> Query[list[Record]]:
     return query
 
 
-def numbered(connection: Connection, numbers: Sequence[int]) -> list[Record]:
+def numbered(connection: SqliteConnection, numbers: Sequence[int]) -> list[Record]:
     """Return the records with these numbers, at most `PAGE`."""
     ((raw,),) = connection.execute(_NUMBERED, (msgspec.json.encode(numbers).decode(),)).fetchall()
     return [_record(*row) for row in _rows(raw)]
@@ -171,7 +171,7 @@ def runs(
     run: str | None,
     limit: int,
     now_ms: int,
-    of: Whose = ANYONES,
+    of: RunScope = ANYONES,
     correlation: str | None = None,
 ) -> Query[list[RunSummary]]:
     """Return the query for the newest runs."""
@@ -204,7 +204,7 @@ _BEGINS_WITH = """first_seq IN (
     UNION ALL SELECT first_seq FROM request WHERE state = 2 AND run >= ? AND run <= ?)"""
 
 
-def named(id: str, of: Whose) -> Query[list[str]]:
+def named(id: str, of: RunScope) -> Query[list[str]]:
     """Return the query for the runs whose requests have that id."""
     wanted = {"id = ?": [id], "state < 2": [], **_within(of)}
     sql = _NAMED.format(where=" AND ".join(wanted))
@@ -218,7 +218,7 @@ _NAMED = """
 """
 
 
-def _within(of: Whose) -> dict[str, list[str]]:
+def _within(of: RunScope) -> dict[str, list[str]]:
     """Return the conditions under which a run is one of those, each with its values."""
     wanted: dict[str, list[str]] = {}
     if of.users is not None:
@@ -323,7 +323,7 @@ def outcome(run: str) -> Query[tuple[Response | None] | None]:
         " SELECT body FROM request LEFT JOIN record ON seq = last_seq WHERE request.run = ?1 AND state = 2 LIMIT 1"
     )
 
-    def query(connection: Connection) -> tuple[Response | None] | None:
+    def query(connection: SqliteConnection) -> tuple[Response | None] | None:
         found = connection.execute(sql, (run,)).fetchone()
         return found and (read_response(found[0]) if found[0] else None,)
 

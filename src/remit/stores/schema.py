@@ -8,7 +8,7 @@ import apsw
 from remit.protocol.errors import Code, fault
 from remit.protocol.records import Kind
 from remit.runtime.ports import StoreError
-from remit.stores.connection import Connection, write_lock
+from remit.stores.connection import SqliteConnection, write_lock
 
 # Written into the file's header, so that another program's database is not taken for ours ("Rmit").
 APPLICATION_ID = 0x526D6974
@@ -165,7 +165,7 @@ MIGRATIONS: tuple[str, ...] = (
 )
 
 
-def migrate(connection: Connection, path: Path, busy_seconds: float) -> None:
+def migrate(connection: SqliteConnection, path: Path, busy_seconds: float) -> None:
     """Bring the file to the current version; several processes may start at once, and each step is done once."""
     _use_wal(connection, busy_seconds)
     with write_lock(connection):
@@ -177,7 +177,7 @@ def migrate(connection: Connection, path: Path, busy_seconds: float) -> None:
             connection.pragma("application_id", APPLICATION_ID)
 
 
-def check_version(connection: Connection, path: Path) -> None:
+def check_version(connection: SqliteConnection, path: Path) -> None:
     """Raise `StoreError` unless the file is ours and of the current version."""
     version = _version(connection, path)
     if version < len(MIGRATIONS):
@@ -187,7 +187,7 @@ def check_version(connection: Connection, path: Path) -> None:
         )
 
 
-def _version(connection: Connection, path: Path) -> int:
+def _version(connection: SqliteConnection, path: Path) -> int:
     version: int = connection.pragma("user_version")
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0]
     if tables and connection.pragma("application_id") != APPLICATION_ID:
@@ -204,7 +204,7 @@ def _unusable(message: str, advice: str) -> StoreError:
     return StoreError(fault(Code.STORE_UNAVAILABLE, message, suggestion=advice))
 
 
-def _use_wal(connection: Connection, busy_seconds: float) -> None:
+def _use_wal(connection: SqliteConnection, busy_seconds: float) -> None:
     # SQLite does not wait for the lock when the journal mode changes, so those who start at once have to.
     give_up = time.monotonic() + busy_seconds
     while True:

@@ -18,38 +18,38 @@ from remit.protocol.errors import Code, fault
 from remit.protocol.records import Body, Kind, Record
 from remit.runtime.audit import AuditVerdict
 from remit.runtime.clock import Jumps
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import (
     ANYONES,
-    Accepted,
-    Control,
+    AcceptedRequest,
+    ControlCommand,
     Decision,
-    Expired,
-    Known,
-    Numbered,
-    Once,
-    Owner,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
     Question,
-    Repeated,
+    ReusedProof,
+    RunScope,
     RunState,
     RunSummary,
-    Sealed,
+    SealedValue,
+    SessionOwner,
+    SingleUseProof,
     StoreError,
     TokenCounter,
-    Whose,
 )
-from remit.runtime.signing import Key, open_key
+from remit.runtime.signing import CheckpointKey, open_key
 from remit.stores import controls, inbox, vault
 from remit.stores import messages as index
 from remit.stores import reader as queries
 from remit.stores.audit import audit, verify_file
 from remit.stores.checkpoints import EVERY, SECONDS, Checkpoints, key_path
-from remit.stores.connection import Connection, Durability, connect_reader, connect_writer, write_lock
+from remit.stores.connection import Durability, SqliteConnection, connect_reader, connect_writer, write_lock
 from remit.stores.faults import translate
 from remit.stores.reader import Query, Reader
 from remit.stores.schema import migrate
 from remit.stores.transaction import Transaction
-from remit.stores.writer import Listener, Writer
+from remit.stores.writer import Listener, StoreWriter
 
 __all__ = ["Durability", "SqliteStore", "verify_file"]
 
@@ -105,10 +105,10 @@ class SqliteStore:
         self._busy_seconds = busy_seconds
         self._wall_ms = wall_ms
         self._jumps = Jumps(monotonic)
-        self._writer = Writer(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
+        self._writer = StoreWriter(self.path, wall_ms=wall_ms, commit_hook=commit_hook, ended=self._tell_waiting)
         self.sizes = self._writer.sizes
         self._reader: Reader | None = None
-        self._glance: Connection | None = None
+        self._glance: SqliteConnection | None = None
         """For what is asked so often that it must not cost a thread."""
         self._awaited: dict[str, list[asyncio.Future[Response]]] = {}
 
@@ -135,7 +135,7 @@ class SqliteStore:
             await reader.close()
             await self._writer.stop()
 
-    def _open(self) -> tuple[Connection, Key, Checkpoints, Reader, Connection]:
+    def _open(self) -> tuple[SqliteConnection, CheckpointKey, Checkpoints, Reader, SqliteConnection]:
         try:
             connection = connect_writer(self.path, self._durability, self._busy_seconds)
             try:
@@ -151,7 +151,7 @@ class SqliteStore:
         except (apsw.Error, OSError) as error:
             raise translate(error, self.path) from error
 
-    def _examined(self, connection: Connection, key: Key, *, key_made: bool) -> Checkpoints:
+    def _examined(self, connection: SqliteConnection, key: CheckpointKey, *, key_made: bool) -> Checkpoints:
         """Return what seals the chain, after a look whether rows, checkpoints and key fit; a break is put on record."""
         checkpoints = Checkpoints(
             self.path,
@@ -179,7 +179,7 @@ class SqliteStore:
             _log.warning("no checkpoint was written: %s", translate(error, self.path))
         return checkpoints
 
-    def _open_key(self) -> Key:
+    def _open_key(self) -> CheckpointKey:
         path = key_path(self.path)
         if self._make_key or path.exists():
             return open_key(path)
@@ -211,7 +211,7 @@ class SqliteStore:
         """Return once everything appended so far is durable, or raise `StoreError`."""
         await self._do(Transaction.write)
 
-    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         """Record what stands in another log, each number of a *source* once; return the highest that is recorded."""
         taken = tuple(entries)
         return await self._do(lambda transaction: transaction.transfer(source, taken))
@@ -231,8 +231,8 @@ class SqliteStore:
         worker: str,
         lease_ms: int,
         waiting: bool = False,
-        once: Once | None = None,
-    ) -> Accepted | Known | Repeated:
+        once: SingleUseProof | None = None,
+    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
         """Make the request durable together with its first record and claim it; idempotent by (sender, user, id)."""
         return await self._do(
             lambda transaction: transaction.submit(request, digest, worker, lease_ms, waiting=waiting, once=once)
@@ -246,7 +246,7 @@ class SqliteStore:
         """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
         return await self._do(lambda transaction: transaction.release(run, epoch))
 
-    async def find(self, request: Request, digest: bytes) -> Known | None:
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         """Return what is known of a request without submitting it."""
         return await self._do(lambda transaction: transaction.find(request, digest))
 
@@ -279,7 +279,7 @@ class SqliteStore:
         finally:
             self._forget_waiting(run, outcome)
 
-    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN."""
         return await self._do(lambda transaction: transaction.sweep(max_attempts, keep_ms, self._jumps))
 
@@ -290,12 +290,12 @@ class SqliteStore:
         self._opened()
         return vault.secret(self._key)
 
-    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
         """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
         kept = tuple(sealed)
         self._writer.later(lambda transaction: vault.seal(transaction.connection, scope, kept, transaction.now_ms))
 
-    async def unseal(self, scope: str) -> list[Sealed]:
+    async def unseal(self, scope: str) -> list[SealedValue]:
         """Return everything kept for a scope."""
         return await self._read(lambda connection: vault.unseal(connection, scope))
 
@@ -333,7 +333,7 @@ class SqliteStore:
             lambda transaction: controls.add(transaction.connection, run, action, by, locked, transaction.now_ms)
         )
 
-    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+    async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         """Return what was said after number *after*, about one run if asked; those a day old may be gone."""
         if run is None and not self._any_control_after(after):
             return []
@@ -349,11 +349,11 @@ class SqliteStore:
         except apsw.Error:
             return True  # whoever reads it will say what is wrong
 
-    def _opened_reason(self, control: Control) -> str:
+    def _opened_reason(self, control: ControlCommand) -> str:
         return (self._keys().unlock(bytes.fromhex(control.reason), f"control {control.run}") or b"").decode()
 
-    def _keys(self) -> Keys:
-        return Keys(self.secret())
+    def _keys(self) -> HubKeys:
+        return HubKeys(self.secret())
 
     async def last_control(self) -> int:
         """Return the number of the newest, 0 if there is none."""
@@ -425,11 +425,11 @@ class SqliteStore:
         """Return revision and value."""
         return await self._read(queries.cell(key))
 
-    async def owner(self, session: str) -> Owner | None:
+    async def owner(self, session: str) -> SessionOwner | None:
         """Return whose session it is, or None if it is nobody's yet."""
         return await self._do(lambda transaction: transaction.owner(session))
 
-    async def session(self, session: str, user: str, agent: str) -> Owner:
+    async def session(self, session: str, user: str, agent: str) -> SessionOwner:
         """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
         return await self._do(lambda transaction: transaction.session(session, user, agent))
 
@@ -449,13 +449,13 @@ class SqliteStore:
         user: str | None = None,
         run: str | None = None,
         correlation: str | None = None,
-        of: Whose = ANYONES,
+        of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
         """Return the newest runs first: those of one user if asked, and those whose id begins with *run*."""
         return await self._read(queries.runs(user, run, limit, self._wall_ms(), of, correlation))
 
-    async def named(self, id: str, of: Whose) -> list[str]:
+    async def named(self, id: str, of: RunScope) -> list[str]:
         """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
         return await self._read(queries.named(id, of))
 

@@ -13,18 +13,18 @@ from remit.runtime.audit import GENESIS, link
 from remit.runtime.clock import LEAST_JUMP_MS, SEEN_EVERY_MS, Jumps
 from remit.runtime.ports import (
     MOST_EPOCHS,
-    Accepted,
-    Expired,
-    Known,
-    Numbered,
-    Once,
-    Owner,
-    Repeated,
+    AcceptedRequest,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    ReusedProof,
+    SessionOwner,
+    SingleUseProof,
     StoreError,
     unknown_outcome,
 )
 from remit.stores import controls, inbox, vault
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.stores.schema import FINISHED, FORGOTTEN, KINDS, RUNNING
 
 Entry = tuple[Kind, int, str, str, Body]
@@ -57,7 +57,7 @@ def _insert(rows: int) -> str:
 class Transaction:
     """An open write transaction of one process; the chain's head was read inside it, for others write to it too."""
 
-    def __init__(self, connection: Connection, now_ms: int, sizes: dict[str, int], *, keep_records: bool) -> None:
+    def __init__(self, connection: SqliteConnection, now_ms: int, sizes: dict[str, int], *, keep_records: bool) -> None:
         self.connection = connection
         self.now_ms = now_ms
         self._sizes = sizes
@@ -96,7 +96,7 @@ class Transaction:
                 start += width
         values.clear()
 
-    def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+    def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         found = self._row("SELECT number FROM transferred WHERE source = ?", (source,))
         last: int = found[0] if found else 0
         new = [entry for entry in entries if entry.number > last]
@@ -116,10 +116,10 @@ class Transaction:
         lease_ms: int,
         *,
         waiting: bool = False,
-        once: Once | None = None,
-    ) -> Accepted | Known | Repeated:
+        once: SingleUseProof | None = None,
+    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
         if once is not None and self.incr(once.key, 1, once.until_ms) > 1:
-            return Repeated()
+            return ReusedProof()
         key = (request.id, request.remit.user, request.sender)
         self.connection.execute(
             "INSERT INTO request"
@@ -133,7 +133,7 @@ class Transaction:
                 raise StoreError(fault(Code.DUPLICATE_REQUEST, f"another request was submitted as run {request.run}"))
             return known
         self._start(request, request.created_ms or self.now_ms)
-        return Accepted(1)
+        return AcceptedRequest(1)
 
     def begin(self, run: str, epoch: int, request: Request) -> bool:
         self.write()
@@ -165,7 +165,7 @@ class Transaction:
         )
         return bool(self.connection.changes())
 
-    def find(self, request: Request, digest: bytes) -> Known | None:
+    def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         found = self._row(
             "SELECT run, digest, last_seq FROM request WHERE id = ? AND user = ? AND origin = ? AND state < 2",
             (request.id, request.remit.user, request.sender),
@@ -173,7 +173,7 @@ class Transaction:
         if not found:
             return None
         run, known_digest, last_seq = found
-        return Known(run, known_digest == digest, self._response(last_seq))
+        return DuplicateRequest(run, known_digest == digest, self._response(last_seq))
 
     def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
         found = self._row(_CLAIM, (worker, self.now_ms + lease_ms, MOST_EPOCHS, lease_ms, run, self.now_ms))
@@ -199,7 +199,7 @@ class Transaction:
         self.outcomes.append((run, response))
         return True
 
-    def sweep(self, max_attempts: int, keep_ms: int, jumps: Jumps) -> list[Expired]:
+    def sweep(self, max_attempts: int, keep_ms: int, jumps: Jumps) -> list[OrphanedRun]:
         now_ms = self.now_ms
         self._follow_clock(jumps)
         self.connection.execute("DELETE FROM counter WHERE end_ms <= ?", (now_ms,))
@@ -210,7 +210,7 @@ class Transaction:
         inbox.forget(self.connection, now_ms)
         controls.forget(self.connection, now_ms)
         self.write()
-        expired: list[Expired] = []
+        expired: list[OrphanedRun] = []
         # The plus keeps SQLite from walking through every request there ever was, in order, for want of a sort.
         for run, epoch, attempts, waiting, body in self.connection.execute(
             "SELECT request.run, epoch, epoch - spared, waiting, body"
@@ -220,7 +220,7 @@ class Transaction:
         ).fetchall():
             request = read_request(body)
             if waiting or attempts < max_attempts:
-                expired.append(Expired(run, request, bool(waiting)))
+                expired.append(OrphanedRun(run, request, bool(waiting)))
             else:
                 self.finish(run, epoch, unknown_outcome(request, attempts), now_ms)
         return expired
@@ -279,17 +279,17 @@ class Transaction:
         )
         return bool(self.connection.changes())
 
-    def owner(self, session: str) -> Owner | None:
+    def owner(self, session: str) -> SessionOwner | None:
         found = self._row("SELECT user, agent FROM session WHERE id = ?", (session,))
-        return Owner(*found) if found else self._first_owner(session)
+        return SessionOwner(*found) if found else self._first_owner(session)
 
-    def session(self, session: str, user: str, agent: str) -> Owner:
-        owner = self.owner(session) or Owner(user, agent)
+    def session(self, session: str, user: str, agent: str) -> SessionOwner:
+        owner = self.owner(session) or SessionOwner(user, agent)
         # Also one that was in use without having been given: from now on it is gone on with, so its values are kept.
         self.connection.execute("INSERT OR IGNORE INTO session (id, user, agent) VALUES (?,?,?)", (session, *owner))
         return owner
 
-    def _first_owner(self, session: str) -> Owner | None:
+    def _first_owner(self, session: str) -> SessionOwner | None:
         """Return whom the first request in that session names: a session in use is owned without having been given."""
         self.write()
         found = self._row(
@@ -299,7 +299,7 @@ class Transaction:
         if not found:
             return None
         request = read_request(found[0])
-        return Owner(request.remit.user, request.target)
+        return SessionOwner(request.remit.user, request.target)
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
         for text in facts:

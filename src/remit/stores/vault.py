@@ -3,20 +3,20 @@
 import hashlib
 from collections.abc import Sequence
 
-from remit.runtime.ports import FACTS, Sealed
-from remit.runtime.signing import Key
-from remit.stores.connection import Connection
+from remit.runtime.ports import FACTS, SealedValue
+from remit.runtime.signing import CheckpointKey
+from remit.stores.connection import SqliteConnection
 
 # Well below what SQLite binds in one statement; nearly every conversation has fewer.
 _CHUNK = 500
 
 
-def secret(key: Key) -> bytes:
+def secret(key: CheckpointKey) -> bytes:
     """Return the secret that all who may read the store's key share; the key cannot be had from it."""
     return hashlib.blake2b(key.seed, digest_size=32, person=b"remit store").digest()
 
 
-def seal(connection: Connection, scope: str, sealed: Sequence[Sealed], now_ms: int) -> None:
+def seal(connection: SqliteConnection, scope: str, sealed: Sequence[SealedValue], now_ms: int) -> None:
     """Keep values; the first of each token counts, and that it is the user's once said stays."""
     for start in range(0, len(sealed), _CHUNK):
         part = sealed[start : start + _CHUNK]
@@ -29,13 +29,13 @@ def seal(connection: Connection, scope: str, sealed: Sequence[Sealed], now_ms: i
         )
 
 
-def unseal(connection: Connection, scope: str) -> list[Sealed]:
+def unseal(connection: SqliteConnection, scope: str) -> list[SealedValue]:
     """Return everything kept for a scope."""
     rows = connection.execute("SELECT token, value, of_user FROM sealed WHERE scope = ?", (scope,))
-    return [Sealed(token, value, bool(of_user)) for token, value, of_user in rows]
+    return [SealedValue(token, value, bool(of_user)) for token, value, of_user in rows]
 
 
-def forget(connection: Connection, before_ms: int) -> None:
+def forget(connection: SqliteConnection, before_ms: int) -> None:
     """Delete old values of scopes that nothing is known of: neither a session, nor a run whose outcome is still kept.
 
     Such a run was never submitted, or its values came after its outcome was forgotten: what was there before then went

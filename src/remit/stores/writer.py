@@ -16,7 +16,7 @@ import apsw
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Notice, Record
 from remit.stores.checkpoints import Checkpoints
-from remit.stores.connection import Connection, write_lock
+from remit.stores.connection import SqliteConnection, write_lock
 from remit.stores.faults import TROUBLE, translate
 from remit.stores.transaction import Entry, Transaction
 
@@ -39,7 +39,7 @@ SEAL_RETRY_SECONDS = 5.0
 _log = logging.getLogger("remit.store")
 
 
-class Operation(NamedTuple):
+class WriteOperation(NamedTuple):
     """Something to do in a transaction, and who waits for its result."""
 
     apply: Callable[[Transaction], Any]
@@ -48,14 +48,14 @@ class Operation(NamedTuple):
     """Whether it is done though whoever waits for it has been cancelled."""
 
 
-Item = Entry | Operation
+Item = Entry | WriteOperation
 """What is queued; nearly all of it is entries, which are plain tuples and so quickly told from the rest."""
 
 Result = tuple["asyncio.Future[Any]", Any, Exception | None]
 """Who waits, for what, or the error they get instead."""
 
 
-class Writer:
+class StoreWriter:
     """The queue and the thread behind it. Everything but `_run` and what it calls happens in the event loop."""
 
     def __init__(
@@ -90,7 +90,7 @@ class Writer:
         """Whether the writer was woken and has not finished; set in the loop, cleared in the thread."""
         self._troubled = False
 
-    def start(self, connection: Connection, checkpoints: Checkpoints) -> None:
+    def start(self, connection: SqliteConnection, checkpoints: Checkpoints) -> None:
         self._connection = connection
         self._checkpoints = checkpoints
         self._stopping = False
@@ -140,13 +140,13 @@ class Writer:
     def do(self, apply: Callable[[Transaction], T], *, kept: bool = False) -> "asyncio.Future[T]":
         """Queue *apply*; the future has its result once the transaction that it was part of is durable."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.queue.append(Operation(apply, future, kept))
+        self.queue.append(WriteOperation(apply, future, kept))
         self._wake_soon()
         return future
 
     def later(self, apply: Callable[[Transaction], object]) -> None:
         """Queue *apply* for when a batch is written anyway."""
-        self.queue.append(Operation(apply, None))
+        self.queue.append(WriteOperation(apply, None))
         if len(self.queue) > self.calm:
             self.nudge()
 
@@ -278,7 +278,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - what it can be depends on what agents put into their answers
             # Only the kind of error is told: its text may quote what redaction would strike.
             _log.error("%s: something could not be written (%s)", self._path, type(error).__name__)
-            if not isinstance(item, Operation):
+            if not isinstance(item, WriteOperation):
                 self._commit([_notice(item, error)])
             elif item.future:
                 self._fail([item.future], error)
@@ -300,8 +300,10 @@ class Writer:
         if not self._troubled:
             _log.warning("%s", translate(error, self._path))
             self._troubled = True
-        waiting = [item.future for item in batch if isinstance(item, Operation) and item.future]
-        self.queue.extendleft(item for item in reversed(batch) if not (isinstance(item, Operation) and item.future))
+        waiting = [item.future for item in batch if isinstance(item, WriteOperation) and item.future]
+        self.queue.extendleft(
+            item for item in reversed(batch) if not (isinstance(item, WriteOperation) and item.future)
+        )
         self._fail(waiting, error)
 
     def _fail(self, waiting: "list[asyncio.Future[Any]]", error: Exception) -> None:
@@ -309,7 +311,7 @@ class Writer:
         if results:
             self._tell(lambda: self._settle(results, None))
 
-    def _seal(self, seal: Callable[[Connection, int], float | None]) -> float | None:
+    def _seal(self, seal: Callable[[SqliteConnection, int], float | None]) -> float | None:
         try:
             return seal(self._connection, self._wall_ms())
         except (apsw.Error, OSError) as error:
@@ -330,7 +332,7 @@ def _apply(batch: list[Item], transaction: Transaction) -> list[Result]:
         if kind is tuple:
             transaction.extend(cast(list[Entry], list(items)))
             continue
-        for apply, future, kept in cast(Iterable[Operation], items):
+        for apply, future, kept in cast(Iterable[WriteOperation], items):
             if future is None:
                 apply(transaction)
             # Who was cancelled before the work began was promised nothing.

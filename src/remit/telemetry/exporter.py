@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from remit.protocol.records import Kind, Record
-from remit.runtime.hub import Hub, Standing
-from remit.runtime.metrics import Figures
+from remit.runtime.hub import AgentStatus, Engine
+from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import StoreError
 from remit.telemetry import names
 from remit.telemetry.span import Span
@@ -65,7 +65,7 @@ class Sink(Protocol):
         """Return how many spans were rejected, or raise `UndeliveredError`."""
         ...
 
-    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+    async def report(self, figures: HubMetrics, standing: Mapping[str, AgentStatus], at_ms: int) -> None:
         """Return once they have arrived, or raise `UndeliveredError`."""
         ...
 
@@ -83,7 +83,7 @@ class Telemetry:
     """
 
     def __init__(
-        self, hub: Hub, sink: Sink, spans: Spans, *, every_s: float | None, wall_ms: Callable[[], int]
+        self, hub: Engine, sink: Sink, spans: Spans, *, every_s: float | None, wall_ms: Callable[[], int]
     ) -> None:
         self._hub = hub
         self._sink = sink

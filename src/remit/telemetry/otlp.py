@@ -10,8 +10,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import TraceFlags
 
-from remit.runtime.hub import Standing
-from remit.runtime.metrics import Figures
+from remit.runtime.hub import AgentStatus
+from remit.runtime.metrics import HubMetrics
 from remit.telemetry.sdk import metrics_data, readable_span
 from remit.telemetry.span import Span, Value
 
@@ -35,7 +35,7 @@ def encode_spans(spans: Sequence[Span], resource: Resource) -> bytes:
     return request.SerializeToString()
 
 
-def encode_figures(figures: Figures, standing: Mapping[str, Standing], at_ms: int, resource: Resource) -> bytes:
+def encode_figures(figures: HubMetrics, standing: Mapping[str, AgentStatus], at_ms: int, resource: Resource) -> bytes:
     """Return the body of a request that reports what a hub has done so far, and the current state of its agents."""
     return metrics_encoder.encode_metrics(metrics_data(figures, standing, at_ms, resource)).SerializeToString()
 

@@ -22,8 +22,8 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from remit import __version__
-from remit.runtime.hub import Standing
-from remit.runtime.metrics import BUCKETS, PHASES, Figures
+from remit.runtime.hub import AgentStatus
+from remit.runtime.metrics import BUCKETS, PHASES, HubMetrics
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, Span
 from remit.telemetry.spans import MAX_EVENTS, MS
@@ -68,7 +68,9 @@ def _context(trace: str, span: str, *, remote: bool = False) -> SpanContext:
 # ── figures ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def metrics_data(figures: Figures, standing: Mapping[str, Standing], at_ms: int, resource: Resource) -> MetricsData:
+def metrics_data(
+    figures: HubMetrics, standing: Mapping[str, AgentStatus], at_ms: int, resource: Resource
+) -> MetricsData:
     """Return what a hub has done so far, and the current state of its agents.
 
     The hub has counted already (`/metrics` of a server shows the same numbers), so that no instruments of the SDK count
@@ -79,7 +81,7 @@ def metrics_data(figures: Figures, standing: Mapping[str, Standing], at_ms: int,
     return MetricsData([ResourceMetrics(resource=resource, scope_metrics=[scope], schema_url="")])
 
 
-def _totals(figures: Figures, at_ms: int) -> Iterable[Metric]:
+def _totals(figures: HubMetrics, at_ms: int) -> Iterable[Metric]:
     start, now = figures.since_ms * MS, at_ms * MS
 
     def total(name: str, unit: str, counts: Iterable[tuple[Mapping[str, str], int]]) -> Metric:
@@ -114,7 +116,7 @@ def _totals(figures: Figures, at_ms: int) -> Iterable[Metric]:
     yield _metric(names.DURATIONS, "s", Histogram(times, AggregationTemporality.CUMULATIVE))
 
 
-def _levels(standing: Mapping[str, Standing], at_ms: int) -> Iterable[Metric]:
+def _levels(standing: Mapping[str, AgentStatus], at_ms: int) -> Iterable[Metric]:
     def level(name: str, unit: str, levels: Iterable[tuple[str, int]]) -> Metric:
         now = at_ms * MS
         return _metric(

@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from remit import __version__
-from remit.runtime.hub import Standing
-from remit.runtime.metrics import Figures
+from remit.runtime.hub import AgentStatus
+from remit.runtime.metrics import HubMetrics
 from remit.telemetry.collector import Collector, ssl_context
 from remit.telemetry.exporter import Batch, UndeliveredError
 from remit.telemetry.otlp import encode_figures, encode_spans, rejected_spans
@@ -65,7 +65,7 @@ class OtlpSink:
         except DecodeError:  # not OTLP, but a success by its status
             return 0
 
-    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+    async def report(self, figures: HubMetrics, standing: Mapping[str, AgentStatus], at_ms: int) -> None:
         await self._post(self._collector.metrics, encode_figures(figures, standing, at_ms, self._resource))
 
     async def close(self) -> None:
@@ -123,7 +123,7 @@ class ExporterSink:
         result = await asyncio.to_thread(self._exporter.export, spans)
         return 0 if result is SpanExportResult.SUCCESS else len(spans)
 
-    async def report(self, figures: Figures, standing: Mapping[str, Standing], at_ms: int) -> None:
+    async def report(self, figures: HubMetrics, standing: Mapping[str, AgentStatus], at_ms: int) -> None:
         del figures, standing, at_ms
 
     async def close(self) -> None:

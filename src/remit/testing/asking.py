@@ -6,7 +6,17 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import Code
 from remit.protocol.records import Kind
-from remit.runtime.ports import FACTS, MOST_EPOCHS, Accepted, Control, Decision, Expired, Known, Sealed, Store
+from remit.runtime.ports import (
+    FACTS,
+    MOST_EPOCHS,
+    AcceptedRequest,
+    ControlCommand,
+    Decision,
+    DuplicateRequest,
+    OrphanedRun,
+    SealedValue,
+    Store,
+)
 from remit.testing.samples import (
     LONG_MS,
     OVER_MS,
@@ -30,16 +40,16 @@ class AskingConformance(StoreCase):
     async def test_a_request_that_waits_is_recorded_and_known_like_any_other(self) -> None:
         async with self.opened() as store:
             accepted = await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
-            assert accepted == Accepted(1)
+            assert accepted == AcceptedRequest(1)
             assert [record.body for record in await store.records()] == [a_request()]
-            assert await store.find(a_request(), b"digest") == Known("run-one", True, None)
+            assert await store.find(a_request(), b"digest") == DuplicateRequest("run-one", True, None)
 
     async def test_what_waits_for_a_person_expires_as_often_as_it_likes(self) -> None:
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS, waiting=True)
             for epoch in range(2, 7):
                 expired = await store.sweep(max_attempts=1, keep_ms=LONG_MS)
-                assert expired == [Expired("run-one", a_request(), waiting=True)]
+                assert expired == [OrphanedRun("run-one", a_request(), waiting=True)]
                 assert await store.claim("run-one", "w", OVER_MS) == epoch
 
     async def test_a_claimed_request_that_waits_cannot_be_claimed_again(self) -> None:
@@ -54,7 +64,7 @@ class AskingConformance(StoreCase):
             for epoch in range(2, 7):
                 assert await store.claim("run-one", "w", OVER_MS) == epoch
             assert await store.begin("run-one", 6, a_request())
-            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             await store.claim("run-one", "w", OVER_MS)
             assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == []
             response = await store.wait("run-one")
@@ -68,10 +78,10 @@ class AskingConformance(StoreCase):
             await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS)
             await store.put(question)
             for epoch in range(2, 7):
-                assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+                assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
                 assert await store.claim("run-one", "w", OVER_MS) == epoch
             await store.decide(question.id, YES)
-            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             assert await store.claim("run-one", "w", OVER_MS) == 7
 
     async def test_a_run_that_dies_again_and_again_ends_though_a_person_is_asked_in_it(self) -> None:
@@ -98,7 +108,7 @@ class AskingConformance(StoreCase):
             await store.submit(a_request(), b"digest", worker="w", lease_ms=OVER_MS, waiting=True)
             await store.submit(a_request("two"), b"digest", worker="w", lease_ms=LONG_MS)
             assert await store.begin("run-one", 1, changed)
-            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [Expired("run-one", changed)]
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", changed)]
             found = await store.records(run="run-one")
             assert [(record.kind, record.session, record.body) for record in found] == [
                 (Kind.STARTED, "session-one", a_request()),
@@ -120,9 +130,11 @@ class AskingConformance(StoreCase):
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
             await store.begin("run-one", 1, replace(a_request(), objective="Sort one receipt"))
             again = await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
-            assert again == Known("run-one", True, None)
+            assert again == DuplicateRequest("run-one", True, None)
             await store.finish("run-one", 1, a_response(a_request()), 1)
-            assert await store.find(a_request(), b"digest") == Known("run-one", True, a_response(a_request()))
+            assert await store.find(a_request(), b"digest") == DuplicateRequest(
+                "run-one", True, a_response(a_request())
+            )
 
     async def test_a_request_may_be_said_to_begin_more_than_once(self) -> None:
         """Whoever got no acknowledgement asks again; that is no new attempt, and wipes out none."""
@@ -133,7 +145,7 @@ class AskingConformance(StoreCase):
             await store.claim("run-one", "w", OVER_MS)
             assert await store.begin("run-one", 2, changed)
             assert [record.body for record in await store.records()] == [a_request(), changed]
-            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [Expired("run-one", changed)]
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", changed)]
             assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == []
 
     async def test_a_worker_that_was_replaced_can_no_longer_begin_or_hand_back(self) -> None:
@@ -171,7 +183,7 @@ class AskingConformance(StoreCase):
             assert await store.release("run-one", 1)
             # Its worker goes on sending heartbeats for the rest of its work.
             await store.heartbeat("first", LONG_MS)
-            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             epoch = await store.claim("run-one", "second", LONG_MS)
             assert epoch is not None
             assert await store.finish("run-one", epoch, a_response(a_request()), 1)
@@ -194,9 +206,9 @@ class AskingConformance(StoreCase):
             for _ in range(4):
                 assert epoch is not None
                 assert await store.release("run-one", epoch)
-                assert await store.sweep(max_attempts=1, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+                assert await store.sweep(max_attempts=1, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
                 epoch = await store.claim("run-one", "w", OVER_MS)
-            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             assert await store.sweep(max_attempts=1, keep_ms=LONG_MS) == []
             assert [run.state for run in await store.runs()] == ["finished"]
 
@@ -205,11 +217,11 @@ class AskingConformance(StoreCase):
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
             assert await store.release("run-one", 1)
             expired = await store.sweep(max_attempts=1, keep_ms=LONG_MS)
-            assert expired == [Expired("run-one", a_request(), waiting=True)]
+            assert expired == [OrphanedRun("run-one", a_request(), waiting=True)]
             epoch = await store.claim("run-one", "w", OVER_MS)
             assert epoch is not None
             assert await store.begin("run-one", epoch, a_request())
-            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [Expired("run-one", a_request())]
+            assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [OrphanedRun("run-one", a_request())]
             assert await store.sweep(max_attempts=1, keep_ms=LONG_MS) == []
 
     async def test_closing_keeps_what_waits_and_in_which_form_it_began(self) -> None:
@@ -221,8 +233,8 @@ class AskingConformance(StoreCase):
             await store.begin("run-two", 1, changed)
         async with self.opened(await self.reopen(store)) as store:
             assert await store.sweep(max_attempts=2, keep_ms=LONG_MS) == [
-                Expired("run-one", a_request("one"), waiting=True),
-                Expired("run-two", changed),
+                OrphanedRun("run-one", a_request("one"), waiting=True),
+                OrphanedRun("run-two", changed),
             ]
 
     # ── vault ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,55 +247,59 @@ class AskingConformance(StoreCase):
             assert store.secret() == secret
 
     async def test_what_was_sealed_for_a_run_comes_back_for_that_run(self) -> None:
-        sealed = [Sealed("<EMAIL_1>", b"\x00\xff", True), Sealed("<NAME_1>", b"", False)]
+        sealed = [SealedValue("<EMAIL_1>", b"\x00\xff", True), SealedValue("<NAME_1>", b"", False)]
         async with self.opened() as store:
             store.seal("run-one", sealed)
-            store.seal("run-two", [Sealed("<EMAIL_1>", b"another", False)])
+            store.seal("run-two", [SealedValue("<EMAIL_1>", b"another", False)])
             store.seal("run-three", [])
             await store.flush()
             assert sorted(await store.unseal("run-one")) == sealed
-            assert await store.unseal("run-two") == [Sealed("<EMAIL_1>", b"another", False)]
+            assert await store.unseal("run-two") == [SealedValue("<EMAIL_1>", b"another", False)]
             assert await store.unseal("run-three") == []
 
     async def test_the_first_value_of_a_token_counts(self) -> None:
         async with self.opened() as store:
-            store.seal("run-one", [Sealed("<EMAIL_1>", b"first", False), Sealed("<EMAIL_1>", b"second", False)])
-            store.seal("run-one", [Sealed("<EMAIL_1>", b"third", False)])
+            store.seal(
+                "run-one", [SealedValue("<EMAIL_1>", b"first", False), SealedValue("<EMAIL_1>", b"second", False)]
+            )
+            store.seal("run-one", [SealedValue("<EMAIL_1>", b"third", False)])
             await store.flush()
-            assert await store.unseal("run-one") == [Sealed("<EMAIL_1>", b"first", False)]
+            assert await store.unseal("run-one") == [SealedValue("<EMAIL_1>", b"first", False)]
 
     async def test_what_was_said_to_be_the_users_stays_the_users(self) -> None:
         async with self.opened() as store:
             for token, said in (("a", (False, True, False)), ("b", (True, False)), ("c", (False, False))):
                 for of_user in said:
-                    store.seal("run-one", [Sealed(token, b"value", of_user)])
+                    store.seal("run-one", [SealedValue(token, b"value", of_user)])
             await store.flush()
             assert sorted(await store.unseal("run-one")) == [
-                Sealed("a", b"value", True),
-                Sealed("b", b"value", True),
-                Sealed("c", b"value", False),
+                SealedValue("a", b"value", True),
+                SealedValue("b", b"value", True),
+                SealedValue("c", b"value", False),
             ]
 
     async def test_many_values_can_be_sealed_at_once(self) -> None:
-        sealed = [Sealed(f"<EMAIL_{number:04}>", bytes([number % 256]), bool(number % 2)) for number in range(2_001)]
+        sealed = [
+            SealedValue(f"<EMAIL_{number:04}>", bytes([number % 256]), bool(number % 2)) for number in range(2_001)
+        ]
         async with self.opened() as store:
             store.seal("run-one", sealed)
             await store.flush()
             assert sorted(await store.unseal("run-one")) == sealed
 
     async def test_what_was_sealed_before_an_answer_is_as_durable_as_the_answer(self) -> None:
-        sealed = [Sealed("<EMAIL_1>", b"value", True)]
+        sealed = [SealedValue("<EMAIL_1>", b"value", True)]
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
             store.seal("run-one", sealed)
             await store.finish("run-one", 1, a_response(a_request()), 1)
             assert await store.unseal("run-one") == sealed
-            store.seal("run-one", [Sealed("<EMAIL_2>", b"late", True)])
+            store.seal("run-one", [SealedValue("<EMAIL_2>", b"late", True)])
         async with self.opened(await self.reopen(store)) as store:
-            assert sorted(await store.unseal("run-one")) == [*sealed, Sealed("<EMAIL_2>", b"late", True)]
+            assert sorted(await store.unseal("run-one")) == [*sealed, SealedValue("<EMAIL_2>", b"late", True)]
 
     async def test_what_was_sealed_for_a_run_goes_when_its_outcome_is_forgotten(self) -> None:
-        sealed = [Sealed("<EMAIL_1>", b"value", True)]
+        sealed = [SealedValue("<EMAIL_1>", b"value", True)]
         async with self.opened() as store:
             for name in ("old", "new", "open"):
                 await store.submit(a_request(name), b"digest", worker="w", lease_ms=LONG_MS)
@@ -298,14 +314,14 @@ class AskingConformance(StoreCase):
     async def test_what_was_sealed_for_an_outcome_that_is_not_kept_is_not_kept_either(self) -> None:
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS, waiting=True)
-            store.seal("run-one", [Sealed("<EMAIL_1>", b"value", True)])
+            store.seal("run-one", [SealedValue("<EMAIL_1>", b"value", True)])
             store.journal("run-one", 1, "step", b"value")
             await store.finish("run-one", 1, a_response(a_request()), 1, keep=False)
             assert await store.unseal("run-one") == []
             assert await store.load("run-one") == {}
 
     async def test_what_was_sealed_for_facts_about_a_user_stays_whatever_run_is_forgotten(self) -> None:
-        sealed = [Sealed("<EMAIL_1>", b"value", True)]
+        sealed = [SealedValue("<EMAIL_1>", b"value", True)]
         async with self.opened() as store:
             for scope in (f"{FACTS}of somebody", "of no run"):
                 store.seal(scope, sealed)
@@ -420,11 +436,11 @@ class AskingConformance(StoreCase):
         async with self.opened() as store:
             assert (await store.last_control(), await store.controls(0)) == (0, [])
             said = [
-                Control(
+                ControlCommand(
                     await store.control("run-one", "cancel", "ann", "too slow"), "run-one", "cancel", "ann", "too slow"
                 ),
-                Control(await store.control("", "reload", "ben", ""), "", "reload", "ben", ""),
-                Control(await store.control("run-two", "cancel", "ann", ""), "run-two", "cancel", "ann", ""),
+                ControlCommand(await store.control("", "reload", "ben", ""), "", "reload", "ben", ""),
+                ControlCommand(await store.control("run-two", "cancel", "ann", ""), "run-two", "cancel", "ann", ""),
             ]
             assert [each.seq for each in said] == sorted({each.seq for each in said})
             assert said[0].seq > 0

@@ -16,17 +16,17 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, ChainBreak, Kind, Notice, Record, Refusal, ToolUse
 from remit.runtime.ports import (
     MOST_FACTS,
-    Accepted,
-    Expired,
-    Known,
-    Numbered,
-    Once,
-    Owner,
-    Repeated,
+    AcceptedRequest,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
+    ReusedProof,
+    RunScope,
     RunState,
     RunSummary,
+    SessionOwner,
+    SingleUseProof,
     Store,
-    Whose,
 )
 from remit.testing.asking import AskingConformance
 from remit.testing.conversing import ConversingConformance
@@ -106,7 +106,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
 
     async def test_what_stands_in_another_log_is_recorded_once(self) -> None:
         entries = [
-            Numbered(number, Kind.SHARED, number, "run", "session", a_step(turn=number)) for number in range(1, 8)
+            NumberedRecord(number, Kind.SHARED, number, "run", "session", a_step(turn=number)) for number in range(1, 8)
         ]
         async with self.opened() as store:
             assert await store.transfer("one", ()) == 0
@@ -120,7 +120,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
             ]
 
     async def test_how_far_another_log_was_recorded_is_known_after_a_restart(self) -> None:
-        entries = [Numbered(number, Kind.SHARED, 4, "run", "session", a_step()) for number in (3, 8)]
+        entries = [NumberedRecord(number, Kind.SHARED, 4, "run", "session", a_step()) for number in (3, 8)]
         async with self.opened() as store:
             await store.transfer("one", entries)
         async with self.opened(await self.reopen(store)) as store:
@@ -131,7 +131,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
         heard: list[Record] = []
         async with self.opened() as store:
             leave = store.listen(heard.extend)
-            await store.transfer("one", [Numbered(1, Kind.SHARED, 4, "run", "session", a_step())])
+            await store.transfer("one", [NumberedRecord(1, Kind.SHARED, 4, "run", "session", a_step())])
             await store.flush()
             await asyncio.sleep(0)
             leave()
@@ -217,9 +217,9 @@ class StoreConformance(AskingConformance, ConversingConformance):
             assert texts(await store.records()) == ["half"]
             assert await store.load("run-one") == {"step": b"value"}
             assert await store.facts("u-1") == ("likes tea",)
-            assert await store.session("given", "u-1", "prime") == Owner("u-2", "tag")
+            assert await store.session("given", "u-1", "prime") == SessionOwner("u-2", "tag")
             assert await store.get("key") == (1, b"value")
-            assert await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS) == Known(
+            assert await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS) == DuplicateRequest(
                 "run-one", True, None
             )
 
@@ -240,7 +240,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
         """X13: who asks whom, for which user and what is in the record from the start."""
         request = a_request()
         async with self.opened() as store:
-            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
             assert await store.records() == [
                 Record(seq=1, kind=Kind.STARTED, at_ms=1_000, run="run-one", session="session-one", body=request)
             ]
@@ -249,26 +249,30 @@ class StoreConformance(AskingConformance, ConversingConformance):
         async with self.opened() as store:
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
             again = a_request("other", id="id-one")
-            assert await store.submit(again, b"digest", worker="w", lease_ms=LONG_MS) == Known("run-one", True, None)
-            assert await store.submit(again, b"another", worker="w", lease_ms=LONG_MS) == Known("run-one", False, None)
+            assert await store.submit(again, b"digest", worker="w", lease_ms=LONG_MS) == DuplicateRequest(
+                "run-one", True, None
+            )
+            assert await store.submit(again, b"another", worker="w", lease_ms=LONG_MS) == DuplicateRequest(
+                "run-one", False, None
+            )
             assert len(await store.records()) == 1
 
     async def test_the_same_id_of_another_user_or_origin_is_another_request(self) -> None:
         async with self.opened() as store:
             for place, (user, origin) in enumerate((("u-1", "user"), ("u-2", "user"), ("u-1", "peer"))):
                 request = a_request(str(place), id="same", user=user, origin=origin)
-                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
 
     async def test_the_same_id_brought_by_another_is_another_request(self) -> None:
         """Decision 6: ids are their sender's own, and two senders do not know of each other's."""
         async with self.opened() as store:
             for place, via in enumerate((None, "web", "app")):
                 request = replace(a_request(str(place), id="same"), via=via)
-                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
-                assert await store.find(request, b"digest") == Known(request.run, True, None)
+                assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
+                assert await store.find(request, b"digest") == DuplicateRequest(request.run, True, None)
 
     async def test_of_many_that_submit_the_same_request_at_once_one_is_accepted(self) -> None:
-        answers: list[Accepted | Known | Repeated] = []
+        answers: list[AcceptedRequest | DuplicateRequest | ReusedProof] = []
 
         async def submit(store: Store) -> None:
             answers.append(await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS))
@@ -276,20 +280,20 @@ class StoreConformance(AskingConformance, ConversingConformance):
         async with self.opened() as store, asyncio.TaskGroup() as group:
             for _ in range(20):
                 group.create_task(submit(store))
-        assert sorted(answers, key=len) == [Accepted(1)] + [Known("run-one", True, None)] * 19
+        assert sorted(answers, key=len) == [AcceptedRequest(1)] + [DuplicateRequest("run-one", True, None)] * 19
 
     async def test_what_counts_once_submits_one_request(self) -> None:
         """The proof of a hub: remembered in the step that submits the request, until it could not be used any more."""
-        once, another = Once("proof:1", 10**14), Once("proof:2", 10**14)
+        once, another = SingleUseProof("proof:1", 10**14), SingleUseProof("proof:2", 10**14)
         first, second = a_request(), a_request("two", id="second")
         async with self.opened() as store:
-            assert await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=once) == Accepted(1)
+            assert await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=once) == AcceptedRequest(1)
             for request in (first, second):
                 found = await store.submit(request, b"d", worker="w", lease_ms=LONG_MS, once=once)
-                assert isinstance(found, Repeated)
+                assert isinstance(found, ReusedProof)
             assert await store.find(second, b"d") is None
             known = await store.submit(first, b"d", worker="w", lease_ms=LONG_MS, once=another)
-            assert known == Known(first.run, True, None)
+            assert known == DuplicateRequest(first.run, True, None)
             assert await store.incr(another.key, 1, another.until_ms) == 2
 
     async def test_a_finished_request_is_answered_from_the_store(self) -> None:
@@ -298,7 +302,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
         async with self.opened() as store:
             await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS)
             assert await store.finish("run-one", 1, response, 7)
-            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == Known(
+            assert await store.submit(request, b"digest", worker="w", lease_ms=LONG_MS) == DuplicateRequest(
                 "run-one", True, response
             )
             last = (await store.records())[-1]
@@ -316,14 +320,14 @@ class StoreConformance(AskingConformance, ConversingConformance):
         async with self.opened() as store:
             assert await store.find(a_request(), b"digest") is None
             await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
-            assert await store.find(a_request(), b"digest") == Known("run-one", True, None)
-            assert await store.find(a_request(), b"another") == Known("run-one", False, None)
+            assert await store.find(a_request(), b"digest") == DuplicateRequest("run-one", True, None)
+            assert await store.find(a_request(), b"another") == DuplicateRequest("run-one", False, None)
 
     async def test_to_ask_whose_a_session_is_gives_it_to_nobody(self) -> None:
         async with self.opened() as store:
             assert await store.owner("free") is None
-            assert await store.session("free", "u-2", "tag") == Owner("u-2", "tag")
-            assert await store.owner("free") == Owner("u-2", "tag")
+            assert await store.session("free", "u-2", "tag") == SessionOwner("u-2", "tag")
+            assert await store.owner("free") == SessionOwner("u-2", "tag")
 
     async def test_a_request_is_finished_once(self) -> None:
         async with self.opened() as store:
@@ -380,7 +384,7 @@ class StoreConformance(AskingConformance, ConversingConformance):
         async with self.opened() as store:
             await store.submit(a_request("one"), b"digest", worker="w", lease_ms=OVER_MS)
             await store.submit(a_request("two"), b"digest", worker="w", lease_ms=LONG_MS)
-            expired = [Expired("run-one", a_request("one"))]
+            expired = [OrphanedRun("run-one", a_request("one"))]
             assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == expired
             assert await store.sweep(max_attempts=3, keep_ms=LONG_MS) == expired
             await store.claim("run-one", "other", LONG_MS)
@@ -405,10 +409,10 @@ class StoreConformance(AskingConformance, ConversingConformance):
             await store.finish("run-one", 1, a_response(a_request()), 1)
             assert await store.sweep(max_attempts=3, keep_ms=LONG_MS * 24 * 365 * 1_000) == []
             known = await store.submit(a_request(), b"digest", worker="w", lease_ms=LONG_MS)
-            assert isinstance(known, Known)
+            assert isinstance(known, DuplicateRequest)
             await store.sweep(max_attempts=3, keep_ms=LONG_MS)
             assert len(await store.records()) == 2
-            assert await store.submit(a_request(), b"new digest", worker="w", lease_ms=LONG_MS) == Accepted(1)
+            assert await store.submit(a_request(), b"new digest", worker="w", lease_ms=LONG_MS) == AcceptedRequest(1)
             assert len(await store.runs()) == 2
 
     async def test_waiting_ends_when_the_outcome_comes(self) -> None:
@@ -515,14 +519,14 @@ class StoreConformance(AskingConformance, ConversingConformance):
 
     async def test_a_session_belongs_to_the_first_who_asks_for_it(self) -> None:
         async with self.opened() as store:
-            assert await store.session("s", "u-1", "prime") == Owner("u-1", "prime")
-            assert await store.session("s", "u-2", "tag") == Owner("u-1", "prime")
+            assert await store.session("s", "u-1", "prime") == SessionOwner("u-1", "prime")
+            assert await store.session("s", "u-2", "tag") == SessionOwner("u-1", "prime")
 
     async def test_a_session_in_use_belongs_to_the_user_and_agent_of_its_first_request(self) -> None:
         """X16: a child session is the callee's conversation with that user."""
         async with self.opened() as store:
             store.append(Kind.DELEGATION, 1, "run", "session-one", a_request())
-            assert await store.session("session-one", "u-2", "tag") == Owner("u-1", "prime")
+            assert await store.session("session-one", "u-2", "tag") == SessionOwner("u-1", "prime")
 
     async def test_runs_are_listed_newest_first_and_by_user(self) -> None:
         async with self.opened() as store:
@@ -610,26 +614,26 @@ class StoreConformance(AskingConformance, ConversingConformance):
             found = {
                 of: ([run.run[4:] for run in await store.runs(of=of, limit=2)], await store.named("same", of))
                 for of in (
-                    Whose(),
-                    Whose(users=("u-1", "u-3")),
-                    Whose(agents=("prime",)),
-                    Whose(via="web"),
-                    Whose(users=("u-4",), agents=("tag",), via="web"),
-                    Whose(users=()),
+                    RunScope(),
+                    RunScope(users=("u-1", "u-3")),
+                    RunScope(agents=("prime",)),
+                    RunScope(via="web"),
+                    RunScope(users=("u-4",), agents=("tag",), via="web"),
+                    RunScope(users=()),
                 )
             }
-            assert await store.runs(user="u-1", of=Whose(users=("u-2",))) == []
-            assert await store.named("other", Whose()) == []
+            assert await store.runs(user="u-1", of=RunScope(users=("u-2",))) == []
+            assert await store.named("other", RunScope()) == []
             await store.finish("run-one", 1, a_response(a_request()), 1, keep=False)
-            assert await store.named("same", Whose(users=("u-1",))) == []
+            assert await store.named("same", RunScope(users=("u-1",))) == []
         all_runs = ["run-four", "run-three", "run-two", "run-one"]
         assert found == {
-            Whose(): (["four", "three"], all_runs),
-            Whose(users=("u-1", "u-3")): (["four", "one"], ["run-four", "run-one"]),
-            Whose(agents=("prime",)): (["two", "one"], ["run-two", "run-one"]),
-            Whose(via="web"): (["three", "two"], ["run-three", "run-two"]),
-            Whose(users=("u-4",), agents=("tag",), via="web"): (["three"], ["run-three"]),
-            Whose(users=()): ([], []),
+            RunScope(): (["four", "three"], all_runs),
+            RunScope(users=("u-1", "u-3")): (["four", "one"], ["run-four", "run-one"]),
+            RunScope(agents=("prime",)): (["two", "one"], ["run-two", "run-one"]),
+            RunScope(via="web"): (["three", "two"], ["run-three", "run-two"]),
+            RunScope(users=("u-4",), agents=("tag",), via="web"): (["three"], ["run-three"]),
+            RunScope(users=()): ([], []),
         }
 
     async def test_a_run_whose_outcome_is_forgotten_is_still_found_by_its_id(self) -> None:

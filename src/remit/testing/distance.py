@@ -501,7 +501,7 @@ class TransportConformance:
         near.add("boss", boss, may_call=["*"])
         async with self.joined(near, far), asyncio.timeout(PATIENCE):
             records = [record async for record in near.stream("boss", "Go", user=USER)]
-        said, told = _said(records)
+        said, told = _spoken_texts(records)
         if not self.no_streaming:
             assert said == ["The answer is on its way, as you can read.\n"]
         if not self.no_progress:
@@ -517,7 +517,7 @@ async def _asked(hub: "remit.Hub", read_along: bool) -> Response:
     return last.body
 
 
-def _said(records: list[Record]) -> tuple[list[str], list[str]]:
+def _spoken_texts(records: list[Record]) -> tuple[list[str], list[str]]:
     """Return what the helper said as it came, and what it said of its progress."""
     deltas = [record.body for record in records if isinstance(record.body, Delta)]
     steps = [record.body for record in records if isinstance(record.body, Progress)]

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.policy.budget import estimate
-from remit.policy.context import said, select
+from remit.policy.context import messages_from_records, select
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Message, Note, Request, Response
 from remit.protocol.errors import Code, fault
@@ -23,22 +23,22 @@ from remit.runtime.ports import (
     MOST_EPOCHS,
     MOST_FACTS,
     MOST_NOTES,
-    Accepted,
-    Control,
+    AcceptedRequest,
+    ControlCommand,
     Decision,
-    Expired,
-    Known,
-    Numbered,
-    Once,
-    Owner,
+    DuplicateRequest,
+    NumberedRecord,
+    OrphanedRun,
     Question,
-    Repeated,
+    ReusedProof,
+    RunScope,
     RunState,
     RunSummary,
-    Sealed,
+    SealedValue,
+    SessionOwner,
+    SingleUseProof,
     StoreError,
     TokenCounter,
-    Whose,
     unknown_outcome,
 )
 
@@ -89,7 +89,7 @@ class _Vault(NamedTuple):
     """What is sealed for one scope, and since when."""
 
     at_ms: int
-    sealed: dict[str, Sealed]
+    sealed: dict[str, SealedValue]
 
 
 class _Window(NamedTuple):
@@ -129,9 +129,9 @@ class MemoryStore:
         self._secret = secrets.token_bytes(32)
         self._vaults: dict[str, _Vault] = {}
         self._questions: dict[str, _Asked] = {}
-        self._controls: list[tuple[int, Control]] = []
+        self._controls: list[tuple[int, ControlCommand]] = []
         self._last_control = 0
-        self._sessions: dict[str, Owner] = {}
+        self._sessions: dict[str, SessionOwner] = {}
         self._facts: dict[str, dict[str, str]] = {}
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._counters: dict[str, _Window] = {}
@@ -162,7 +162,7 @@ class MemoryStore:
     async def flush(self) -> None:
         self._check_open()
 
-    async def transfer(self, source: str, entries: Sequence[Numbered]) -> int:
+    async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
         self._check_open()
         for entry in entries:
             if entry.number > self._transferred.get(source, 0):
@@ -194,11 +194,11 @@ class MemoryStore:
         worker: str,
         lease_ms: int,
         waiting: bool = False,
-        once: Once | None = None,
-    ) -> Accepted | Known | Repeated:
+        once: SingleUseProof | None = None,
+    ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
         self._check_open()
         if once is not None and await self.incr(once.key, 1, once.until_ms) > 1:
-            return Repeated()
+            return ReusedProof()
         now_ms = self._wall_ms()
         new = _Submitted(
             request=request,
@@ -217,7 +217,7 @@ class MemoryStore:
             self._older.append(self._submitted.pop(request.run))
         self._submitted[request.run] = new
         self._start(request, new.started_ms)
-        return Accepted(new.epoch)
+        return AcceptedRequest(new.epoch)
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
         self._check_open()
@@ -241,11 +241,11 @@ class MemoryStore:
         known.worker, known.lease_until_ms = "", 0
         return True
 
-    async def find(self, request: Request, digest: bytes) -> Known | None:
+    async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
         self._check_open()
         for known in self._submitted.values():
             if known.key == _key(request) and not known.forgotten:
-                return Known(known.run, known.digest == digest, known.response)
+                return DuplicateRequest(known.run, known.digest == digest, known.response)
         return None
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
@@ -294,17 +294,17 @@ class MemoryStore:
         self._awaited.setdefault(run, []).append(outcome)
         return await outcome
 
-    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[Expired]:
+    async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
         self._check_open()
         now_ms = self._wall_ms()
         self._follow_clock(now_ms)
         self._forget_old(now_ms, keep_ms)
-        expired: list[Expired] = []
+        expired: list[OrphanedRun] = []
         for known in list(self._submitted.values()):
             if known.response is not None or known.lease_until_ms > now_ms:
                 continue
             if known.waiting or known.attempts < max_attempts:
-                expired.append(Expired(known.run, known.request, known.waiting))
+                expired.append(OrphanedRun(known.run, known.request, known.waiting))
             else:
                 self._end(known, unknown_outcome(known.request, known.attempts), now_ms)
         return expired
@@ -379,13 +379,13 @@ class MemoryStore:
         self._check_open()
         return self._secret
 
-    def seal(self, scope: str, sealed: Sequence[Sealed]) -> None:
+    def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
         vault = self._vaults.setdefault(scope, _Vault(self._wall_ms(), {}))
         for each in sealed:
             known = vault.sealed.setdefault(each.token, each)
             vault.sealed[each.token] = known._replace(of_user=known.of_user or each.of_user)
 
-    async def unseal(self, scope: str) -> list[Sealed]:
+    async def unseal(self, scope: str) -> list[SealedValue]:
         self._check_open()
         return list(self._vaults[scope].sealed.values()) if scope in self._vaults else []
 
@@ -421,10 +421,10 @@ class MemoryStore:
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
         self._check_open()
         self._last_control += 1
-        self._controls.append((self._wall_ms(), Control(self._last_control, run, action, by, reason)))
+        self._controls.append((self._wall_ms(), ControlCommand(self._last_control, run, action, by, reason)))
         return self._last_control
 
-    async def controls(self, after: int, run: str | None = None) -> list[Control]:
+    async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
         self._check_open()
         return [control for _, control in self._controls if control.seq > after and run in (None, control.run)]
 
@@ -453,7 +453,7 @@ class MemoryStore:
 
     def _conversation(self, session: str) -> list[Message]:
         records = [record for record in self._records if record.session == session]
-        return said(records, original=self._record, count=self._count).messages
+        return messages_from_records(records, original=self._record, count=self._count).messages
 
     def _record(self, seq: int) -> Record | None:
         return self._records[seq - 1] if 0 < seq <= len(self._records) else None
@@ -494,17 +494,17 @@ class MemoryStore:
         self._check_open()
         return self._cells.get(key)
 
-    async def owner(self, session: str) -> Owner | None:
+    async def owner(self, session: str) -> SessionOwner | None:
         self._check_open()
         return self._sessions.get(session) or self._first_owner(session)
 
-    async def session(self, session: str, user: str, agent: str) -> Owner:
-        return self._sessions.setdefault(session, await self.owner(session) or Owner(user, agent))
+    async def session(self, session: str, user: str, agent: str) -> SessionOwner:
+        return self._sessions.setdefault(session, await self.owner(session) or SessionOwner(user, agent))
 
-    def _first_owner(self, session: str) -> Owner | None:
+    def _first_owner(self, session: str) -> SessionOwner | None:
         for record in self._records:
             if record.session == session and isinstance(record.body, Request):
-                return Owner(record.body.remit.user, record.body.target)
+                return SessionOwner(record.body.remit.user, record.body.target)
         return None
 
     async def records(
@@ -529,7 +529,7 @@ class MemoryStore:
         user: str | None = None,
         run: str | None = None,
         correlation: str | None = None,
-        of: Whose = ANYONES,
+        of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
         self._check_open()
@@ -544,7 +544,7 @@ class MemoryStore:
         ]
         return [_summary(known, self._wall_ms()) for known in found[:limit]]
 
-    async def named(self, id: str, of: Whose) -> list[str]:
+    async def named(self, id: str, of: RunScope) -> list[str]:
         self._check_open()
         newest = reversed(self._submitted.values())
         return [known.run for known in newest if known.key[2] == id and not known.forgotten and _is_of(known, of)]
@@ -608,7 +608,7 @@ def _key(request: Request) -> tuple[str, str, str]:
     return (request.sender, request.remit.user, request.id)
 
 
-def _is_of(known: _Submitted, of: Whose) -> bool:
+def _is_of(known: _Submitted, of: RunScope) -> bool:
     request = known.request
     return (
         (of.users is None or request.remit.user in of.users)

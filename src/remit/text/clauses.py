@@ -33,7 +33,7 @@ class Clause(Struct, frozen=True, gc=False):
     context: frozenset[str] = NO_WORDS
 
 
-class Heard(Struct, eq=False, gc=False):
+class OwnedClause(Struct, eq=False, gc=False):
     """A clause, and whose it is: a bit for each owner."""
 
     clause: Clause
@@ -44,10 +44,10 @@ class Prose:
     """What several texts say, each clause once."""
 
     def __init__(self) -> None:
-        self.said: list[Heard] = []
+        self.said: list[OwnedClause] = []
         """In the order in which it was first said."""
-        self._clauses: dict[Clause, Heard] = {}
-        self._read: dict[frozenset[str], dict[str, list[Heard]]] = {}
+        self._clauses: dict[Clause, OwnedClause] = {}
+        self._read: dict[frozenset[str], dict[str, list[OwnedClause]]] = {}
         """The sentences that were read before, by the heading above them: sources that agree share many."""
 
     def hear(self, text: str, owners: int, most: int) -> int:
@@ -93,17 +93,17 @@ class Prose:
                     each.owners |= owners
         return most - left
 
-    def _parsed(self, sentence: str, context: frozenset[str]) -> list[Heard]:
+    def _parsed(self, sentence: str, context: frozenset[str]) -> list[OwnedClause]:
         """Return what has a verb in a sentence, part by part: "the hotel costs 100 and has a pool" says two things."""
         if not _SHORTEST <= len(sentence) <= _LONGEST:
             return []
-        heard: list[Heard] = []
+        heard: list[OwnedClause] = []
         for turn in _TURN.split(sentence) if any(map(sentence.__contains__, _TURNS)) else (sentence,):
             for part in _parts(turn) if " and " in turn or ", " in turn else (turn,):
                 clause = Clause(part.strip(_MARKS), context)
                 known = self._clauses.get(clause)
                 if known is None:
-                    known = self._clauses[clause] = Heard(clause)
+                    known = self._clauses[clause] = OwnedClause(clause)
                 heard.append(known)
         return heard
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 
-from remit.text.quantities import Clock, Day, Figure, Form, Weekday
+from remit.text.quantities import Day, Figure, Form, TimeOfDay, Weekday
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -63,7 +63,7 @@ def _moments(match: re.Match[str], form: Form, before: bool, about: bool) -> Ite
     elif (at := _minutes(match)) is not None:
         marked = bool(match["half"] or match["bare_half"] or match["named"])
         zone = _ZONES[match["zone"]] if match["zone"] else None
-        yield Figure(Clock(at, marked, zone, _ABOUT if about else 0.0, form, before), start, end)
+        yield Figure(TimeOfDay(at, marked, zone, _ABOUT if about else 0.0, form, before), start, end)
 
 
 def _iso(match: re.Match[str], form: Form, before: bool) -> Iterator[Figure]:
@@ -82,7 +82,7 @@ def _iso(match: re.Match[str], form: Form, before: bool) -> Iterator[Figure]:
         if shift := (hour * 60 + minute - offset) // 1440:
             readings += (_shifted(year, month, day, shift),)
     yield Figure(Day(readings, form, before), start, start + 10)
-    yield Figure(Clock(hour * 60 + minute + second / 60, zone=offset, form=form, before=before), start + 10, end)
+    yield Figure(TimeOfDay(hour * 60 + minute + second / 60, zone=offset, form=form, before=before), start + 10, end)
 
 
 def _shifted(year: int, month: int, day: int, days: int) -> tuple[int, int, int]:

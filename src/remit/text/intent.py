@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 # ── what is heard ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Scored(NamedTuple):
+class ScoredCapability(NamedTuple):
     """A capability, and how likely it is that a text asks for it."""
 
     code: str
@@ -20,7 +20,7 @@ class Scored(NamedTuple):
 class Scorer(Protocol):
     """Says which capabilities a text may ask for, by the text alone."""
 
-    def scores(self, text: str) -> Sequence[Scored]:
+    def scores(self, text: str) -> Sequence[ScoredCapability]:
         """Return the likeliest, best first.
 
         Of those that say 0.8, eight in ten are right; a text that is for nobody gets low ones or none.
@@ -28,19 +28,19 @@ class Scorer(Protocol):
         ...
 
 
-class Heard(NamedTuple):
+class ClassifiedText(NamedTuple):
     """What a classifier makes of a text, and of each of its parts if it has several."""
 
-    whole: Sequence[Scored]
-    parts: Sequence[Sequence[Scored]] = ()
+    whole: Sequence[ScoredCapability]
+    parts: Sequence[Sequence[ScoredCapability]] = ()
     notice: str = ""
     """Why it was found out in another way than it should have been."""
 
 
-def hear(text: str, scorer: Scorer) -> Heard:
+def hear(text: str, scorer: Scorer) -> ClassifiedText:
     """Ask *scorer* about a text and its parts."""
     several = parts(text)
-    return Heard(scorer.scores(text), [scorer.scores(part) for part in several if len(several) > 1])
+    return ClassifiedText(scorer.scores(text), [scorer.scores(part) for part in several if len(several) > 1])
 
 
 # Each part costs a classification, and nobody asks for more than this at once.
@@ -123,7 +123,7 @@ class Label(Struct, frozen=True, kw_only=True):
     """The question that makes sure it is meant; one is built from the description if it is empty."""
 
 
-class Intent(Struct, frozen=True):
+class DetectedIntent(Struct, frozen=True):
     """Something that is asked for, and who does it."""
 
     code: str
@@ -134,15 +134,15 @@ class Intent(Struct, frozen=True):
 class Option(Struct, frozen=True):
     """An intent, in words for the user."""
 
-    intent: Intent
+    intent: DetectedIntent
     words: str
 
 
 class Routed(Struct, frozen=True, tag=True):
     """It is clear what is asked for: one thing first, and perhaps others."""
 
-    primary: Intent
-    secondary: tuple[Intent, ...] = ()
+    primary: DetectedIntent
+    secondary: tuple[DetectedIntent, ...] = ()
 
 
 class Choose(Struct, frozen=True, tag=True):
@@ -156,7 +156,7 @@ class Unclear(Struct, frozen=True, tag=True):
     """It may be this one; the user says whether."""
 
     question: str
-    option: Intent
+    option: DetectedIntent
 
 
 class Unknown(Struct, frozen=True, tag=True):
@@ -196,7 +196,7 @@ _NAME = re.compile(r"[\w.@/-]+")
 
 
 def decide(
-    heard: Heard, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
+    heard: ClassifiedText, labels: Mapping[str, Label], thresholds: Thresholds = THRESHOLDS, phrases: Phrases = PHRASES
 ) -> Decision:
     """Say where to route a request, or what to ask its user; only what is among *labels* can be meant."""
     several = _several(heard.parts, labels, thresholds)
@@ -216,10 +216,10 @@ def decide(
 
 
 def _several(
-    heard: Sequence[Sequence[Scored]], labels: Mapping[str, Label], thresholds: Thresholds
-) -> tuple[Intent, ...]:
+    heard: Sequence[Sequence[ScoredCapability]], labels: Mapping[str, Label], thresholds: Thresholds
+) -> tuple[DetectedIntent, ...]:
     """What the parts surely ask for, in their order and each once."""
-    found: dict[str, Intent] = {}
+    found: dict[str, DetectedIntent] = {}
     for scored in heard:
         for intent in _intents(scored, labels)[:1]:
             if intent.confidence >= thresholds.also:
@@ -227,9 +227,9 @@ def _several(
     return tuple(found.values())
 
 
-def _intents(scored: Iterable[Scored], labels: Mapping[str, Label]) -> tuple[Intent, ...]:
+def _intents(scored: Iterable[ScoredCapability], labels: Mapping[str, Label]) -> tuple[DetectedIntent, ...]:
     """What may be meant, best first; what is described alike is one thing to its user, and goes to the likeliest."""
-    found: dict[str, Intent] = {}
+    found: dict[str, DetectedIntent] = {}
     for code, confidence in sorted(scored, key=lambda each: -each.confidence):
         label = labels.get(code)
         if label is None:
@@ -237,14 +237,16 @@ def _intents(scored: Iterable[Scored], labels: Mapping[str, Label]) -> tuple[Int
         key = " ".join(label.description.casefold().split()) or f"\0{code}"
         first = found.get(key)
         found[key] = (
-            Intent(code, label.target, confidence)
+            DetectedIntent(code, label.target, confidence)
             if first is None
-            else Intent(first.code, first.target, min(1.0, first.confidence + confidence))
+            else DetectedIntent(first.code, first.target, min(1.0, first.confidence + confidence))
         )
     return tuple(sorted(found.values(), key=lambda each: -each.confidence))
 
 
-def _options(intents: Sequence[Intent], labels: Mapping[str, Label], thresholds: Thresholds) -> tuple[Option, ...]:
+def _options(
+    intents: Sequence[DetectedIntent], labels: Mapping[str, Label], thresholds: Thresholds
+) -> tuple[Option, ...]:
     """The likeliest that are close to each other and can be told apart in words."""
     least = thresholds.close * intents[0].confidence
     spoken = [(each, _words(each.code, labels)) for each in intents[:MOST_OPTIONS] if each.confidence >= least]
@@ -252,12 +254,12 @@ def _options(intents: Sequence[Intent], labels: Mapping[str, Label], thresholds:
     return tuple(Option(each, words) for each, words in spoken if words) if spoken[0][1] else ()
 
 
-def _question(intent: Intent, labels: Mapping[str, Label], phrases: Phrases) -> str:
+def _question(intent: DetectedIntent, labels: Mapping[str, Label], phrases: Phrases) -> str:
     words = _words(intent.code, labels)
     return labels[intent.code].ask or (phrases.whether.replace("{option}", f"“{words}”") if words else phrases.again)
 
 
-def _reply(nearest: Sequence[Intent], labels: Mapping[str, Label], phrases: Phrases) -> str:
+def _reply(nearest: Sequence[DetectedIntent], labels: Mapping[str, Label], phrases: Phrases) -> str:
     """Admit that nothing fits, and name what can be done: the nearest first."""
     codes = dict.fromkeys([*(each.code for each in nearest), *labels])
     words = list(dict.fromkeys(filter(None, (_words(code, labels) for code in codes))))[:MOST_NAMED]
@@ -346,7 +348,7 @@ class Case(Struct, frozen=True, kw_only=True):
     """Those of the agents that it may call."""
     needs: str | None = None
     """The capability that the request names."""
-    intent: Scored | None = None
+    intent: ScoredCapability | None = None
     """What it seems to ask for, if it names none."""
     lacks_data: bool = False
     """Whether another agent has data or context for it that is missing here."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from remit.protocol.card import Capability, Schema
 from remit.protocol.envelope import Json
-from remit.text.intent import Heard, Scored, Share
+from remit.text.intent import ClassifiedText, ScoredCapability, Share
 
 _TASK = """\
 Say which of the capabilities below a request asks for.
@@ -89,7 +89,7 @@ class _Said(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     alternatives: tuple[_Guess, ...] = ()
 
 
-def understood(said: Json, codes: Collection[str]) -> Heard | str:
+def understood(said: Json, codes: Collection[str]) -> ClassifiedText | str:
     """Return what a model says that a text asks for; or why it cannot be what it was asked to say."""
     try:
         read = msgspec.convert(said, _Said)
@@ -106,18 +106,18 @@ def understood(said: Json, codes: Collection[str]) -> Heard | str:
     if read.secondary and not first:
         return "it named what is asked for besides, and not what is asked for first"
     parts = [[_scored(each)] for each in (*first, *read.secondary)] if read.secondary else []
-    return Heard([_scored(each) for each in (*first, *read.alternatives)], parts)
+    return ClassifiedText([_scored(each) for each in (*first, *read.alternatives)], parts)
 
 
-def _scored(guess: _Guess) -> Scored:
-    return Scored(guess.code, guess.confidence)
+def _scored(guess: _Guess) -> ScoredCapability:
+    return ScoredCapability(guess.code, guess.confidence)
 
 
 # Of two that contradict each other at most one is right, and nothing says which.
 DISPUTED = 0.5
 
 
-def tempered(heard: Heard, by_words: Heard, act: float) -> Heard:
+def tempered(heard: ClassifiedText, by_words: ClassifiedText, act: float) -> ClassifiedText:
     """Return what a model heard, with both sides doubted where words alone would have acted on something else.
 
     How sure a model says it is, is its own statement; how sure the words are was measured. So where the words are sure
@@ -131,5 +131,5 @@ def tempered(heard: Heard, by_words: Heard, act: float) -> Heard:
     }
     if not sure or considered & sure.keys():
         return heard
-    both = [*heard.whole, *(Scored(code, confidence) for code, confidence in sure.items())]
-    return Heard([Scored(code, min(confidence, DISPUTED)) for code, confidence in both])
+    both = [*heard.whole, *(ScoredCapability(code, confidence) for code, confidence in sure.items())]
+    return ClassifiedText([ScoredCapability(code, min(confidence, DISPUTED)) for code, confidence in both])

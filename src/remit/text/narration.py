@@ -25,7 +25,7 @@ Glossary = Mapping[str, str]
 """The one term for each variant of it."""
 
 
-class Section(Component, frozen=True, kw_only=True):
+class NarrativeSection(Component, frozen=True, kw_only=True):
     """A component as a step of the work: what came of it, and what did not."""
 
     missing: tuple[str, ...] = ()
@@ -48,9 +48,9 @@ class Narrative(Struct, frozen=True, kw_only=True):
     """Whether nothing that was asked for is missing."""
 
 
-def section_of(title: str, response: Response) -> Section:
+def section_of(title: str, response: Response) -> NarrativeSection:
     """Return what came of a step; of one that timed out, what was finished before."""
-    return Section(
+    return NarrativeSection(
         response.target,
         response.result,
         response.confidence,
@@ -70,7 +70,7 @@ _SURENESS = {Level.HIGH: "high", Level.MEDIUM: "medium", Level.LOW: "low", Level
 
 
 def narrate(
-    sections: Sequence[Section],
+    sections: Sequence[NarrativeSection],
     findings: Findings | None = None,
     *,
     glossary: Glossary | None = None,
@@ -101,12 +101,12 @@ def narrate(
         parts.insert(0, f"Done: {', '.join(silent)}." if silent else nothing)
 
     def clean(text: str) -> str:
-        return plain(unified(text, glossary or {}), forbidden)
+        return without_names(unified(text, glossary or {}), forbidden)
 
     return Narrative(text=clean("\n\n".join(parts)), questions=tuple(map(clean, questions)), complete=not gaps)
 
 
-def _in_turn(told: Sequence[tuple[Section, str]]) -> Iterator[str]:
+def _in_turn(told: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
     for section, title in told:
         if len(told) > 1:
             yield f"## {title}"
@@ -117,7 +117,7 @@ def _in_turn(told: Sequence[tuple[Section, str]]) -> Iterator[str]:
         yield "\n".join(notes)
 
 
-def _blended(blend: str, told: Sequence[tuple[Section, str]]) -> Iterator[str]:
+def _blended(blend: str, told: Sequence[tuple[NarrativeSection, str]]) -> Iterator[str]:
     yield blend
     yield from _listed("How sure this is", (f"{title}: {_sureness(section.confidence)}" for section, title in told))
     yield from _listed("Please note", (warning for section, _ in told for warning in section.warnings))
@@ -137,7 +137,7 @@ def _sureness(confidence: float | None) -> str:
     return "not stated" if confidence is None else _SURENESS[level_of(confidence)]
 
 
-def _difference(conflict: Conflict, named: Mapping[str, tuple[Section, str]]) -> str:
+def _difference(conflict: Conflict, named: Mapping[str, tuple[NarrativeSection, str]]) -> str:
     """Return what is said by whom, by the titles of their work; and which is preferred, and why."""
     sides: list[str] = []
     for value, names in conflict.values:
@@ -212,7 +212,7 @@ def _duration(milliseconds: int) -> str:
     return f"about {round(seconds / 60)} minutes"
 
 
-def _gaps(section: Section, title: str) -> Iterator[str]:
+def _gaps(section: NarrativeSection, title: str) -> Iterator[str]:
     if section.skipped:
         yield f"{title}: not begun, because {section.skipped.rstrip('.')}."
     elif section.failure:
@@ -298,7 +298,7 @@ _SENTENCES = re.compile(r"((?<=[.!?…])\s+|\n+)")
 _DIGIT = re.compile(r"\d")
 
 
-def plain(text: str, forbidden: Collection[str]) -> str:
+def without_names(text: str, forbidden: Collection[str]) -> str:
     """Return the text without *forbidden* names, in whatever case they stand, and without talk of who does the work.
 
     A name gives way to what a mapping has for it, or else to words for the work itself. Tokens for redacted values stay
@@ -396,9 +396,11 @@ def progress_phrase(
 
     It is the phrase that the team gives for the capability, or else is made from the capability's description.
     """
-    if given := plain(_line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)):
+    if given := without_names(
+        _line(phrase := phrases.get(capability or "", "")), _hidden(capability, phrase, forbidden)
+    ):
         return f"{given}…"
-    told = plain(_line(_CODE.sub("", description)), _hidden(capability, description, forbidden))
+    told = without_names(_line(_CODE.sub("", description)), _hidden(capability, description, forbidden))
     if not told:
         return "Working on it…"
     first, _, rest = told.partition(" ")

@@ -206,14 +206,14 @@ _SPACED = re.compile(rf"(?<!\w){_LETTER}(?:[ \t]{_LETTER}){{2,}}(?!\w)")
 _SPACE = re.compile(r"[ \t]")
 
 
-class Words(NamedTuple):
+class SearchText(NamedTuple):
     """A text as it is searched for words: as written, undisguised, and with split words joined."""
 
     written: str
     seen: str
     joined: str
 
-    def mention(self, word: "Words") -> bool:
+    def mention(self, word: "SearchText") -> bool:
         """Whether *word* stands in this text in any of its forms."""
         return (
             word.written in self.written
@@ -222,11 +222,11 @@ class Words(NamedTuple):
         )
 
 
-def words_in(text: str) -> Words:
+def words_in(text: str) -> SearchText:
     """Return the forms of *text* in which a word is looked for, all in small letters."""
     written = text.casefold()
     plain = unescaped(text)
     seen = text if plain is None else plain.text
     seen = written if seen is text and text.isascii() else seen.translate(_LIKENESSES).casefold()
     joined = _SPACED.sub(lambda spaced: _SPACE.sub("", spaced[0]), _SPLIT.sub("", seen))
-    return Words(written, seen, joined)
+    return SearchText(written, seen, joined)

@@ -22,7 +22,7 @@ class Amount(Struct, frozen=True, gc=False):
     currency: str = ""
 
 
-class Clock(Struct, frozen=True, gc=False):
+class TimeOfDay(Struct, frozen=True, gc=False):
     """A time of day, in minutes."""
 
     at: float
@@ -50,7 +50,7 @@ class Weekday(Struct, frozen=True, gc=False):
     day: int
 
 
-Quantity = Amount | Clock | Day | Weekday
+Quantity = Amount | TimeOfDay | Day | Weekday
 
 
 class Figure(Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ def agree(one: Quantity, other: Quantity) -> bool | None:
     # The commonest first: to match costs as much as to compare.
     if isinstance(one, Amount) and isinstance(other, Amount):
         return _amounts_agree(one, other)
-    if isinstance(one, Clock) and isinstance(other, Clock):
+    if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
         return _clocks_agree(one, other)
     match one, other:
         case Day(), Day():
@@ -107,7 +107,7 @@ def distance(one: Quantity, other: Quantity) -> float:
         here, there = _middle(one), _middle(other)
         larger = max(abs(here), abs(there))
         return abs(here - there) / larger if larger else 0.0
-    if isinstance(one, Clock) and isinstance(other, Clock):
+    if isinstance(one, TimeOfDay) and isinstance(other, TimeOfDay):
         # An hour is too late for any train.
         return abs(one.at - other.at) / 60
     return 1.0
@@ -170,7 +170,7 @@ def _size(amount: Amount) -> float:
 # ── times and dates ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _clocks_agree(one: Clock, other: Clock) -> bool:
+def _clocks_agree(one: TimeOfDay, other: TimeOfDay) -> bool:
     here, there = one.at, other.at
     if one.zone is not None and other.zone is not None:
         here, there = here - one.zone, there - other.zone

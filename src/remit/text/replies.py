@@ -28,26 +28,26 @@ _PLACE = re.compile(
 _PLACES = {"first": 1, "second": 2, "third": 3, "1st": 1, "2nd": 2, "3rd": 3}
 
 
-class Chosen(NamedTuple):
+class ChosenOption(NamedTuple):
     """The place of an option, from 0, and whether the reply says more than that it is meant."""
 
     place: int
     more: bool = False
 
 
-def chosen(reply: str, options: Sequence[str]) -> Chosen | None:
+def chosen(reply: str, options: Sequence[str]) -> ChosenOption | None:
     """Return which of the options, in the words in which they were offered, a reply means; None if it is no reply."""
     said = _WORD.findall(reply.casefold())
     if len(options) == 1 and said and said[0] in _AGREED:
         if all(word in _AGREED or word in _COURTESY for word in said):
-            return Chosen(0)
-        return Chosen(0, more=True) if said[0] in _YES else None
+            return ChosenOption(0)
+        return ChosenOption(0, more=True) if said[0] in _YES else None
     named = [place for place, words in enumerate(options) if said and _WORD.findall(words.casefold()) == said]
     if len(named) == 1:
-        return Chosen(named[0])
+        return ChosenOption(named[0])
     found = _PLACE.fullmatch(reply)
     place = 0 if found is None else int(_PLACES.get(found[1].lower(), found[1]))
-    return Chosen(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
+    return ChosenOption(place - 1) if len(options) > 1 and 0 < place <= len(options) else None
 
 
 # ── fields of an input ────────────────────────────────────────────────────────────────────────────────────────────────

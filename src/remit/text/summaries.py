@@ -163,7 +163,7 @@ def _keep(kept: dict[str, None], items: Iterable[str], most: int) -> None:
         del kept[item]
 
 
-def _heard(text: str) -> list[str]:
+def _sentences_to_read(text: str) -> list[str]:
     """Return the sentences of a message: of a long one those at its beginning and its end."""
     text = spoken(text)
     if len(text) > 2 * _HEARD:
@@ -176,7 +176,7 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
     asks: list[str] = []
     decisions: list[str] = []
     constraints: list[str] = []
-    said = _heard(text)
+    said = _sentences_to_read(text)
     # Somebody who answers shortly, and with no question, answers what was asked last.
     reply = bool(questions and said) and len(text) <= _REPLY and not any(map(is_question, said))
     for sentence in said:
@@ -196,7 +196,7 @@ def _of_user(text: str, questions: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _of_agent(text: str) -> dict[str, list[str]]:
-    said = _heard(text)
+    said = _sentences_to_read(text)
     decisions: list[str] = []
     questions: list[str] = []
     for sentence in said:
@@ -266,7 +266,7 @@ def _text(summary: Summary, most: int) -> str:
 def notes_of(text: str) -> tuple[Note, ...]:
     """Return what a user decided and demanded in one text, each once."""
     notes: dict[Note, None] = {}
-    for sentence in _heard(text):
+    for sentence in _sentences_to_read(text):
         signs = _signs(sentence)
         if signs.decision is not None:
             notes[Note("decision", cut(sentence, _NOTE, signs.decision))] = None

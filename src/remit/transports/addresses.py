@@ -61,13 +61,13 @@ PUBLIC = Reach()
 
 def is_public(address: str) -> bool:
     """Say whether an IP address belongs to the public network, whatever it is wrapped in."""
-    found = special.read(address)
+    found = special.parse_address(address)
     return found is not None and special.is_global(found)
 
 
 def is_local(host: str) -> bool:
     """Say whether a host is written so that everybody sees that it is not in the public network."""
-    found = special.read(host)
+    found = special.parse_address(host)
     return host.lower().rstrip(".") == "localhost" if found is None else not special.is_global(found)
 
 
@@ -142,7 +142,7 @@ def refused(url: str, why: str) -> RemitError:
     return RemitError(fault(Code.PERMISSION_DENIED, f"nothing is sent to `{shown}`: {why}", suggestion=allow))
 
 
-class Outbound:
+class OutboundClient:
     """Sends to addresses that came from elsewhere: each is resolved once, judged, and then used as it was judged."""
 
     def __init__(self, reach: Reach, timeout: "ClientTimeout | None" = None, lookup: Lookup | None = None) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from remit.protocol.envelope import VERSION, Request, Response, Usage
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
-from remit.runtime.ports import Departure, Line
+from remit.runtime.ports import Departure, RemoteHandle
 
 # How often the same is sent again, where that is safe, and the first pause; each further one is twice as long.
 ATTEMPTS = 3
@@ -26,7 +26,7 @@ ASK_FOR_LESS = "Ask for less, or for a reference to the result."
 WINDOW_MS = 23 * 3_600_000
 
 
-class Again(Exception):
+class RetryAllowed(Exception):
     """It may be asked again: nothing runs twice."""
 
     def __init__(self, why: Fault, *, sent: bool) -> None:
@@ -36,7 +36,7 @@ class Again(Exception):
         self.after_s = (why.retry_after_ms or 0) / 1_000
 
 
-def outgoing(request: Request, line: Line) -> Request:
+def outgoing(request: Request, line: RemoteHandle) -> Request:
     """Return a request as it leaves the hub: with the time that is left for it, and its place in the trace."""
     left_ms = line.time_left_ms()
     time_ms = max(0, left_ms - min(WAY_MS, left_ms // 20))
@@ -45,7 +45,7 @@ def outgoing(request: Request, line: Line) -> Request:
     return replace(request, remit=remit, traceparent=line.traceparent, context=None)
 
 
-def is_known_there(line: Line, left: Departure) -> bool:
+def is_known_there(line: RemoteHandle, left: Departure) -> bool:
     """Say whether a hub that got a request still knows it by its id, so that sending it again begins nothing."""
     return 0 <= line.age_ms(left) < WINDOW_MS
 

@@ -31,14 +31,14 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
 from remit.runtime.aside import SMALL_BODY, aside
-from remit.runtime.ports import Credential, Line, Remote, Sending
+from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.transports.addresses import no_hub
 from remit.transports.ends import (
     ASK_FOR_LESS,
     ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
-    Again,
+    RetryAllowed,
     is_known_there,
     lost,
     outgoing,
@@ -63,7 +63,7 @@ _BUSY = (429, 502, 503, 504)
 _LOST = (ClientError, ConnectionError, TimeoutError)
 
 
-class Peer:
+class HubPeer:
     """Another hub: where it is, and how this one proves itself to it."""
 
     def __init__(
@@ -106,7 +106,7 @@ class Peer:
             )
         return self._session
 
-    async def headers(self, request: Request, sending: Sending) -> dict[str, str]:
+    async def headers(self, request: Request, sending: OutgoingRequest) -> dict[str, str]:
         """Return what goes beside a request; what the peer may not believe alone, it finds in the envelope too (X9)."""
         headers = {
             **self._headers,
@@ -130,7 +130,7 @@ class Peer:
                 )
         return bytes(found)
 
-    async def frames(self, reply: ClientResponse) -> AsyncIterator["Event"]:
+    async def frames(self, reply: ClientResponse) -> AsyncIterator["StreamEvent"]:
         """Return the events of a stream, each of bounded size."""
         rest = bytearray()
         async for part in reply.content.iter_any():
@@ -169,7 +169,7 @@ def in_words(error: ClientConnectorError | ConnectionTimeoutError) -> str:
             return os.strerror(error.os_error.errno) if error.os_error.errno else type(error).__name__
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """One event of a stream: its number, if it is kept, and the record that it holds."""
 
     number: str | None
@@ -177,7 +177,7 @@ class Event(NamedTuple):
     data: bytes
 
 
-def _event(raw: bytes) -> Event | None:
+def _event(raw: bytes) -> StreamEvent | None:
     fields: dict[bytes, bytes] = {}
     for line in raw.split(b"\n"):
         name, _, value = line.partition(b": ")
@@ -186,7 +186,7 @@ def _event(raw: bytes) -> Event | None:
         return None
     number = fields.get(b"id")
     try:
-        return Event(number.decode() if number else None, Kind(fields[b"event"].decode()), fields[b"data"])
+        return StreamEvent(number.decode() if number else None, Kind(fields[b"event"].decode()), fields[b"data"])
     except ValueError:
         return None  # a kind that is not known here yet
 
@@ -222,11 +222,11 @@ class _Failure(msgspec.Struct):
 class HttpAgent(Remote):
     """One agent at another hub."""
 
-    def __init__(self, peer: Peer, name: str) -> None:
+    def __init__(self, peer: HubPeer, name: str) -> None:
         self._peer = peer
         self._name = name
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Ask, again if need be, and return how it ended there; cancelled, cancel it there too."""
         try:
             left = await line.depart(self._place)
@@ -239,13 +239,13 @@ class HttpAgent(Remote):
                 await shielded(self._cancel(request, line), CANCEL_S)
             raise
 
-    async def _ask(self, request: Request, line: Line, *, sent: bool) -> Response:
+    async def _ask(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
         attempts, step_s = 0, PAUSE_S
         while True:
             line.doubt(f"it is not known what became of it at {request.target}")
             try:
                 return await self._attempt(request, line, sent=sent)
-            except Again as again:
+            except RetryAllowed as again:
                 sent, attempts = sent or again.sent, attempts + 1
                 if not sent:
                     line.doubt("")
@@ -256,10 +256,10 @@ class HttpAgent(Remote):
             await asyncio.sleep(pause_s)
             step_s = min(2 * step_s, MOST_PAUSE_S)
 
-    async def _attempt(self, request: Request, line: Line, *, sent: bool) -> Response:
+    async def _attempt(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
         said = replace(outgoing(request, line), target=self._name)
         raw = encode(said)
-        headers = {**line.passed_on, **await self._peer.headers(said, Sending("POST", PATH, raw))}
+        headers = {**line.passed_on, **await self._peer.headers(said, OutgoingRequest("POST", PATH, raw))}
         if line.heard:
             headers["accept"] = STREAM
         try:
@@ -270,19 +270,19 @@ class HttpAgent(Remote):
         except (ClientConnectorError, ConnectionTimeoutError) as error:
             detail = f"{self._place}: {in_words(error)}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{request.target} cannot be reached", detail=detail)
-            raise Again(why, sent=False) from error
+            raise RetryAllowed(why, sent=False) from error
         except _LOST as error:
             detail = f"{self._place}: {type(error).__name__}"
             why = fault(Code.OUTCOME_UNKNOWN, f"the connection to {request.target} was lost", detail=detail)
-            raise Again(why, sent=True) from error
+            raise RetryAllowed(why, sent=True) from error
 
-    async def _reply(self, reply: ClientResponse, request: Request, line: Line, *, sent: bool) -> Response:
+    async def _reply(self, reply: ClientResponse, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
         """Return what a peer answers; *sent* says that it may have got the same before."""
         if reply.status == 200 and reply.content_type == STREAM:
             return await self._read_along(reply, request, line)
         if reply.content_type != "application/json":
             if reply.status in _BUSY:  # what stands before the peer says so
-                raise Again(self._busy(reply), sent=reply.status not in (429, 503))
+                raise RetryAllowed(self._busy(reply), sent=reply.status not in (429, 503))
             raise RemitError(self._garbage(f"status {reply.status} with a body of type {reply.content_type[:100]}"))
         raw = await self._peer.read(reply)
         if reply.status == 202:  # it waits for a person there
@@ -292,22 +292,22 @@ class HttpAgent(Remote):
             code = None if response.fault is None else response.fault.code
             if response.fault is not None and code is Code.STORE_UNAVAILABLE:
                 # Refused for it, it was not begun; else it was done, and how it ended could not be recorded yet.
-                raise Again(response.fault, sent=response.status is not Status.REFUSED)
+                raise RetryAllowed(response.fault, sent=response.status is not Status.REFUSED)
             if response.fault is not None and code is Code.OVERLOADED and response.status is Status.REFUSED:
-                raise Again(response.fault, sent=False)
+                raise RetryAllowed(response.fault, sent=False)
             if sent and code is Code.DUPLICATE_REQUEST:
                 # What goes with it has changed since: what its agent is shown of a conversation, for one.
                 return await self._look_up(request, line, "it is not the same any more")
             return response
         why = self._decoded(raw, _Failure).fault.outward()  # origin and detail are for this hub to say
         if reply.status in (429, 503):
-            raise Again(why, sent=False)
+            raise RetryAllowed(why, sent=False)
         # Whoever reads it would take "here" for this hub.
         why = replace(why, message=f"the hub of {request.target} says: {why.message}", detail=self._place)
         # Turned away at the door, it says nothing about what was sent before.
         return lost(request, why, sent=sent)
 
-    async def _look_up(self, request: Request, line: Line, because: str) -> Response:
+    async def _look_up(self, request: Request, line: RemoteHandle, because: str) -> Response:
         """Return what became of a request that cannot be sent again, without beginning anything."""
         path = f"{PATH}/{quote(request.id, safe='')}"
         address = f"{self._peer.url}{path}"
@@ -315,7 +315,7 @@ class HttpAgent(Remote):
         line.doubt(f"it is not known what became of it at {request.target}")
         while True:
             why = f"the hub of {request.target} does not say what became of it, and {because}"
-            headers = await self._peer.headers(request, Sending("GET", path))
+            headers = await self._peer.headers(request, OutgoingRequest("GET", path))
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
                     raw = await self._peer.read(reply)
@@ -341,7 +341,7 @@ class HttpAgent(Remote):
 
     # ── streams ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _read_along(self, reply: ClientResponse, request: Request, line: Line) -> Response:
+    async def _read_along(self, reply: ClientResponse, request: Request, line: RemoteHandle) -> Response:
         """Pass on what is said there, and return how it ended; a stream that breaks off is gone on with."""
         run = reply.headers.get("location", "").rpartition("/")[2]
         seen = "0"
@@ -353,7 +353,7 @@ class HttpAgent(Remote):
         # It ended without an end: the server went down, and another, or the same again, has the rest.
         return await self._end_of(run, request, line, seen)
 
-    async def _heard(self, event: Event, line: Line) -> Response | None:
+    async def _heard(self, event: StreamEvent, line: RemoteHandle) -> Response | None:
         stored = self._decoded(event.data, _Stored, _stored)
         try:
             body = read_body(event.kind, bytes(stored.body))
@@ -374,13 +374,13 @@ class HttpAgent(Remote):
                 pass
         return None
 
-    async def _end_of(self, run: str, request: Request, line: Line, after: str) -> Response:
+    async def _end_of(self, run: str, request: Request, line: RemoteHandle, after: str) -> Response:
         """Read along from where it broke off, however often the connection is lost, and return how it ended."""
         path = f"{PATH}/{quote(run, safe='')}/events"
         address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
         while True:
-            headers = await self._peer.headers(request, Sending("GET", path))
+            headers = await self._peer.headers(request, OutgoingRequest("GET", path))
             headers |= {"accept": STREAM, "last-event-id": after}
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
@@ -401,9 +401,9 @@ class HttpAgent(Remote):
 
     # ── ends ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _cancel(self, request: Request, line: Line) -> None:
+    async def _cancel(self, request: Request, line: RemoteHandle) -> None:
         """Stop it there, and keep what it had finished."""
-        sending = Sending("POST", f"{PATH}/{quote(request.id, safe='')}/cancel", b"{}")
+        sending = OutgoingRequest("POST", f"{PATH}/{quote(request.id, safe='')}/cancel", b"{}")
         address = f"{self._peer.url}{sending.path}"
         pause_s = PAUSE_S
         while True:

@@ -20,12 +20,12 @@ BACKLOG = 1_000
 COME_BACK_MS = 1_000
 
 
-class Place:
+class HeldSlot:
     """One slot as its holder sees it: given back and taken again at will, and given up for good at the end."""
 
     __slots__ = ("_held", "_left", "_returning", "_stall")
 
-    def __init__(self, stall: "Stall") -> None:
+    def __init__(self, stall: "SlotPool") -> None:
         self._stall = stall
         self._held = True
         self._left = False
@@ -64,7 +64,7 @@ class Place:
                 self._returning = None
 
 
-class Stall:
+class SlotPool:
     """One agent's slots and the queue before them."""
 
     def __init__(self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False) -> None:
@@ -97,10 +97,10 @@ class Stall:
             return True
         return False
 
-    async def enter(self, request: Request) -> Place:
+    async def enter(self, request: Request) -> HeldSlot:
         """Wait for a slot, in the order of priority and arrival; refuse when the queue is full."""
         if self._elsewhere and _is_relayed(request):
-            return Place(Stall(self._agent, 0, 0, self.handler))  # a slot that is nobody else's
+            return HeldSlot(SlotPool(self._agent, 0, 0, self.handler))  # a slot that is nobody else's
         if len(self._waiting) >= self._queue:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
@@ -108,7 +108,7 @@ class Stall:
                 message = f"the queue of {self._agent} is full: {len(self._waiting)} requests wait"
                 raise RemitError(fault(Code.OVERLOADED, message, retry_after_ms=COME_BACK_MS))
         await self.take(HEAD_START[request.remit.priority])
-        return Place(self)
+        return HeldSlot(self)
 
     async def take(self, head_start: int) -> None:
         """Wait for a slot; a head start of `FIRST` comes before all others."""
@@ -129,7 +129,7 @@ class LocalTransport:
     """Brings requests to handlers in the same process."""
 
     def __init__(self) -> None:
-        self._stalls: dict[str, Stall] = {}
+        self._stalls: dict[str, SlotPool] = {}
         self._subscribers: dict[str, set[asyncio.Queue[Json]]] = {}
 
     def queued(self) -> dict[str, int]:
@@ -140,7 +140,7 @@ class LocalTransport:
         stall = self._stalls.get(agent)
         if stall is None:
             raise NobodyServesError(agent)
-        place = Place(stall) if stall.take_now() else await stall.enter(request)
+        place = HeldSlot(stall) if stall.take_now() else await stall.enter(request)
         try:
             return await stall.handler(request, place)
         finally:
@@ -149,7 +149,7 @@ class LocalTransport:
     def serve(
         self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
     ) -> Callable[[], None]:
-        stall = self._stalls[agent] = Stall(agent, slots, queue, handler, elsewhere=elsewhere)
+        stall = self._stalls[agent] = SlotPool(agent, slots, queue, handler, elsewhere=elsewhere)
 
         def leave() -> None:
             if self._stalls.get(agent) is stall:

@@ -82,7 +82,7 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
-def read(text: str) -> Address | None:
+def parse_address(text: str) -> Address | None:
     """Return an address as it is written; None if it is none."""
     try:
         return ip_address(text.partition("%")[0])
@@ -123,5 +123,5 @@ def is_metadata(address: Address) -> bool:
 
 def is_metadata_host(host: str) -> bool:
     """Say whether a host is such an address, or a name of one."""
-    found = read(host)
+    found = parse_address(host)
     return host.lower().rstrip(".") in METADATA_NAMES if found is None else is_metadata(found)

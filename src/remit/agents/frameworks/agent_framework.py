@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from remit.agents.frameworks.bounds import Bounds, capped, tokens_of
-from remit.agents.prompting import Prompt
-from remit.agents.toolbox import Offer
+from remit.agents.prompting import ModelPrompt
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
@@ -49,11 +49,11 @@ class FrameworkAgent:
             bounds.unfinished(f"a decision on its tool calls ({', '.join(waiting)})")
         return bounds.answer(response.text if response.value is None else response.value)
 
-    async def _held(self, bounds: Bounds, prompt: Prompt) -> Any:
+    async def _held(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         if bounds.restricted and not isinstance(self._agent.client, af.ChatMiddlewareLayer):
             bounds.refuse_restriction("its client has no layer for middleware, and offers its model what it wants")
         bounds.refuse_clash(_name(each) for each in self._agent.default_options.get("tools") or ())
-        model = Model(bounds, self._agent.client)
+        model = ModelMiddleware(bounds, self._agent.client)
         options = {"instructions": prompt.instructions} if prompt.instructions else {}
         given = {
             "messages": _messages(prompt, prompt.task),
@@ -73,7 +73,7 @@ class FrameworkAgent:
                 _stop_at_limit(bounds, sum(each.role == "assistant" for each in response.messages))
         return response
 
-    async def _as_it_is(self, bounds: Bounds, prompt: Prompt) -> Any:
+    async def _as_it_is(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         """Ask an agent whose code is its own: it is told everything, and given nothing."""
         if bounds.restricted:
             bounds.refuse_restriction("it is an agent of its own kind, whose code may use anything")
@@ -88,12 +88,12 @@ class FrameworkAgent:
             bounds.say(update.text)
         return await stream.get_final_response()
 
-    def _settle(self, bounds: Bounds, prompt: Prompt, response: Any) -> None:
+    def _settle(self, bounds: Bounds, prompt: ModelPrompt, response: Any) -> None:
         asked = tokens_of(prompt.instructions, *(each.text for each in prompt.messages), prompt.task)
         _spend(bounds, response, asked)
 
 
-class Model(af.ChatMiddleware):
+class ModelMiddleware(af.ChatMiddleware):
     """What every call of the model passes through."""
 
     def __init__(self, bounds: Bounds, client: Any) -> None:
@@ -204,12 +204,12 @@ def _spend(bounds: Bounds, response: Any, asked: int) -> None:
         bounds.spent(asked, tokens_of(said), estimated=True)
 
 
-def _messages(prompt: Prompt, task: str) -> list[Any]:
+def _messages(prompt: ModelPrompt, task: str) -> list[Any]:
     said = [af.Message(role=each.role, contents=[each.text]) for each in prompt.messages]
     return [*said, af.Message(role="user", contents=[task])]
 
 
-def _tool(bounds: Bounds, offer: Offer) -> Any:
+def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
     async def call(**arguments: Json) -> str:
         return await bounds.use(offer.name, arguments)
 

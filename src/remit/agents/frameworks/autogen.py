@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from remit.agents.frameworks.bounds import MAX_MODEL_CALLS, Bounds, tokens_of
-from remit.agents.prompting import Prompt
+from remit.agents.prompting import ModelPrompt
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
@@ -67,7 +67,7 @@ class AutoGenAgent:
             bounds.unfinished(f"{last.target}, to whom it handed over")
         return bounds.answer(last.content if isinstance(last, messages.StructuredMessage) else last.to_text())
 
-    async def _as_it_is(self, bounds: Bounds, prompt: Prompt) -> Any:
+    async def _as_it_is(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         if bounds.restricted:
             bounds.refuse_restriction(f"a {type(self._agent).__name__} uses what it was made with")
         said = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
@@ -81,13 +81,13 @@ class AutoGenAgent:
             return await bounds.ended(_run(bounds, self._agent, task, metered=False))
 
 
-async def _forked(agent: Any, bounds: Bounds, prompt: Prompt) -> Any:
+async def _forked(agent: Any, bounds: Bounds, prompt: ModelPrompt) -> Any:
     """Return an agent like this one that knows what it is told now, and uses what it may use now."""
     fork = copy.copy(agent)
     own = [Workbench(each, bounds) for each in agent._workbench]
     bounds.refuse_clash([tool["name"] for each in own for tool in await each.list_tools()])
-    fork._workbench = [*own, Offered(bounds)]
-    fork._model_client = Model(agent._model_client, bounds)
+    fork._workbench = [*own, OfferedWorkbench(bounds)]
+    fork._model_client = BoundedClient(agent._model_client, bounds)
     fork._model_client_stream = True
     fork._model_context = contexts.UnboundedChatCompletionContext(
         initial_messages=[
@@ -146,7 +146,7 @@ async def _last_message(bounds: Bounds, agent: Any, task: str, token: Any, *, me
     return last
 
 
-class Model(models.ChatCompletionClient):
+class BoundedClient(models.ChatCompletionClient):
     """A client whose every call is within the bounds of a run; how long an answer may be each has its own name for."""
 
     def __init__(self, client: Any, bounds: Bounds) -> None:
@@ -249,7 +249,7 @@ class Workbench(tools.Workbench):
         await self._workbench.load_state(state)
 
 
-class Offered(tools.StaticWorkbench):
+class OfferedWorkbench(tools.StaticWorkbench):
     """The tools that the agent is offered."""
 
     def __init__(self, bounds: Bounds) -> None:

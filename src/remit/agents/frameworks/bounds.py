@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn, TypeVar, cast
 from msgspec.structs import replace
 
 from remit.agents.frameworks.results import OPAQUE, answer_from, plain
-from remit.agents.prompting import Prompt, prompt_of
-from remit.agents.toolbox import Offer, offers
+from remit.agents.prompting import ModelPrompt, prompt_of
+from remit.agents.toolbox import ToolOffer, offers
 from remit.policy.budget import estimate
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Answer, Json
@@ -35,7 +35,7 @@ LEAST_OUTPUT = 16
 LOOK_S = 1.0
 
 
-class Use(NamedTuple):
+class RunningTool(NamedTuple):
     """A tool of the agent's own, in use."""
 
     tool: str
@@ -52,7 +52,7 @@ class Bounds:
 
     def __init__(self, brief: Brief) -> None:
         self.brief = brief
-        self.offers: dict[str, Offer] = {offer.name: offer for offer in offers(brief)}
+        self.offers: dict[str, ToolOffer] = {offer.name: offer for offer in offers(brief)}
         self.stopped_by: RemitError | None = None
         self._name = brief.request.target
         self._calls = 0
@@ -64,7 +64,7 @@ class Bounds:
         self._heard: list[str] = []
         """What the model has said since the last call that ended."""
 
-    async def prompt(self) -> Prompt:
+    async def prompt(self) -> ModelPrompt:
         """Return what the agent is told, and how its answer must look if that is laid down."""
         # Of what is left, at most half is spent on reading what was said before.
         prompt = await prompt_of(self.brief, max_tokens=min(HISTORY_TOKENS, self.brief.tokens_left() // 2))
@@ -113,12 +113,12 @@ class Bounds:
         with self.stopping():
             return await self.offers[tool].call(arguments)
 
-    def begin(self, tool: str, arguments: object) -> "Use":
+    def begin(self, tool: str, arguments: object) -> "RunningTool":
         """Note that the agent begins to use a tool of its own."""
         self.go_on()
-        return Use(tool, arguments, time.monotonic())
+        return RunningTool(tool, arguments, time.monotonic())
 
-    def end(self, use: "Use", error: BaseException | str | None = None) -> None:
+    def end(self, use: "RunningTool", error: BaseException | str | None = None) -> None:
         """Record that the agent used a tool of its own, how long that took, and how it failed if it did."""
         duration_ms = round((time.monotonic() - use.started_s) * 1_000)
         words = worded(error) if isinstance(error, BaseException) else error

@@ -12,10 +12,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any, NoReturn
 
-from remit.agents.frameworks.bounds import Bounds, Use, tokens_of
-from remit.agents.prompting import Prompt
+from remit.agents.frameworks.bounds import Bounds, RunningTool, tokens_of
+from remit.agents.prompting import ModelPrompt
 from remit.agents.threads import Threads
-from remit.agents.toolbox import Offer
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, fault
 from remit.runtime.brief import Brief
@@ -99,7 +99,7 @@ class CrewAgent:
 
     # ── in the thread ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _crew(self, bounds: Bounds, prompt: Prompt) -> Any:
+    def _crew(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         crew = self._thing.copy()
         crew.verbose = False
         for agent in (*crew.agents, *([crew.manager_agent] if crew.manager_agent else [])):
@@ -118,7 +118,7 @@ class CrewAgent:
         _final_task.set(crew.tasks[-1])
         return _bounded(bounds, lambda: crew.kickoff(inputs=inputs))
 
-    def _agent(self, bounds: Bounds, prompt: Prompt) -> Any:
+    def _agent(self, bounds: Bounds, prompt: ModelPrompt) -> Any:
         agent = self._thing.copy()
         _equip(agent, bounds)
         said = [{"role": each.role, "content": each.text} for each in prompt.messages]
@@ -138,7 +138,7 @@ class CrewAgent:
 
 def _bounded(bounds: Bounds, work: Callable[[], Any]) -> Any:
     """Do something whose every tool call is within bounds, and no other run's."""
-    begun: dict[int, Use] = {}
+    begun: dict[int, RunningTool] = {}
 
     def before(call: Any) -> bool | None:
         if bounds.stopped_by is not None or not _allows(bounds, call.tool_name):
@@ -250,7 +250,7 @@ def _stop_at_limit(bounds: Bounds) -> NoReturn:
 # ── tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _tool(bounds: Bounds, offer: Offer) -> Any:
+def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
     class Arguments(pydantic.BaseModel):
         """Takes anything: what does not fit is told to the model by the hub, which knows better what was meant."""
 
@@ -291,7 +291,7 @@ def _tools_of(thing: Any) -> Iterator[Any]:
         yield from each.tools or ()
 
 
-def _text(prompt: Prompt) -> str:
+def _text(prompt: ModelPrompt) -> str:
     """Return all that there is to say as one text, for a crew knows no conversation."""
     said = "\n".join(f"{each.role}: {each.text}" for each in prompt.messages)
     return "\n\n".join(part for part in (prompt.instructions, said, prompt.task) if part)

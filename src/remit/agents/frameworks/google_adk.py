@@ -10,9 +10,9 @@ from contextlib import aclosing, suppress
 from importlib import import_module
 from typing import Any
 
-from remit.agents.frameworks.bounds import MAX_MODEL_CALLS, Bounds, Use, capped, tokens_of
-from remit.agents.prompting import Prompt
-from remit.agents.toolbox import Offer
+from remit.agents.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RunningTool, capped, tokens_of
+from remit.agents.prompting import ModelPrompt
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
@@ -65,7 +65,7 @@ class AdkAgent:
                 _refuse_what_cannot_be_held(bounds, each)
         prompt = await bounds.prompt()
         agent = self._agent.clone()
-        within = Within(bounds, prompt, {each.name for each in _tree(agent, tools=False)})
+        within = BoundsPlugin(bounds, prompt, {each.name for each in _tree(agent, tools=False)})
         service = sessions.InMemorySessionService()
         session = await service.create_session(app_name=APP, user_id=brief.user)
         for said in prompt.messages:
@@ -93,16 +93,16 @@ class AdkAgent:
         return bounds.answer(_structured(agent, said))
 
 
-class Within(plugins.BasePlugin):
+class BoundsPlugin(plugins.BasePlugin):
     """What holds one run to its brief: the hooks that the kit calls, also for agents below and agents as tools."""
 
-    def __init__(self, bounds: Bounds, prompt: Prompt, names: set[str]) -> None:
+    def __init__(self, bounds: Bounds, prompt: ModelPrompt, names: set[str]) -> None:
         plugins.BasePlugin.__init__(self, name="remit")
         self._bounds = bounds
         self._prompt = prompt
         self._names = names
         self._asked = 0
-        self._begun: dict[str, Use] = {}
+        self._begun: dict[str, RunningTool] = {}
 
     async def before_model_callback(self, *, callback_context: Any, llm_request: Any) -> None:
         bounds, config = self._bounds, llm_request.config
@@ -110,7 +110,7 @@ class Within(plugins.BasePlugin):
         # An agent that is a tool of another gets neither instructions nor tools that are meant for its caller.
         if callback_context.agent_name in self._names:
             bounds.refuse_clash(llm_request.tools_dict)
-            llm_request.append_tools([Tool(bounds, each) for each in bounds.offers.values()])
+            llm_request.append_tools([AdkTool(bounds, each) for each in bounds.offers.values()])
             if self._prompt.instructions:
                 llm_request.append_instructions([self._prompt.instructions])
         offered = [each.function_declarations for each in config.tools or ()]
@@ -156,10 +156,10 @@ class Within(plugins.BasePlugin):
             self._bounds.end(use, "it did not end")
 
 
-class Tool(adk_tools.BaseTool):
+class AdkTool(adk_tools.BaseTool):
     """A tool that is offered, as the kit knows tools."""
 
-    def __init__(self, bounds: Bounds, offer: Offer) -> None:
+    def __init__(self, bounds: Bounds, offer: ToolOffer) -> None:
         adk_tools.BaseTool.__init__(self, name=offer.name, description=offer.description)
         self._bounds = bounds
         self._offer = offer

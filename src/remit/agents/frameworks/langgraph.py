@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import Any
 from uuid import UUID
 
-from remit.agents.frameworks.bounds import MAX_MODEL_CALLS, Bounds, Use, capped, tokens_of
-from remit.agents.prompting import Prompt
-from remit.agents.toolbox import Offer
+from remit.agents.frameworks.bounds import MAX_MODEL_CALLS, Bounds, RunningTool, capped, tokens_of
+from remit.agents.prompting import ModelPrompt
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer, Json
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.brief import Brief
@@ -60,7 +60,7 @@ class Graph:
         if self._takes_offers:
             bounds.refuse_clash(_tools_of(self._graph))
         prompt = await bounds.prompt()
-        within = Within(bounds)
+        within = BoundsCallback(bounds)
         made_with: dict[str, Any] = self._graph.config or {}
         config = {
             "callbacks": [within],
@@ -107,7 +107,7 @@ class Graph:
 
     # ── what goes in and what comes out ───────────────────────────────────────────────────────────────────────────────
 
-    def _input(self, brief: Brief, prompt: Prompt) -> object:
+    def _input(self, brief: Brief, prompt: ModelPrompt) -> object:
         """Return the state to begin with: messages if the graph has any, else the input, else the task."""
         if "messages" in self._graph.channels:
             said = [{"role": each.role, "content": each.text} for each in prompt.messages]
@@ -138,7 +138,7 @@ def _has_messages(state: Any) -> bool:
     return isinstance(state, dict) and "messages" in state
 
 
-class Within(callbacks.BaseCallbackHandler):
+class BoundsCallback(callbacks.BaseCallbackHandler):
     """What meters one run and records its tools, wherever in the graph they are called."""
 
     raise_error = True  # else it is logged, and the run goes on
@@ -149,7 +149,7 @@ class Within(callbacks.BaseCallbackHandler):
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._asked: dict[UUID, int] = {}
-        self._begun: dict[UUID, Use] = {}
+        self._begun: dict[UUID, RunningTool] = {}
 
     def on_chat_model_start(self, serialized: Any, given: Any, *, run_id: UUID, **rest: Any) -> None:
         said = [(each.text, getattr(each, "tool_calls", None)) for each in given[0]]
@@ -258,7 +258,7 @@ def _refusal(request: Any) -> Any:
     return messages.ToolMessage(content=why, tool_call_id=call["id"], name=call["name"], status="error")
 
 
-def _tool(bounds: Bounds, offer: Offer) -> Any:
+def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
     async def call(**arguments: Json) -> str:
         return await bounds.use(offer.name, arguments)
 

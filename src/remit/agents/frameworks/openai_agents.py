@@ -10,9 +10,9 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from remit.agents.frameworks.bounds import Bounds, Use, capped, tokens_of
-from remit.agents.prompting import Prompt
-from remit.agents.toolbox import Offer
+from remit.agents.frameworks.bounds import Bounds, RunningTool, capped, tokens_of
+from remit.agents.prompting import ModelPrompt
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, RemitError
 from remit.runtime.brief import Brief
@@ -43,7 +43,7 @@ class OpenAIAgent:
     async def __call__(self, brief: Brief) -> Answer:
         bounds = Bounds(brief)
         prompt = await bounds.prompt()
-        within = Within(bounds, prompt)
+        within = BoundsHooks(bounds, prompt)
         result = await within.run(await within.clone(self._agent))
         if result.interruptions:
             waiting = ", ".join(each.name or "?" for each in result.interruptions)
@@ -51,10 +51,10 @@ class OpenAIAgent:
         return bounds.answer(result.final_output)
 
 
-class Within(sdk.RunHooks):
+class BoundsHooks(sdk.RunHooks):
     """What holds one run to its brief: its clones, its models, and the hooks that the SDK calls."""
 
-    def __init__(self, bounds: Bounds, prompt: Prompt) -> None:
+    def __init__(self, bounds: Bounds, prompt: ModelPrompt) -> None:
         self.bounds = bounds
         self.answered = False
         self._prompt = prompt
@@ -63,7 +63,7 @@ class Within(sdk.RunHooks):
         self._usage: Any = None
         self._settled = (0, 0)
         self._failed: dict[str, str] = {}
-        self._begun: dict[str, Use] = {}
+        self._begun: dict[str, RunningTool] = {}
 
     async def run(self, agent: Any) -> Any:
         config = sdk.RunConfig(
@@ -123,7 +123,7 @@ class Within(sdk.RunHooks):
             ],
             mcp_servers=servers,
             handoffs=[],
-            model=Model(agent.model, self) if isinstance(agent.model, sdk.Model) else agent.model,
+            model=BoundedModel(agent.model, self) if isinstance(agent.model, sdk.Model) else agent.model,
         )
         self._originals.append(agent)
         self._clones[id(agent)] = clone
@@ -133,7 +133,7 @@ class Within(sdk.RunHooks):
 
     def shown(self, tools: list[Any]) -> list[Any]:
         """Return the tools that a model is told of: not those that stand for one that may not be used."""
-        return [each for each in tools if not isinstance(each, Forbidden)]
+        return [each for each in tools if not isinstance(each, ForbiddenTool)]
 
     def _handoff(self, handoff: Any) -> Any:
         async def invoke(context: Any, arguments: str) -> Any:
@@ -186,10 +186,10 @@ class Within(sdk.RunHooks):
             self.bounds.spent(self._settled[0] - seen[0], self._settled[1] - seen[1])
 
 
-class Model(sdk.Model):
+class BoundedModel(sdk.Model):
     """A model whose every call is within the bounds of a run."""
 
-    def __init__(self, model: Any, within: Within) -> None:
+    def __init__(self, model: Any, within: BoundsHooks) -> None:
         self._model = model
         self._within = within
 
@@ -222,7 +222,7 @@ class Model(sdk.Model):
     def _answered(self, usage: Any, asked: int, output: Any) -> None:
         self._within.answered = True
         if usage is None or not usage.total_tokens:
-            self._within.bounds.spent(asked, tokens_of(*map(_said, output)), estimated=True)
+            self._within.bounds.spent(asked, tokens_of(*map(_item_text, output)), estimated=True)
 
     def get_retry_advice(self, request: Any) -> Any:
         return self._model.get_retry_advice(request)
@@ -237,18 +237,18 @@ class Model(sdk.Model):
 class Provider(sdk.ModelProvider):
     """Finds models by name, as the SDK does, and keeps them within the bounds of a run."""
 
-    def __init__(self, provider: Any, within: Within) -> None:
+    def __init__(self, provider: Any, within: BoundsHooks) -> None:
         self._provider = provider
         self._within = within
 
-    def get_model(self, model_name: str | None) -> Model:
-        return Model(self._provider.get_model(model_name), self._within)
+    def get_model(self, model_name: str | None) -> BoundedModel:
+        return BoundedModel(self._provider.get_model(model_name), self._within)
 
     async def aclose(self) -> None:
         await self._provider.aclose()
 
 
-def _tool(bounds: Bounds, offer: Offer) -> Any:
+def _tool(bounds: Bounds, offer: ToolOffer) -> Any:
     async def invoke(_: Any, arguments: str) -> str:
         return await bounds.use(offer.name, arguments)
 
@@ -261,7 +261,7 @@ def _tool(bounds: Bounds, offer: Offer) -> Any:
     )
 
 
-class Forbidden(sdk.FunctionTool):
+class ForbiddenTool(sdk.FunctionTool):
     """Stands for a tool that may not be used: the SDK ends a run whose model names a tool that it does not know."""
 
 
@@ -269,7 +269,9 @@ def _forbidden(name: str) -> Any:
     async def refuse(_: Any, __: str) -> str:
         return f"Error {Code.TOOL_NOT_ALLOWED}: {name} may not be used here"
 
-    return Forbidden(name=name, description="", params_json_schema={}, on_invoke_tool=refuse, strict_json_schema=False)
+    return ForbiddenTool(
+        name=name, description="", params_json_schema={}, on_invoke_tool=refuse, strict_json_schema=False
+    )
 
 
 def _is_function(tool: Any) -> bool:
@@ -290,7 +292,7 @@ def _hosted(item: Any) -> str:
     return getattr(item, "name", None) or item.type.removesuffix("_call")
 
 
-def _said(item: Any) -> str:
+def _item_text(item: Any) -> str:
     """Return what an item of a model's output says: a text, or how a tool should be used."""
     if item.type == "message":
         return "".join(getattr(part, "text", "") for part in item.content)

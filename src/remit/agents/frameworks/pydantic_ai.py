@@ -33,7 +33,7 @@ from pydantic_ai.tools import ToolDefinition
 from remit.agents.frameworks.bounds import Bounds, capped
 from remit.agents.metering import prompt_tokens, spent
 from remit.agents.providers import without_key
-from remit.agents.toolbox import Offer
+from remit.agents.toolbox import ToolOffer
 from remit.protocol.envelope import Answer, Json, Message
 from remit.protocol.errors import RemitError
 from remit.runtime.brief import Brief
@@ -59,7 +59,7 @@ class PydanticAgent:
 
     async def __call__(self, brief: Brief) -> Answer:
         bounds = Bounds(brief)
-        prompt, within = await bounds.prompt(), Within(bounds)
+        prompt, within = await bounds.prompt(), BoundsCapability(bounds)
         run = self._agent.run(
             prompt.task,
             message_history=[_message(each) for each in prompt.messages] or None,
@@ -89,7 +89,7 @@ class PydanticAgent:
         return bounds.answer(result.output)
 
 
-class Within(AbstractCapability[Any]):
+class BoundsCapability(AbstractCapability[Any]):
     """What holds one run to its brief."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -104,7 +104,7 @@ class Within(AbstractCapability[Any]):
         seen, self._settled = self._settled, replace(self.usage)
         self._bounds.spent(self.usage.input_tokens - seen.input_tokens, self.usage.output_tokens - seen.output_tokens)
 
-    async def for_run(self, ctx: RunContext[Any]) -> "Within":
+    async def for_run(self, ctx: RunContext[Any]) -> "BoundsCapability":
         self._streams = _streams(ctx.model)
         return self
 
@@ -172,7 +172,7 @@ class Within(AbstractCapability[Any]):
             yield event
 
 
-def _tool(bounds: Bounds, offer: Offer) -> Tool[Any]:
+def _tool(bounds: Bounds, offer: ToolOffer) -> Tool[Any]:
     async def call(**arguments: Json) -> str:
         return await bounds.use(offer.name, arguments)
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Long(NamedTuple):
+class OverlongLine(NamedTuple):
     """A line that was too long: how it began; the rest of it is passed over."""
 
     head: bytes
 
 
-class Lines:
+class LineSplitter:
     """Splits what comes in pieces; never holds more than *most* bytes of one line."""
 
     HEAD = 1_000
@@ -20,7 +20,7 @@ class Lines:
         self._line = bytearray()
         self._skipping = False
 
-    def feed(self, chunk: bytes) -> Iterator[bytes | Long]:
+    def feed(self, chunk: bytes) -> Iterator[bytes | OverlongLine]:
         """Yield the lines that end in *chunk*, without those that are empty."""
         first, *rest = chunk.split(b"\n")
         yield from self._grow(first)
@@ -31,11 +31,11 @@ class Lines:
             self._skipping = False
             yield from self._grow(piece)
 
-    def _grow(self, piece: bytes) -> Iterator[Long]:
+    def _grow(self, piece: bytes) -> Iterator[OverlongLine]:
         if self._skipping:
             return
         self._line += piece
         if len(self._line) > self._most:
-            yield Long(bytes(self._line[: self.HEAD]))
+            yield OverlongLine(bytes(self._line[: self.HEAD]))
             self._line.clear()
             self._skipping = True

@@ -32,23 +32,23 @@ _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAda
 )
 
 
-class Broken(Exception):
+class McpConnectionLost(Exception):
     """The connection is gone, or was never there; its text says how."""
 
 
-class Late(Exception):
+class McpTimeout(Exception):
     """The server did not answer in time."""
 
 
-class Nonsense(Exception):
+class McpBadReply(Exception):
     """The server answered what is no answer; its text says how."""
 
 
-class Refused(Exception):
+class McpRefusal(Exception):
     """The server answered that it will not; its text is the server's own."""
 
 
-class Link:
+class McpConnection:
     """A connection that is opened, used by many, and closed by the task that opened it, as the SDK wants it."""
 
     def __init__(self, settings: Settings, changed: Callable[[], None]) -> None:
@@ -73,7 +73,7 @@ class Link:
         return () if self._pipes is None else tuple(self._pipes.last_lines)
 
     async def open(self) -> None:
-        """Return once the server has greeted and said what it has; raise `Broken` if it does not come to that."""
+        """Return once the server has greeted and said what it has; raise `McpConnectionLost` if it does not."""
         await asyncio.shield(self._up)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class Link:
         finally:
             self._client = None
             if not self._up.done():
-                self._up.set_exception(Broken(self._why(error)))
+                self._up.set_exception(McpConnectionLost(self._why(error)))
                 self._up.exception()  # whoever waits hears of it; if nobody does, that is no news
 
     async def _over(self, client: Client) -> None:
@@ -146,13 +146,13 @@ class Link:
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def relist(self) -> None:
-        """Ask anew what the server has; raise `Broken` if it does not say."""
+        """Ask anew what the server has; raise `McpConnectionLost` if it does not say."""
         if self._client is None:
-            raise Broken("it hung up")
+            raise McpConnectionLost("it hung up")
         try:
             await self._list(self._client)
         except (MCPError, ValidationError) as error:
-            raise Broken(type(error).__name__) from error
+            raise McpConnectionLost(type(error).__name__) from error
 
     async def _list(self, client: Client) -> None:
         found: dict[str, types.Tool] = {}
@@ -180,7 +180,7 @@ class Link:
         """
         client = self._client
         if client is None:
-            raise Broken("it hung up")
+            raise McpConnectionLost("it hung up")
         params = types.CallToolRequestParams(name=tool, arguments=arguments)
         # Not `call_tool`: that would hold the answer against a schema of the server's own, whose patterns may be traps.
         work = asyncio.get_running_loop().create_task(
@@ -193,7 +193,7 @@ class Link:
         finally:
             work.cancel()
         if not done:
-            raise Late
+            raise McpTimeout
         if work not in done:
             raise await self._broken()
         try:
@@ -202,21 +202,21 @@ class Link:
             if error.code == types.CONNECTION_CLOSED:
                 raise await self._broken() from error
             if error.code in (UNREADABLE, types.PARSE_ERROR):
-                raise Nonsense(f"it cannot be read ({error.message[:100]})") from error
-            raise Refused(error.message) from error
+                raise McpBadReply(f"it cannot be read ({error.message[:100]})") from error
+            raise McpRefusal(error.message) from error
         except ValidationError as error:
-            raise Nonsense("it is not of the form that the protocol asks for") from error
+            raise McpBadReply("it is not of the form that the protocol asks for") from error
         except (OSError, RuntimeError, ValueError) as error:
-            raise Broken(type(error).__name__) from error
+            raise McpConnectionLost(type(error).__name__) from error
         if isinstance(answer, types.InputRequiredResult):
-            raise Nonsense("it asks back, and there is nobody who could answer")
+            raise McpBadReply("it asks back, and there is nobody who could answer")
         return answer
 
-    async def _broken(self) -> Broken:
+    async def _broken(self) -> McpConnectionLost:
         """Return what became of the connection; that a process has ended shows a moment after its pipes did."""
         if self._pipes is not None and self._pipes.exited is not None:
             await asyncio.wait({self._pipes.exited}, timeout=NOTICE_S)
-        return Broken(self._why(None))
+        return McpConnectionLost(self._why(None))
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:

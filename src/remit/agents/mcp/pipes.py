@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
 from remit.agents.leader import Leader
-from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 
 log = logging.getLogger("remit")
@@ -143,7 +143,7 @@ class Pipes:
     # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, said: asyncio.StreamReader, into: MemoryObjectSendStream[Incoming]) -> None:
-        lines, skipped, garbage = Lines(MAX_LINE), 0, 0
+        lines, skipped, garbage = LineSplitter(MAX_LINE), 0, 0
         async with into:
             while chunk := await said.read(65_536):
                 skipped += len(chunk)
@@ -184,10 +184,10 @@ class Pipes:
 
     async def _drain(self, complained: asyncio.StreamReader) -> None:
         """Read what it complains of, so that it never has to wait for someone who does."""
-        lines = Lines(10_000)
+        lines = LineSplitter(10_000)
         while chunk := await complained.read(65_536):
             for line in lines.feed(chunk):
-                text = line.head if isinstance(line, Long) else line
+                text = line.head if isinstance(line, OverlongLine) else line
                 self.last_lines.append(text.decode(errors="replace"))
 
 
@@ -206,9 +206,9 @@ def _started(program: Program) -> "subprocess.Popen[bytes]":
     )
 
 
-def _message(line: bytes | Long) -> types.JSONRPCMessage | None:
+def _message(line: bytes | OverlongLine) -> types.JSONRPCMessage | None:
     """Return what a line says; of one that cannot be read only whom it would have answered, if that shows."""
-    if isinstance(line, Long):
+    if isinstance(line, OverlongLine):
         return _unreadable(line.head, f"it has more than {MAX_LINE} bytes")
     try:
         return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -217,7 +217,7 @@ def _message(line: bytes | Long) -> types.JSONRPCMessage | None:
 
 
 def _unreadable(line: bytes, why: str) -> types.JSONRPCError | None:
-    found = _ID.match(line[: Lines.HEAD])
+    found = _ID.match(line[: LineSplitter.HEAD])
     if found is None:
         return None
     error = types.ErrorData(code=UNREADABLE, message=why)

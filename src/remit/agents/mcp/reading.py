@@ -25,7 +25,7 @@ _HIDDEN = re.compile(
 )
 
 
-def plain(text: str, most: int) -> str:
+def visible_text(text: str, most: int) -> str:
     """Return a text of someone else without what cannot be seen in it, and no more of it than is good."""
     text = _HIDDEN.sub("", text[: 2 * most]).encode(errors="replace").decode()
     return text if len(text) <= most else f"{text[:most]}…"
@@ -40,7 +40,7 @@ def card_of(
     """
     wrong = unusable(tool.input_schema)
     # Whoever reads it, be it a model, should know that it is not the team that speaks.
-    said = plain(tool.description or "", MAX_DESCRIPTION).strip()
+    said = visible_text(tool.description or "", MAX_DESCRIPTION).strip()
     description = f"[MCP server {server}] {said}".strip()
     schema = ANYTHING if wrong else tool.input_schema
     return ToolCard(
@@ -120,7 +120,7 @@ def value_of(tool: str, result: types.CallToolResult, most: int) -> Json:
     text = _text(result)
     if result.is_error:
         raise RemitError(
-            fault(Code.DELEGATION_FAILED, f"{tool} failed: {plain(text, MAX_WORDS) or 'it does not say why'}")
+            fault(Code.DELEGATION_FAILED, f"{tool} failed: {visible_text(text, MAX_WORDS) or 'it does not say why'}")
         )
     data = text if result.structured_content is None else _unwrapped(result.structured_content)
     if isinstance(data, str):
@@ -152,10 +152,10 @@ def _block(block: types.ContentBlock) -> str:
         case types.TextContent(text=text):
             return text
         case types.ImageContent(mime_type=kind) | types.AudioContent(mime_type=kind):
-            return f"[{plain(kind, 100)}, which cannot be shown here]"
+            return f"[{visible_text(kind, 100)}, which cannot be shown here]"
         case types.ResourceLink(uri=uri):
-            return f"[{plain(str(uri), 500)}]"
+            return f"[{visible_text(str(uri), 500)}]"
         case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
             return text
         case types.EmbeddedResource(resource=resource):
-            return f"[{plain(str(resource.uri), 500)}, which is no text]"
+            return f"[{visible_text(str(resource.uri), 500)}, which is no text]"

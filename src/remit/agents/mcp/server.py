@@ -15,7 +15,7 @@ from remit.runtime.ports import Tool
 from remit.runtime.schemas import misfits
 
 if TYPE_CHECKING:  # an extra, which takes a second to import
-    from remit.agents.mcp.link import Link
+    from remit.agents.mcp.link import McpConnection
 
 log = logging.getLogger("remit")
 
@@ -46,8 +46,8 @@ class McpServer:
         self._now = now
         self.names = settings.names()
         self._cards = {name: self._absent(name, _UNKNOWN) for name in self.names}
-        self._link: Link | None = None
-        self._opening: asyncio.Task[Link] | None = None
+        self._link: McpConnection | None = None
+        self._opening: asyncio.Task[McpConnection] | None = None
         self._letting_go: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(AT_ONCE)
         self._failures = self._late = 0
@@ -76,7 +76,7 @@ class McpServer:
         except RemitError as error:
             log.warning("%s", ": ".join(filter(None, (error.fault.message, error.fault.detail))))
 
-    async def _linked(self) -> "Link":
+    async def _linked(self) -> "McpConnection":
         if self._link is not None and self._link.is_up:
             return self._link
         wait_s = self._not_before - self._now()
@@ -90,32 +90,32 @@ class McpServer:
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
 
-    def _opened(self, opening: "asyncio.Task[Link]") -> None:
+    def _opened(self, opening: "asyncio.Task[McpConnection]") -> None:
         self._opening = None
         if not opening.cancelled():
             opening.exception()  # who waited was told
 
-    async def _open(self) -> "Link":
+    async def _open(self) -> "McpConnection":
         if isinstance(self.settings.reach, Unset):
             why = f"MCP server {self.settings.name} cannot be started: {self.settings.reach.why}"
             raise RemitError(fault(Code.TEAM_INVALID, why, suggestion="Set it where this process is started."))
         try:
             # It takes a second, and others go on meanwhile.
             await asyncio.to_thread(import_module, "remit.agents.mcp.link")
-            from remit.agents.mcp.link import Broken, Link
+            from remit.agents.mcp.link import McpConnection, McpConnectionLost
         except ImportError as error:
             why = f"MCP server {self.settings.name} needs the extra `mcp`, which is not installed"
             raise RemitError(
                 fault(Code.TEAM_INVALID, why, suggestion="Install it: pip install 'remit[mcp]'")
             ) from error
-        link = Link(self.settings, self._changed)
+        link = McpConnection(self.settings, self._changed)
         try:
             async with asyncio.timeout(START_S):
                 await link.open()
         except BaseException as error:
             self._failed()
             self._let_go(link)
-            if isinstance(error, Broken | TimeoutError):
+            if isinstance(error, McpConnectionLost | TimeoutError):
                 how = f"it had not greeted after {START_S:.0f} s" if isinstance(error, TimeoutError) else str(error)
                 raise self._unreachable(how) from error
             raise
@@ -132,7 +132,7 @@ class McpServer:
 
     # ── what it has ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _take(self, link: "Link") -> None:
+    def _take(self, link: "McpConnection") -> None:
         """Take over what a server says that its tools are."""
         from remit.agents.mcp.reading import card_of, parameters_missing
 
@@ -166,13 +166,13 @@ class McpServer:
     def _changed(self) -> None:
         self._stale = True
 
-    async def _relist(self, link: "Link") -> None:
-        from remit.agents.mcp.link import Broken
+    async def _relist(self, link: "McpConnection") -> None:
+        from remit.agents.mcp.link import McpConnectionLost
 
         try:
             async with asyncio.timeout(START_S):
                 await link.relist()
-        except (Broken, TimeoutError) as error:
+        except (McpConnectionLost, TimeoutError) as error:
             self._lost(link)
             raise self._unreachable(f"it does not say what it has ({error or 'too slow'})") from error
         self._take(link)
@@ -196,26 +196,26 @@ class McpServer:
         async with self._room:
             return await self._called(link, name, arguments)
 
-    async def _called(self, link: "Link", name: str, arguments: dict[str, Json]) -> Json:
-        from remit.agents.mcp.link import Broken, Late, Nonsense, Refused
-        from remit.agents.mcp.reading import MAX_WORDS, plain, value_of
+    async def _called(self, link: "McpConnection", name: str, arguments: dict[str, Json]) -> Json:
+        from remit.agents.mcp.link import McpBadReply, McpConnectionLost, McpRefusal, McpTimeout
+        from remit.agents.mcp.reading import MAX_WORDS, value_of, visible_text
 
         settings = self.settings
         try:
             result = await link.call(self.names[name], arguments, settings.time_s)
-        except Broken as error:
+        except McpConnectionLost as error:
             self._lost(link)
             raise self._interrupted(name, f"{name} was interrupted: {error}") from error
-        except Late as error:
+        except McpTimeout as error:
             self._late += 1
             if self._late >= MAX_LATE:
                 self._lost(link)
             raise self._interrupted(name, f"{name} did not answer within {settings.time_s:g} s") from error
-        except Nonsense as error:
+        except McpBadReply as error:
             why = f"{name} did not give a valid answer: {error}"
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, why)) from error
-        except Refused as error:
-            why = f"{name} was refused by its server: {plain(str(error), MAX_WORDS)}"
+        except McpRefusal as error:
+            why = f"{name} was refused by its server: {visible_text(str(error), MAX_WORDS)}"
             raise RemitError(fault(Code.DELEGATION_FAILED, why)) from error
         self._failures = self._late = 0
         return value_of(name, result, settings.max_output)
@@ -228,7 +228,7 @@ class McpServer:
 
     # ── when it fails ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _lost(self, link: "Link") -> None:
+    def _lost(self, link: "McpConnection") -> None:
         """Have nothing more to do with a connection."""
         if self._link is link:
             self._link = None
@@ -243,7 +243,7 @@ class McpServer:
             if card.description.endswith(_UNKNOWN):
                 self._show(self._absent(card.name, _DOWN))
 
-    def _let_go(self, link: "Link") -> None:
+    def _let_go(self, link: "McpConnection") -> None:
         task = asyncio.get_running_loop().create_task(link.close())
         self._letting_go.add(task)
         task.add_done_callback(self._letting_go.discard)

@@ -12,7 +12,7 @@ from remit.cli.drive.logs import logging_to
 from remit.cli.drive.order import Order
 from remit.cli.places import whoever_types
 from remit.cli.show.display import Display, display_for
-from remit.cli.show.plainly import Plainly
+from remit.cli.show.plainly import PlainDisplay
 from remit.cli.show.tree import Tree
 from remit.config.composition import hub_of
 from remit.config.team import Team
@@ -34,7 +34,7 @@ Heard = Callable[[Record, Hub], Awaitable[None]]
 """Is told each record as it is committed."""
 
 
-class Ended(NamedTuple):
+class FinishedRun(NamedTuple):
     """A run that is over."""
 
     tree: Tree
@@ -45,13 +45,13 @@ class Ended(NamedTuple):
 
 async def attend(
     order: Order, team: Team, heard: Heard, *, verbose: bool, speakers: Collection[str] | None = None
-) -> Ended:
+) -> FinishedRun:
     """Carry out an order and return how it ended.
 
     If there are *speakers*, whoever watches is a user: they read what these say, and not who does the work.
     """
     tree = Tree()
-    display = display_for(tree) if speakers is None else Plainly(speakers)
+    display = display_for(tree) if speakers is None else PlainDisplay(speakers)
     try:
         approver = terminal_approver(team, display)
         hub = hub_of(team, approver=approver)
@@ -60,7 +60,7 @@ async def attend(
         with logging_to(display.say, verbose=verbose), interrupts(attendance.stop, display.abandon):
             async with hub:
                 response = await attendance.run(order)
-            return Ended(tree, response, team.store_path, attendance.stopping)
+            return FinishedRun(tree, response, team.store_path, attendance.stopping)
     finally:
         display.close()
 

@@ -41,11 +41,11 @@ async def cancel_run(path: Path, name: str, reason: str, *, as_json: bool) -> in
             done = await _cancelled(store, run, reason)
     if as_json:
         print_json(done)
-    click.echo(_told(done), err=True)
+    click.echo(_cancellation_text(done), err=True)
     return 1 if done.outcome == "over" else 0
 
 
-def _told(done: Cancellation) -> str:
+def _cancellation_text(done: Cancellation) -> str:
     run = short(done.run)
     match done.outcome:
         case "cancelled":

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from remit.cli.drive import leaving
-from remit.cli.drive.attend import Ended, attend
+from remit.cli.drive.attend import FinishedRun, attend
 from remit.cli.drive.data import Data, data_only
 from remit.cli.drive.interrupts import INTERRUPTED
 from remit.cli.drive.order import Order
@@ -44,7 +44,7 @@ def carry_out(
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         if speakers is None:
-            _tell(_told(ended, named_team))
+            _tell(_closing_lines(ended, named_team))
         _give(ended, data, as_json=as_json, as_jsonl=as_jsonl)
         if speakers is not None:
             # How to reply is said after what is asked.
@@ -59,7 +59,7 @@ def _tell(lines: Iterable[str]) -> None:
         click.echo(line, err=True)
 
 
-def _give(ended: Ended, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
+def _give(ended: FinishedRun, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
     if as_json:
         run = ended.response.run
         data.document(details(ended.tree, run, "finished", ended.store, now_ms()))
@@ -67,7 +67,7 @@ def _give(ended: Ended, data: Data, *, as_json: bool, as_jsonl: bool) -> None:
         data.answer(ended.response.result)
 
 
-def _told(ended: Ended, named_team: Path | None) -> Iterator[str]:
+def _closing_lines(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
     """Yield what the run came to; of one that was interrupted, what is left of it."""
     response = ended.response
     interrupted = ended.interrupted and exit_code(response) == INTERRUPTED
@@ -83,7 +83,7 @@ def _told(ended: Ended, named_team: Path | None) -> Iterator[str]:
     yield f"→ remit runs show {short(response.run)}{_team(named_team)}"
 
 
-def _told_plainly(ended: Ended, named_team: Path | None) -> Iterator[str]:
+def _told_plainly(ended: FinishedRun, named_team: Path | None) -> Iterator[str]:
     """Yield what the run came to, for the user who asked: in the words in which they read everything else."""
     response = ended.response
     yield ""

@@ -15,7 +15,7 @@ from remit.documents.devices import GatewayUp
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.gateway.addresses import Network, networks
 from remit.relay.gateway.certificate import Certificate
-from remit.relay.gateway.limits import DAY_S, Limits, Rate
+from remit.relay.gateway.limits import DAY_S, GatewayLimits, HourlyRate
 from remit.relay.gateway.serving import serve_gateway
 
 _SIZE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?) ?([KMGT]?B)", re.IGNORECASE)
@@ -31,7 +31,7 @@ async def attend(
     name: str,
     host: str,
     port: int,
-    limits: Limits,
+    limits: GatewayLimits,
     proxies: Sequence[Network],
     watchers: Sequence[Network],
     certificate: Certificate | None,
@@ -83,7 +83,7 @@ def certificate_of(certificate: Path | None, key: Path | None) -> Certificate | 
     return None if certificate is None or key is None else Certificate(certificate, key)
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class GatewayOptions(Struct, frozen=True, kw_only=True):
     """What a command line says of how much a gateway takes on."""
 
     keep: str
@@ -95,9 +95,9 @@ class Asked(Struct, frozen=True, kw_only=True):
     address_devices: int
 
 
-def limits_of(asked: Asked) -> Limits:
+def limits_of(asked: GatewayOptions) -> GatewayLimits:
     """Return the bounds that were asked for, or raise a `UsageError` that names what is none."""
-    usual = Limits()
+    usual = GatewayLimits()
     keep_s, forget_s = _seconds("--keep", asked.keep), _seconds("--forget", asked.forget)
     least_s = max(keep_s, usual.repeat_days * DAY_S)
     if forget_s < least_s:
@@ -111,7 +111,7 @@ def limits_of(asked: Asked) -> Limits:
         max_devices=asked.max_devices,
         max_connections=asked.max_connections,
         address_connections=asked.address_connections,
-        address_devices=Rate(burst=asked.address_devices, per_hour=asked.address_devices),
+        address_devices=HourlyRate(burst=asked.address_devices, per_hour=asked.address_devices),
     )
 
 
@@ -125,7 +125,7 @@ def networks_of(option: str, texts: tuple[str, ...]) -> tuple[Network, ...]:
         ) from error
 
 
-def within_files(limits: Limits) -> Limits:
+def within_files(limits: GatewayLimits) -> GatewayLimits:
     """Let this process open as many files as it may, and return the bounds for which these are enough."""
     try:
         import resource

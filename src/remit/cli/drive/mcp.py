@@ -75,14 +75,14 @@ def list_tools(team: Team, server: str, *, as_json: bool) -> None:
 
 
 async def _tools_of(settings: Settings) -> McpTools:
-    from remit.agents.mcp.link import Broken, Link
+    from remit.agents.mcp.link import McpConnection, McpConnectionLost
     from remit.agents.mcp.server import START_S
 
-    link = Link(settings, lambda: None)
+    link = McpConnection(settings, lambda: None)
     try:
         async with asyncio.timeout(START_S):
             await link.open()
-    except (Broken, TimeoutError) as error:
+    except (McpConnectionLost, TimeoutError) as error:
         for line in link.last_lines:
             click.echo(one_line(line), err=True)
         how = str(error) or f"it had not greeted after {START_S:.0f} s"

@@ -15,7 +15,7 @@ from remit.cli.drive.data import Data, data_only
 from remit.cli.drive.interrupts import INTERRUPTED, interrupts
 from remit.cli.drive.logs import logging_to
 from remit.cli.places import reading
-from remit.cli.show.display import Display, Lines, display_for
+from remit.cli.show.display import Display, LineDisplay, display_for
 from remit.cli.show.records_view import find_run, named, records_of, summary_of
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.screen import now_ms
@@ -31,7 +31,7 @@ from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
 from remit.runtime.root_runs import LEASE_MS
 from remit.stores import reader
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.text.terminal import one_line
 
 POLL_S = 0.1
@@ -62,13 +62,13 @@ def resume(team: Team, path: Path, name: str | None, *, as_json: bool) -> int:
                 pursuit, stuck = leaving.run(_pursued(team, path, runs, patient=name is not None))
             except asyncio.CancelledError:
                 raise KeyboardInterrupt from None
-        code = _told(team, path, found, pursuit, data, as_json=as_json, is_named=name is not None)
+        code = _report(team, path, found, pursuit, data, as_json=as_json, is_named=name is not None)
         if stuck:
             leaving.leave(code)
         return code
 
 
-def _known(connection: Connection, name: str) -> RunSummary:
+def _known(connection: SqliteConnection, name: str) -> RunSummary:
     run = find_run(connection, name)
     known = summary_of(connection, run)
     if known is None:
@@ -77,7 +77,7 @@ def _known(connection: Connection, name: str) -> RunSummary:
     return known
 
 
-def _unended(connection: Connection) -> list[RunSummary]:
+def _unended(connection: SqliteConnection) -> list[RunSummary]:
     """Return the runs that have not ended, the oldest first."""
     newest = reader.runs(None, None, LOOKED_AT, now_ms())(connection)
     return [each for each in reversed(newest) if each.response is None]
@@ -97,7 +97,7 @@ def _not_of_this_team(known: RunSummary, team: Team) -> RemitError:
 # ── what came of it ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _told(
+def _report(
     team: Team,
     path: Path,
     found: Sequence[RunSummary],
@@ -152,7 +152,7 @@ async def _pursued(team: Team, path: Path, runs: Sequence[str], *, patient: bool
         display.close()
 
 
-class _Several(Lines):
+class _Several(LineDisplay):
     """One line per record, with the run that it is of."""
 
     def show(self, record: Record, node: Node) -> None:
@@ -167,7 +167,7 @@ class Pursuit:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: SqliteConnection,
         hub: Hub,
         trees: dict[str, Tree],
         display: Display,

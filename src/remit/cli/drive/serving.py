@@ -5,7 +5,7 @@ import click
 from remit.cli.drive.data import Data
 from remit.cli.places import shorter
 from remit.cli.show.screen import many, spoken
-from remit.config.serving import Serving, serving
+from remit.config.serving import TeamServer, serving
 from remit.config.team import Team
 from remit.documents.serving import ServerUp
 from remit.server.server import Server
@@ -36,7 +36,7 @@ def _tell_of_the_wait(server: Server) -> None:
         click.echo(f"Ending: {wait}. Ctrl-C again ends it at once.", err=True)
 
 
-def _tell(team: Team, up: Serving, data: Data | None) -> None:
+def _tell(team: Team, up: TeamServer, data: Data | None) -> None:
     address = up.server.address
     if data is not None:
         agents = tuple(sorted(up.server.api.delegations.exposed()))

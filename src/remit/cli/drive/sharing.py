@@ -21,7 +21,7 @@ from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay import serve_shared
 from remit.relay.client import connection
-from remit.relay.device.peers import Peer, Peers
+from remit.relay.device.peers import PeerDevice, Peers
 from remit.text.terminal import one_line
 
 
@@ -66,7 +66,7 @@ def chosen(team: Team, agent: str | None, devices: tuple[str, ...]) -> Mapping[s
     return {agent: SharedSection(agent=known_agent(agent, team.everyone), devices=ids)}
 
 
-def _able(peer: Peer) -> Peer:
+def _able(peer: PeerDevice) -> PeerDevice:
     if peer.revoked:
         why = f"{peer.card.name} was revoked, so that it can ask nothing"
         again = "Its owner makes a new device, and you pair with that one's link: remit devices pair LINK"
@@ -133,7 +133,7 @@ def _tell(
         click.echo(f"Sharing {called} with {whom} (Ctrl-C ends it).", err=True)
 
 
-def said_of(what: serve_shared.Told, name: str) -> str:
+def said_of(what: serve_shared.SharingEvent, name: str) -> str:
     """Return in a sentence who asked whom, or what that came to; *name* is what the device is called here."""
     who = f"{name} ({what.requester})" if what.requester else name
     match what.event:
@@ -148,14 +148,14 @@ def said_of(what: serve_shared.Told, name: str) -> str:
 class _Watching:
     """Says what happens, each in a line."""
 
-    def __init__(self, known: Iterable[Peer], to: Documents | None) -> None:
+    def __init__(self, known: Iterable[PeerDevice], to: Documents | None) -> None:
         self._names = {each.device: each.card.name for each in known}
         self._to = to
         self._is_linked = True
         self._troubles: dict[str, str] = {}
-        self.look_up: Callable[[str], Peer | None] = lambda _: None
+        self.look_up: Callable[[str], PeerDevice | None] = lambda _: None
 
-    def told(self, what: serve_shared.Told) -> None:
+    def told(self, what: serve_shared.SharingEvent) -> None:
         """Say who asked whom, or what that came to."""
         name = self.name(what.device)
         if self._to is not None and self._to.everything:

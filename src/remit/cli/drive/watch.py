@@ -13,7 +13,7 @@ from remit.cli.show.report import details, exit_code, short, summary
 from remit.cli.show.screen import now_ms
 from remit.cli.show.tree import Tree
 from remit.documents.runs import record_line
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 
 # Soon enough to look live, seldom enough to disturb nobody.
 POLL_S = 0.1
@@ -46,7 +46,7 @@ def follow(path: Path, name: str, *, as_json: bool, as_jsonl: bool) -> int:
         return exit_code(response)
 
 
-def _follow(connection: Connection, run: str, tree: Tree, display: Display, data: Data | None) -> None:
+def _follow(connection: SqliteConnection, run: str, tree: Tree, display: Display, data: Data | None) -> None:
     seen, looked, was_silent = 0, time.monotonic(), False
     announced: set[str] = set()
     while tree.response is None:
@@ -72,7 +72,7 @@ def _announce(tree: Tree, display: Display, announced: set[str]) -> None:
             display.say(f"→ {consent.todo}")
 
 
-def _say_if_silent(connection: Connection, run: str, display: Display, *, before: bool) -> bool:
+def _say_if_silent(connection: SqliteConnection, run: str, display: Display, *, before: bool) -> bool:
     """Say once that nobody carries the run out any more."""
     known = summary_of(connection, run)
     silent = known is not None and known.state == "silent"

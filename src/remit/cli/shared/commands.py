@@ -182,7 +182,11 @@ def _mode(rest: str, run: Overlay) -> Meaning:
 def _say(text: str, run: Overlay) -> Meaning:
     if (run.state, moves.Say) in TABLE:
         return Do(moves.Say(text))
-    what = "/resume first" if run.state in {moves.State.PAUSED, moves.State.ERROR} else "send it when that is done"
+    what = (
+        "/resume first"
+        if run.state in {moves.SessionState.PAUSED, moves.SessionState.ERROR}
+        else "send it when that is done"
+    )
     return Tell((f"Not sent: {doing(run)}; {what}.",), again=text)
 
 

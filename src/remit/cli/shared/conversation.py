@@ -11,17 +11,17 @@ from remit.cli.drive.approver import in_editor
 from remit.cli.drive.interrupts import INTERRUPTED
 from remit.cli.places import whoever_types
 from remit.cli.shared.commands import Do, Edit, Leave, Meaning, Show, Tell, understood
-from remit.cli.shared.view import View
+from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.failures import worded
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import TABLE, Code, RemitError, fault
 from remit.relay.bridge.frames import Mode
-from remit.relay.bridge.permissions import Permission
+from remit.relay.bridge.permissions import PermissionRequest
 from remit.relay.messages.audit import Person
 from remit.relay.session import moves
-from remit.relay.session.moves import ENDED, Event, Reason, State
+from remit.relay.session.moves import ENDED, Event, Reason, SessionState
 from remit.relay.session.run import Overlay
-from remit.relay.session_service import NEWS_S, Host
+from remit.relay.session_service import NEWS_S, SessionService
 from remit.text.terminal import one_line
 
 # How often the time that has passed is shown: a second is what it is counted in.
@@ -58,15 +58,15 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """The id of a run, a part of it, or `newest`."""
 
 
-class Conversation:
+class SharedConversation:
     """A run, and whoever sits at it; without a terminal, nobody does."""
 
-    def __init__(self, view: View, ahead: TypeAhead | None) -> None:
+    def __init__(self, view: SharedRunDisplay, ahead: TypeAhead | None) -> None:
         self._view = view
         self._ahead = ahead
         self._queue: asyncio.Queue[_Typed | Event | Leave] = asyncio.Queue()
         self._over = asyncio.Event()
-        self._host: Host | None = None
+        self._host: SessionService | None = None
         self._person = Person(whoever_types(), "chat")
         self._asking = asyncio.Lock()
         self._answer: asyncio.Future[str | None] | None = None
@@ -78,7 +78,7 @@ class Conversation:
 
     # ── from its beginning to its end ─────────────────────────────────────────────────────────────────────────────────
 
-    async def hold(self, host: Host, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
+    async def hold(self, host: SessionService, wanted: Wanted, ended: "asyncio.Future[RemitError]") -> None:
         """Have the run, until it ends or whoever sits here leaves; then it stays paused."""
         self._host = host
         run = await _begun(host, wanted, self._person)
@@ -105,11 +105,11 @@ class Conversation:
     def _check(self) -> None:
         run = self._view.run
         assert run is not None, "shown before it is looked at"
-        self._pausing = self._pausing and run.state is not State.PAUSED
+        self._pausing = self._pausing and run.state is not SessionState.PAUSED
         if run.ended is not None:
             self.code = EXIT[run.ended]
             self._over.set()
-        elif run.state is State.ERROR and self._ahead is None:
+        elif run.state is SessionState.ERROR and self._ahead is None:
             # Nobody is here to say what comes next.
             self.code = TABLE[Code.DELEGATION_FAILED].exit_code
             self._over.set()
@@ -224,7 +224,7 @@ class Conversation:
 
     # ── what the local agent asks leave for ───────────────────────────────────────────────────────────────────────────
 
-    async def permit(self, question: Permission) -> str | None:
+    async def permit(self, question: PermissionRequest) -> str | None:
         """Ask whoever sits here; where nobody does, the answer is no."""
         if self._ahead is None:
             self._view.board.say(f"Your agent asked leave, and nobody is here: {one_line(question.title, 300)}")
@@ -270,7 +270,7 @@ def _meant(typed: _Typed, run: Overlay) -> Meaning | None:
 # ── which run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def _begun(host: Host, wanted: Wanted, by: Person) -> Overlay:
+async def _begun(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
     """Start a run, or go on with one."""
     if wanted.continued is None:
         return await _started(host, wanted, by)
@@ -282,7 +282,7 @@ async def _begun(host: Host, wanted: Wanted, by: Person) -> Overlay:
     return await host.act(run.id, moves.Resume(wanted.agent), by=by)
 
 
-async def _started(host: Host, wanted: Wanted, by: Person) -> Overlay:
+async def _started(host: SessionService, wanted: Wanted, by: Person) -> Overlay:
     """Start a run; of a device that has never said what it shares, that is waited for, for a moment."""
     may = wanted.device in host.profiles[wanted.profile].allowed_shared_device_ids
     for _ in range(round(NEWS_S / POLL_S)):
@@ -294,7 +294,7 @@ async def _started(host: Host, wanted: Wanted, by: Person) -> Overlay:
     )
 
 
-def _now(host: Host, run: str) -> Overlay:
+def _now(host: SessionService, run: str) -> Overlay:
     return next(each for each in host.runs if each.id == run)
 
 

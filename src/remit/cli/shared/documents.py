@@ -2,11 +2,11 @@
 
 from remit.cli.shared.wording import Connection
 from remit.documents.shared import SharedDraft, SharedReview, SharedRun, SharedState, SharedTurn
-from remit.relay.session.moves import State
-from remit.relay.session.run import Entry, Overlay
+from remit.relay.session.moves import SessionState
+from remit.relay.session.run import Overlay, TimelineEntry
 
 
-def turn(run: Overlay, entry: Entry) -> SharedTurn:
+def turn(run: Overlay, entry: TimelineEntry) -> SharedTurn:
     """Return something that was said."""
     return SharedTurn(
         run=run.id,
@@ -34,7 +34,7 @@ def draft(run: Overlay, device_name: str) -> SharedDraft | None:
         turn=run.turn + 1,
         text=run.draft.text,
         reviews=tuple(SharedReview(rule=each.rule, why=each.why) for each in run.draft.reviews),
-        paused=run.state in {State.PAUSED, State.ERROR},
+        paused=run.state in {SessionState.PAUSED, SessionState.ERROR},
     )
 
 

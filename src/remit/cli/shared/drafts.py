@@ -14,11 +14,11 @@ from remit.documents.shared import SharedDraft
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.key_file import LOCK_FILE, open_keys
 from remit.relay.device.peers import Peers
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.relay.session import remote_commands
 from remit.relay.session.moves import Approve, Reject
-from remit.relay.session.remote_commands import Wish
-from remit.runtime.keys import Keys
+from remit.relay.session.remote_commands import RemoteCommand
+from remit.runtime.keys import HubKeys
 
 # A host looks for answers four times a second; with one that is busy nobody waits longer than this.
 HEARD_S = 2.0
@@ -47,7 +47,7 @@ def answer(
     Raises a `RemitError` if it cannot be any more: the draft was answered in the chat, or is gone.
     """
     with _opened(path, team_file, overrides) as file:
-        name = remote_commands.leave(file, Wish(run=draft.run, event=event, by=by))
+        name = remote_commands.leave(file, RemoteCommand(run=draft.run, event=event, by=by))
         until = time.monotonic() + HEARD_S
         while (
             not draft.paused and is_at_work(path) and time.monotonic() < until and remote_commands.is_left(file, name)
@@ -79,8 +79,8 @@ def is_at_work(path: Path) -> bool:
 
 
 @contextmanager
-def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Generator[State]:
-    file = State.open(path, _keys(key_file(path), _passphrase(team_file, overrides)))
+def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Generator[DeviceFile]:
+    file = DeviceFile.open(path, _keys(key_file(path), _passphrase(team_file, overrides)))
     try:
         yield file
     finally:
@@ -88,7 +88,7 @@ def _opened(path: Path, team_file: Path | None, overrides: Sequence[str]) -> Gen
 
 
 @cache
-def _keys(path: Path, passphrase: str) -> Keys:
+def _keys(path: Path, passphrase: str) -> HubKeys:
     """Return the device's keys; whoever watches does not stretch a passphrase, which takes half a second, each time."""
     return open_keys(path, passphrase)
 

@@ -20,8 +20,8 @@ from remit.cli.drive.interrupts import INTERRUPTED, hearing
 from remit.cli.drive.logs import logging_to
 from remit.cli.drive.sharing import said_of
 from remit.cli.options import same_team
-from remit.cli.shared.conversation import NEWEST, Conversation, Wanted, continued
-from remit.cli.shared.view import View
+from remit.cli.shared.conversation import NEWEST, SharedConversation, Wanted, continued
+from remit.cli.shared.view import SharedRunDisplay
 from remit.cli.show.screen import clock_time, now_ms
 from remit.cli.talk.transcript import Printed
 from remit.cli.talk.typeahead import TypeAhead
@@ -33,10 +33,10 @@ from remit.config.team import Team
 from remit.protocol.codec import did_you_mean
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay.bridge.frames import Mode
-from remit.relay.device.peers import Peer, Peers
-from remit.relay.messages.catalog import heard
-from remit.relay.serve_shared import Told
-from remit.relay.session.moves import ENDED, State
+from remit.relay.device.peers import PeerDevice, Peers
+from remit.relay.messages.catalog import latest_offers
+from remit.relay.serve_shared import SharingEvent
+from remit.relay.session.moves import ENDED, SessionState
 from remit.relay.session.run import Overlay
 from remit.server.changes import Changes
 from remit.server.shared import TOKEN_FILE, serve_shared
@@ -113,7 +113,7 @@ def _clear(order: SharedOrder, team: Team) -> SharedOrder:
         return order
     with using_device(team) as own:
         peer = find_device(Peers(own.state).list(), order.device)
-        offer = heard(own.state, peer.device) or ()
+        offer = latest_offers(own.state, peer.device) or ()
     if len(offer) < 2:
         return order
     click.echo(f"{one_line(peer.card.name)} shares several agents with you:", err=True)
@@ -131,7 +131,7 @@ def _clear(order: SharedOrder, team: Team) -> SharedOrder:
     return replace(order, agent=click.prompt("Which one?", value_proc=meant, err=True))
 
 
-def _in_words_of_the_file(error: RemitError, team: Team, peer: Peer, profile: str) -> RemitError:
+def _in_words_of_the_file(error: RemitError, team: Team, peer: PeerDevice, profile: str) -> RemitError:
     """Return an error that says what to write into the team file, where that is what is missing."""
     if error.fault.code is not Code.PERMISSION_DENIED:
         return error
@@ -145,7 +145,7 @@ def _in_words_of_the_file(error: RemitError, team: Team, peer: Peer, profile: st
     return RemitError(replace(error.fault, message=message, suggestion=suggestion))
 
 
-def _revoked(peer: Peer) -> RemitError:
+def _revoked(peer: PeerDevice) -> RemitError:
     return RemitError(
         fault(
             Code.PERMISSION_DENIED,
@@ -164,9 +164,9 @@ class _Held:
             self.chat.entered(line)
 
         ahead = None if terminal is None else TypeAhead(terminal, entered)
-        self._view = View(data, as_json=order.as_json, as_jsonl=order.as_jsonl, ahead=ahead)
+        self._view = SharedRunDisplay(data, as_json=order.as_json, as_jsonl=order.as_jsonl, ahead=ahead)
         self._view.answer_elsewhere = self._answer_elsewhere
-        self.chat = Conversation(self._view, ahead)
+        self.chat = SharedConversation(self._view, ahead)
         self._device = ""
         self._names: dict[str, str] = {}
         self.hint = ""
@@ -236,7 +236,7 @@ class _Held:
         if device == self._device:
             self._view.troubled(device, why)
 
-    def _told(self, what: Told) -> None:
+    def _told(self, what: SharingEvent) -> None:
         """Say what others ask of what this team shares meanwhile."""
         name = self._names.get(what.device, what.device)
         self._view.shared(f"{clock_time(now_ms())}  {one_line(said_of(what, name))}")
@@ -253,7 +253,7 @@ class _Held:
         which = "" if newest.id == run.id else f" {run.id}"
         order = self._order
         names = f"{shlex.quote(order.profile)} {shlex.quote(order.device)}"
-        stays = "stands still" if run.state is State.ERROR else "stays paused"
+        stays = "stands still" if run.state is SessionState.ERROR else "stays paused"
         return f"The run {stays}.\n→ remit chat {names} --continue{which}{order.team}"
 
     @contextmanager

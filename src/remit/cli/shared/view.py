@@ -10,14 +10,14 @@ from remit.cli.shared.wording import Connection
 from remit.cli.show.screen import now_ms
 from remit.cli.talk.typeahead import TypeAhead
 from remit.protocol.errors import Fault
-from remit.relay.bridge.permissions import Permission
-from remit.relay.session.moves import ENDED, State
-from remit.relay.session.remote_commands import Wish
-from remit.relay.session.run import Entry, Overlay
+from remit.relay.bridge.permissions import PermissionRequest
+from remit.relay.session.moves import ENDED, SessionState
+from remit.relay.session.remote_commands import RemoteCommand
+from remit.relay.session.run import Overlay, TimelineEntry
 from remit.text.terminal import one_line
 
 
-class View:
+class SharedRunDisplay:
     """One run as somebody sees it. What happened is data on stdout where that is no terminal; the rest is on stderr."""
 
     def __init__(self, data: Data, *, as_json: bool, as_jsonl: bool, ahead: TypeAhead | None) -> None:
@@ -28,7 +28,7 @@ class View:
         self.board = Board(ahead, self._footer)
         self.run: Overlay | None = None
         self.connection: Connection = "connecting"
-        self.asks: Permission | None = None
+        self.asks: PermissionRequest | None = None
         """What the local agent asks leave for."""
         self.answer_elsewhere: Callable[[Overlay], str] = lambda _: ""
         """Says what to type elsewhere to answer a draft, where nobody can type here."""
@@ -62,7 +62,7 @@ class View:
         self._note_draft(run)
         self.board.tick()
 
-    def _show_entry(self, run: Overlay, entry: Entry) -> None:
+    def _show_entry(self, run: Overlay, entry: TimelineEntry) -> None:
         speaker, *text = wording.entry_lines(entry)
         if self._as_jsonl:
             self._document(documents.turn(run, entry))
@@ -88,22 +88,22 @@ class View:
         if run.state is was:
             return
         match run.state:
-            case State.PAUSED:
+            case SessionState.PAUSED:
                 able = " /resume goes on; Ctrl-C again leaves." if self._ahead is not None else ""
                 self.board.say(f"Paused: nothing is sent.{able}")
-            case State.ERROR:
+            case SessionState.ERROR:
                 lines = wording.trouble(run, self._device, typed=self._ahead is not None)
                 self.board.tell(lines, fg="red", bold=True)
-            case State.COMPLETED | State.STOPPED:
-                fg = "yellow" if run.banner else "green" if run.state is State.COMPLETED else None
+            case SessionState.COMPLETED | SessionState.STOPPED:
+                fg = "yellow" if run.banner else "green" if run.state is SessionState.COMPLETED else None
                 self.board.tell(wording.ending(run), fg=fg, bold=True)
-            case _ if was in {State.PAUSED, State.ERROR}:
+            case _ if was in {SessionState.PAUSED, SessionState.ERROR}:
                 self._note("It goes on.")
             case _:
                 pass
 
     def _note_draft(self, run: Overlay) -> None:
-        if run.pending is None or run.state is not State.READY_TO_SEND or run.pending.id == self._draft:
+        if run.pending is None or run.state is not SessionState.READY_TO_SEND or run.pending.id == self._draft:
             return
         self._draft = run.pending.id
         if self._as_jsonl:
@@ -128,7 +128,7 @@ class View:
             return
         if self.asks is not None:
             self.board.say(wording.permission_keys(self.asks))
-        elif self.run.state is State.READY_TO_SEND and self.run.pending is not None:
+        elif self.run.state is SessionState.READY_TO_SEND and self.run.pending is not None:
             self.board.say(f"A draft for turn {self.run.turn + 1} waits for you: {wording.KEYS} · /show")
 
     def finish(self) -> None:
@@ -166,7 +166,7 @@ class View:
             says = f"{name} is not reached yet: {one_line(why.message)}. It is tried again. {one_line(why.suggestion)}"
             self._note(says.rstrip())
 
-    def unable(self, wish: Wish, why: str) -> None:
+    def unable(self, wish: RemoteCommand, why: str) -> None:
         """Say that what somebody wanted of the run in another terminal cannot be done."""
         if self.run is not None and wish.run == self.run.id:
             who = one_line(wish.by, 60) or "somebody"
@@ -176,7 +176,7 @@ class View:
         """Say what others ask of this team's agents meanwhile."""
         self._note(*lines)
 
-    def asked(self, question: Permission | None) -> None:
+    def asked(self, question: PermissionRequest | None) -> None:
         """Show what the local agent asks leave for; None: it is answered."""
         self.asks = question
         if question is not None and not self.board.redraws:

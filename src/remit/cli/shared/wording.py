@@ -9,9 +9,9 @@ from rich.cells import cell_len
 from remit.cli.show.screen import clock_time, cut, spoken
 from remit.protocol.errors import Code
 from remit.relay.bridge.frames import Mode
-from remit.relay.bridge.permissions import Permission
-from remit.relay.session.moves import Label, State
-from remit.relay.session.run import Entry, Overlay
+from remit.relay.bridge.permissions import PermissionRequest
+from remit.relay.session.moves import Label, SessionState
+from remit.relay.session.run import Overlay, TimelineEntry
 from remit.text.terminal import one_line, several_lines
 
 Connection = Literal["connecting", "connected", "waiting", "ended"]
@@ -57,7 +57,7 @@ def heading(run: Overlay, device: str, *, typed: bool = True) -> Iterator[str]:
     yield f"Mode {run.mode}: {MODES[run.mode]}. {keys}"
 
 
-def entry_lines(entry: Entry) -> Iterator[str]:
+def entry_lines(entry: TimelineEntry) -> Iterator[str]:
     """Yield something that was said, below who said it and who let it go."""
     label = f", {LABELS[entry.label]}" if entry.label else ""
     turn = f"turn {entry.turn}" if entry.turn else "before the first turn"
@@ -84,7 +84,7 @@ def ending(run: Overlay) -> Iterator[str]:
     if run.banner:
         rule = "═" * min(72, max(20, len(run.banner)))
         yield from (rule, one_line(run.banner), rule)
-    elif run.state is State.COMPLETED:
+    elif run.state is SessionState.COMPLETED:
         yield "The objective is met."
     else:
         yield "Stopped."
@@ -106,7 +106,7 @@ def trouble(run: Overlay, device: str = "", *, typed: bool = True) -> Iterator[s
         yield f"→ {again}, /take over lets you write, /stop ends it."
 
 
-def permission_lines(question: Permission) -> Iterator[str]:
+def permission_lines(question: PermissionRequest) -> Iterator[str]:
     """Yield what the local agent asks leave for, and the answers that it takes."""
     kind = f" ({one_line(question.kind, 40)})" if question.kind else ""
     yield f"Your agent asks leave{kind}: {one_line(question.title, 300)}"
@@ -116,7 +116,7 @@ def permission_lines(question: Permission) -> Iterator[str]:
     yield permission_keys(question)
 
 
-def permission_keys(question: Permission) -> str:
+def permission_keys(question: PermissionRequest) -> str:
     """Return what to type in answer."""
     choices = [f"{number} {one_line(each.name, 60)}" for number, each in enumerate(question.choices, 1)]
     return " · ".join([*choices, "n no"])
@@ -129,7 +129,7 @@ def footer(
     run: Overlay,
     *,
     connection: Connection,
-    asks: Permission | None,
+    asks: PermissionRequest | None,
     now_ms: int,
     width: int,
     height: int,
@@ -153,12 +153,12 @@ def footer(
         if (hidden := len(asked) - room + 1) > 1:
             rest = cut(f"… {hidden} more lines: make the window higher to see them", width)
             asked = [*asked[: room - 2], rest, asked[-1]]
-    elif run.state is State.READY_TO_SEND and run.pending is not None:
+    elif run.state is SessionState.READY_TO_SEND and run.pending is not None:
         asked = _draft(run, width, room, max(_FEWEST_ROWS, height // _SHARE))
-    elif run.state is State.ERROR:
+    elif run.state is SessionState.ERROR:
         why, todo = (folded(line, width) for line in trouble(run, device))
         asked = [*why[: max(1, min(height // _SHARE, room - len(todo)))], *todo]
-    elif run.state is State.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
+    elif run.state is SessionState.WAITING_REMOTE and connection == "connected" and _waited_ms(run, now_ms) >= _LONG_MS:
         asked = folded("Its device may be away, or may not let this one in; what was sent waits at the gateway.", width)
     else:
         asked = []
@@ -168,13 +168,13 @@ def footer(
 def able(run: Overlay) -> str:
     """Return what can be typed now; nothing where that is said with what is asked."""
     match run.state:
-        case State.READY_TO_SEND if run.pending is not None:
+        case SessionState.READY_TO_SEND if run.pending is not None:
             return KEYS
-        case State.ERROR | State.COMPLETED | State.STOPPED:
+        case SessionState.ERROR | SessionState.COMPLETED | SessionState.STOPPED:
             return ""
-        case State.PAUSED:
+        case SessionState.PAUSED:
             return "/resume goes on · /stop ends it · Ctrl-C leaves · /help"
-        case State.PLANNING | State.PROCESSING_REMOTE if run.decides == "person":
+        case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
             return "what you type is sent · /hand back · /help"
         case _:
             return f"/pause · {'/hand back' if run.decides == 'person' else '/take over'} · /stop · /help"
@@ -270,20 +270,20 @@ def meters(run: Overlay, now_ms: int) -> str:
 def doing(run: Overlay, connection: Connection = "connected") -> str:
     """Return what a run is waiting for, as one would say it."""
     match run.state:
-        case State.PLANNING | State.PROCESSING_REMOTE if run.decides == "person":
+        case SessionState.PLANNING | SessionState.PROCESSING_REMOTE if run.decides == "person":
             return "your turn to write"
-        case State.IDLE | State.PLANNING | State.PROCESSING_REMOTE | State.WAITING_LOCAL:
+        case SessionState.IDLE | SessionState.PLANNING | SessionState.PROCESSING_REMOTE | SessionState.WAITING_LOCAL:
             return "your agent is writing"
-        case State.READY_TO_SEND:
+        case SessionState.READY_TO_SEND:
             return "sending" if run.pending is None else "a draft waits for you"
-        case State.WAITING_REMOTE:
+        case SessionState.WAITING_REMOTE:
             return "waiting for the other agent" if connection == "connected" else "waiting to be sent"
-        case State.PAUSED:
+        case SessionState.PAUSED:
             waits = "; a reply came" if run.kept else "; a draft waits" if run.pending else ""
             return f"paused{waits}"
-        case State.ERROR:
+        case SessionState.ERROR:
             return "stands still"
-        case State.COMPLETED | State.STOPPED:
+        case SessionState.COMPLETED | SessionState.STOPPED:
             return "ended"
 
 
@@ -296,6 +296,6 @@ def _waiting(run: Overlay, connection: Connection, now_ms: int) -> str:
 
 def _waited_ms(run: Overlay, now_ms: int) -> int:
     """Return for how long the last message has had no reply."""
-    if run.state is not State.WAITING_REMOTE:
+    if run.state is not SessionState.WAITING_REMOTE:
         return 0
     return max((now_ms - each.at_ms for each in run.timeline[-1:]), default=0)

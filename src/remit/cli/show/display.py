@@ -44,7 +44,7 @@ class Display(Protocol):
         ...
 
 
-class Lines:
+class LineDisplay:
     """One line per record, with the seconds since the run began."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Lines:
 def display_for(tree: Tree, now_ms: Callable[[], int] = now_ms) -> Display:
     """Return the tree where stderr is a terminal that can redraw, and lines elsewhere."""
     if not can_redraw():
-        return Lines()
+        return LineDisplay()
     from remit.cli.show.live import LiveTree
 
     return LiveTree(tree, now_ms)

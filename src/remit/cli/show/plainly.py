@@ -19,7 +19,7 @@ from remit.text.terminal import one_line, speaks_unicode
 ROOM_FOR_SECONDS = 8
 
 
-class Plainly:
+class PlainDisplay:
     """A `Display` of what is said by those who speak to users: the orchestrator, and workflows."""
 
     def __init__(self, speakers: Collection[str], now_s: Callable[[], float] = time.monotonic) -> None:

@@ -9,7 +9,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Record
 from remit.runtime.ports import RunSummary
 from remit.stores import reader
-from remit.stores.connection import Connection
+from remit.stores.connection import SqliteConnection
 from remit.text.terminal import one_line
 
 PAGE = 1_000
@@ -18,7 +18,7 @@ LAST = "last"
 MANY = 10
 
 
-def find_run(connection: Connection, name: str) -> str:
+def find_run(connection: SqliteConnection, name: str) -> str:
     """Return the id of the run that *name* means: the whole id, an unmistakable beginning of it, or `last`."""
     if name == LAST:
         newest = reader.runs(None, None, 1, now_ms())(connection)
@@ -42,7 +42,7 @@ def find_run(connection: Connection, name: str) -> str:
     return next(iter(fitting))
 
 
-def find_recorded(connection: Connection, name: str) -> str:
+def find_recorded(connection: SqliteConnection, name: str) -> str:
     """Return the same, also for a run with another device's agent, of which the record has the steps."""
     if name and not reader.runs(None, name, 1, now_ms())(connection):
         shared = reader.shared_runs(name, MANY + 1)(connection)
@@ -53,19 +53,19 @@ def find_recorded(connection: Connection, name: str) -> str:
     return find_run(connection, name)
 
 
-def summary_of(connection: Connection, run: str) -> RunSummary | None:
+def summary_of(connection: SqliteConnection, run: str) -> RunSummary | None:
     """Return how a run stands; None for one that was refused before it began."""
     return next((each for each in reader.runs(None, run, 1, now_ms())(connection) if each.run == run), None)
 
 
-def records_of(connection: Connection, run: str | None, after: int = 0) -> Iterator[Record]:
+def records_of(connection: SqliteConnection, run: str | None, after: int = 0) -> Iterator[Record]:
     """Yield what is recorded of a run, or of all, in order."""
     while page := reader.records(run, None, after, PAGE)(connection):
         yield from page
         after = page[-1].seq
 
 
-def tree_of(connection: Connection, run: str) -> Tree:
+def tree_of(connection: SqliteConnection, run: str) -> Tree:
     """Return who asked whom in a run."""
     tree = Tree()
     for record in records_of(connection, run):

@@ -47,9 +47,9 @@ def summary(tree: Tree, response: Response, *, interrupted: bool = False, plainl
     if response.fault is not None and not interrupted:
         yield f"This could not be done: {reason(response.fault)}" if plainly else worded(response.fault)
     if response.finished and response.status is not Status.SUCCESS:
-        yield f"finished: {listed(response.finished)}"
+        yield f"finished: {join_parts(response.finished)}"
     if response.unfinished:
-        yield f"not finished: {listed(response.unfinished)}"
+        yield f"not finished: {join_parts(response.unfinished)}"
     for warning in response.warnings:
         yield f"warning: {one_line(warning)}"
 
@@ -69,7 +69,7 @@ def headline(tree: Tree, response: Response) -> str:
     return ", ".join(parts)
 
 
-def listed(parts: tuple[str, ...], most: int = 10) -> str:
+def join_parts(parts: tuple[str, ...], most: int = 10) -> str:
     """Return names of parts, the first of them if there are many."""
     shown = ", ".join(one_line(part, 60) for part in parts[:most])
     return f"{shown} and {len(parts) - most:,} more" if len(parts) > most else shown

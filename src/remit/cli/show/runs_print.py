@@ -10,7 +10,7 @@ import click
 from remit.cli.show.calls import history
 from remit.cli.show.failures import worded
 from remit.cli.show.records_view import standing
-from remit.cli.show.report import listed, short
+from remit.cli.show.report import join_parts, short
 from remit.cli.show.screen import clock_time, now_ms, print_fields, print_table, print_text
 from remit.cli.show.tree import Tree
 from remit.cli.show.tree_lines import in_columns, lines_of, spell_ms
@@ -78,8 +78,8 @@ def print_details(found: RunDetails, tree: Tree) -> None:
             ("time", spell_ms(found.duration_ms)),
             ("tokens", _tokens(found, tree)),
             ("sure", "" if found.confidence is None else f"{found.confidence:.0%}"),
-            ("finished", listed(found.finished)),
-            ("not finished", listed(found.unfinished)),
+            ("finished", join_parts(found.finished)),
+            ("not finished", join_parts(found.unfinished)),
             ("warnings", "\n".join(one_line(each) for each in found.warnings)),
             ("fault", worded(found.fault) if found.fault else ""),
             ("session", found.session if found.session and found.session != found.run else ""),

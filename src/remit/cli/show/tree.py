@@ -98,7 +98,7 @@ class Node:
             node = node.parent
 
 
-class Note(NamedTuple):
+class TreeNote(NamedTuple):
     """Something that an operator should know of a delegation."""
 
     at_ms: int
@@ -139,7 +139,7 @@ class Tree:
         self.over: list[Node] = []
         """Those that have ended, in the order in which they did."""
         self.tally: Counter[Status] = Counter()
-        self.notes: list[Note] = []
+        self.notes: list[TreeNote] = []
         self.consents: dict[str, Consent] = {}
         self._by_request: dict[str, Node] = {}
 
@@ -171,7 +171,7 @@ class Tree:
             case Notice() as notice:
                 node = self._node(record, notice.delegation, notice.agent)
                 node.said = notice.text
-                self.notes.append(Note(record.at_ms, notice))
+                self.notes.append(TreeNote(record.at_ms, notice))
                 return node
             case Approval() as approval:
                 node = self._node(record, approval.delegation, approval.agent)

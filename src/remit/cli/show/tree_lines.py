@@ -22,7 +22,7 @@ MIN_NAME = 12
 _ASCII = str.maketrans("├└│─…×“”→·═", '|`|-.x"">-=')
 
 
-class Line(NamedTuple):
+class TreeLine(NamedTuple):
     """One line of the tree, in columns; *style* names how it stands, for whoever colours it."""
 
     guides: str
@@ -41,7 +41,7 @@ Part = tuple[str, str]
 # ── which delegations ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def lines_of(tree: Tree, now_ms: int, height: int | None = None) -> list[Line]:
+def lines_of(tree: Tree, now_ms: int, height: int | None = None) -> list[TreeLine]:
     """Return the tree in at most *height* lines; what has no room is counted where it would stand."""
     if tree.root is None:
         return []
@@ -103,19 +103,19 @@ def _with_a_lone_one(node: Node, shown: list[Node]) -> list[Node]:
     return sorted(shown, key=lambda each: each.place)
 
 
-def _walk(root: Node, shown: dict[Node, list[Node]] | None, now_ms: int) -> Iterator[Line]:
+def _walk(root: Node, shown: dict[Node, list[Node]] | None, now_ms: int) -> Iterator[TreeLine]:
     # A stack of our own: a tree may be deeper than Python's.
-    waiting: list[tuple[Node, str, str] | Line] = [(root, "", "")]
+    waiting: list[tuple[Node, str, str] | TreeLine] = [(root, "", "")]
     while waiting:
         each = waiting.pop()
-        if isinstance(each, Line):
+        if isinstance(each, TreeLine):
             yield each
             continue
         node, first, rest = each
         children = node.children if shown is None else shown.get(node, [])
         hidden = len(node.children) - len(children)
         yield _line(node, first, now_ms, below=node.size - 1 if hidden and not children else 0)
-        below: list[tuple[Node, str, str] | Line] = []
+        below: list[tuple[Node, str, str] | TreeLine] = []
         for child in children:
             last = child is children[-1] and not hidden
             below.append((child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
@@ -124,11 +124,11 @@ def _walk(root: Node, shown: dict[Node, list[Node]] | None, now_ms: int) -> Iter
         waiting += reversed(below)
 
 
-def _more(node: Node, shown: list[Node], guides: str) -> Line:
+def _more(node: Node, shown: list[Node], guides: str) -> TreeLine:
     ended = node.ended - Counter(each.response.status for each in shown if each.response)
     under_way = node.open - sum(each.response is None for each in shown)
     count = len(node.children) - len(shown)
-    return Line(guides, f"… {count:,} more", "", "", "", tallied(ended, under_way), "more")
+    return TreeLine(guides, f"… {count:,} more", "", "", "", tallied(ended, under_way), "more")
 
 
 def tallied(ended: Counter[Status], under_way: int = 0) -> str:
@@ -140,7 +140,7 @@ def tallied(ended: Counter[Status], under_way: int = 0) -> str:
 # ── what a line says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _line(node: Node, guides: str, now_ms: int, below: int) -> Line:
+def _line(node: Node, guides: str, now_ms: int, below: int) -> TreeLine:
     state = node.state
     # What never began took no time, and how long the rest took is not known.
     time = "" if state is Status.REFUSED or node.lost else spell_ms(node.taken_ms(now_ms))
@@ -151,7 +151,7 @@ def _line(node: Node, guides: str, now_ms: int, below: int) -> Line:
     detail = _detail(node)
     if below:
         detail = f"+{below:,} below" + (f", {detail}" if detail else "")
-    return Line(guides, one_line(node.agent, 100), state, time, tokens, detail, state)
+    return TreeLine(guides, one_line(node.agent, 100), state, time, tokens, detail, state)
 
 
 def _tokens(node: Node) -> str:
@@ -202,10 +202,10 @@ def spell_ms(ms: int) -> str:
 
 # ── in columns ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-_HEAD = Line("", "agent", "state", "time", "tokens", "", "head")
+_HEAD = TreeLine("", "agent", "state", "time", "tokens", "", "head")
 
 
-def in_columns(lines: Iterable[Line], width: int, *, unicode: bool = True, head: bool = True) -> list[list[Part]]:
+def in_columns(lines: Iterable[TreeLine], width: int, *, unicode: bool = True, head: bool = True) -> list[list[Part]]:
     """Return each line as its parts, none wider than *width* cells."""
     rows = list(lines)
     if head and width >= WIDTH_FOR_TOKENS and rows:
@@ -221,7 +221,7 @@ def in_columns(lines: Iterable[Line], width: int, *, unicode: bool = True, head:
     ]
 
 
-def _parts(row: Line, name_width: int, state_width: int, time_width: int, tokens_width: int) -> Iterator[Part]:
+def _parts(row: TreeLine, name_width: int, state_width: int, time_width: int, tokens_width: int) -> Iterator[Part]:
     if not row.state:
         yield row.guides, "guides"
         yield f"{row.name}: {row.detail}", row.style

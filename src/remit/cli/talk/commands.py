@@ -7,7 +7,7 @@ from remit.cli.show.calls import history
 from remit.cli.show.screen import clock_time, many
 from remit.cli.show.tree import Tree
 from remit.cli.show.tree_lines import spell_ms
-from remit.cli.talk.past import Past
+from remit.cli.talk.past import ConversationHistory
 from remit.policy.limits import Limits
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import did_you_mean
@@ -46,10 +46,12 @@ def request_in(text: str) -> str:
     return text[1:] if text.startswith("//") else text
 
 
-class Commands:
+class ChatCommands:
     """What is told of one conversation."""
 
-    def __init__(self, order: Order, past: Past, cards: Callable[[], dict[str, AgentCard]], limits: Limits) -> None:
+    def __init__(
+        self, order: Order, past: ConversationHistory, cards: Callable[[], dict[str, AgentCard]], limits: Limits
+    ) -> None:
         self._order = order
         self._past = past
         self._cards = cards
@@ -88,7 +90,7 @@ class Commands:
         ]
 
     async def _history(self, count: int) -> list[str]:
-        return list(told(await self._past.messages(count))) or ["Nothing was said yet."]
+        return list(format_messages(await self._past.messages(count))) or ["Nothing was said yet."]
 
     async def _calls(self, count: int) -> list[str]:
         return list(history((await self._past.calls())[-count:])) or ["No agent has called another yet."]
@@ -109,7 +111,7 @@ class Commands:
         ]
 
 
-def told(messages: Sequence[Message]) -> Iterator[str]:
+def format_messages(messages: Sequence[Message]) -> Iterator[str]:
     """Yield a conversation, each message below who said it and when."""
     for message, answered in _with_answers(messages):
         yield f"{clock_time(message.at_ms)}  {_speaker(message)}"

@@ -20,8 +20,8 @@ from remit.cli.places import shorter, whoever_types
 from remit.cli.show.failures import worded
 from remit.cli.show.report import exit_code, short, summary
 from remit.cli.show.tree import Tree
-from remit.cli.talk.commands import Commands, command_in, request_in, shortly
-from remit.cli.talk.past import Past
+from remit.cli.talk.commands import ChatCommands, command_in, request_in, shortly
+from remit.cli.talk.past import ConversationHistory
 from remit.cli.talk.transcript import Transcript
 from remit.cli.talk.typeahead import TypeAhead
 from remit.config.composition import hub_of, vault_key_of
@@ -49,7 +49,7 @@ def new_session() -> str:
     return f"chat-{os.urandom(6).hex()}"
 
 
-class Conversation:
+class ChatSession:
     """A hub with one agent of it that somebody talks to; everything here happens in its event loop."""
 
     def __init__(
@@ -99,11 +99,11 @@ class Conversation:
     async def _begin(self, hub: Hub) -> None:
         order, session = self._order, self._order.session
         assert session is not None, "a conversation has a session"
-        past = Past(hub.store, session, order.user, order.agent, vault_key_of(self._team))
+        past = ConversationHistory(hub.store, session, order.user, order.agent, vault_key_of(self._team))
         await past.check()
         self.before = await past.messages(RECALLED)
         limits = self._team.settled_limits()
-        self._commands = Commands(order, past, lambda: hub.cards, limits)
+        self._commands = ChatCommands(order, past, lambda: hub.cards, limits)
         if self._as_jsonl:
             store = str(shorter(self._team.store_path))
             begun = ChatBegun(

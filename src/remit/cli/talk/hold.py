@@ -18,8 +18,8 @@ from remit.cli.drive import leaving
 from remit.cli.drive.data import data_only
 from remit.cli.drive.interrupts import INTERRUPTED, hearing
 from remit.cli.drive.order import Order
-from remit.cli.talk.conversation import Conversation, hint
-from remit.cli.talk.reading import Keyboard, Lines, Piped
+from remit.cli.talk.conversation import ChatSession, hint
+from remit.cli.talk.reading import Keyboard, LineReader, Piped
 from remit.config.load import load_team
 from remit.config.team import Team
 from remit.protocol.errors import Code, RemitError, fault
@@ -35,7 +35,7 @@ def hold(order: Order, *, as_jsonl: bool, verbose: bool, named_team: Path | None
         team = load_team(Path(order.team_file), overrides=order.overrides, serving=False)
         _refuse_profile(team, order.agent)
         terminal = sys.stdin.fileno() if sys.stdin.isatty() and sys.stderr.isatty() else None
-        chat = Conversation(order, team, data, as_jsonl=as_jsonl, verbose=verbose, terminal=terminal)
+        chat = ChatSession(order, team, data, as_jsonl=as_jsonl, verbose=verbose, terminal=terminal)
         beside = _Beside(chat)
         try:
             with beside:
@@ -60,8 +60,8 @@ def _refuse_profile(team: Team, name: str) -> None:
     )
 
 
-def _converse(chat: Conversation, beside: "_Beside", *, at_terminal: bool) -> None:
-    lines: Lines = Piped()
+def _converse(chat: ChatSession, beside: "_Beside", *, at_terminal: bool) -> None:
+    lines: LineReader = Piped()
     if at_terminal:
         lines = Keyboard([each.text for each in chat.before if each.role == "user"], unicode=chat.transcript.unicode)
     while not chat.over:
@@ -93,7 +93,7 @@ class _Beside:
     readline waits for keys in C, and only in the main thread does Ctrl-C end that.
     """
 
-    def __init__(self, chat: Conversation) -> None:
+    def __init__(self, chat: ChatSession) -> None:
         self._chat = chat
         self._opened: Future[asyncio.AbstractEventLoop] = Future()
         self._thread = Thread(target=self._serve, name="remit-chat", daemon=True)

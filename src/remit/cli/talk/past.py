@@ -20,7 +20,7 @@ from remit.runtime.redactor import Redactor
 _TOKENS = 10_000_000
 
 
-class Spent(NamedTuple):
+class ConversationUsage(NamedTuple):
     """What all requests of a conversation have taken so far."""
 
     requests: int
@@ -28,7 +28,7 @@ class Spent(NamedTuple):
     duration_ms: int
 
 
-class Past:
+class ConversationHistory:
     """One session of a store, as its user may see it."""
 
     def __init__(self, store: Store, session: str, user: str, agent: str, key: bytes | None) -> None:
@@ -74,7 +74,7 @@ class Past:
             found += [delegation(node, now_ms()) for node in tree.nodes.values() if node.parent is not None]
         return found
 
-    async def spent(self) -> Spent:
+    async def spent(self) -> ConversationUsage:
         """Return what it has taken so far."""
         requests, usage, duration_ms = set[str](), Usage(), 0
         async for record in self._records(session=self._session):
@@ -86,7 +86,7 @@ class Past:
                     duration_ms += response.duration_ms
                 case _:
                     pass
-        return Spent(len(requests), usage, duration_ms)
+        return ConversationUsage(len(requests), usage, duration_ms)
 
     async def _runs(self) -> Sequence[str]:
         return list(dict.fromkeys([record.run async for record in self._records(session=self._session)]))

@@ -17,7 +17,7 @@ PROMPT, MORE = "> ", "… "
 LOOK_S = 0.25
 
 
-class Lines(Protocol):
+class LineReader(Protocol):
     """Gives one request or command after the other."""
 
     def read(self, begun: str = "") -> str | None:

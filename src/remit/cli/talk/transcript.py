@@ -52,7 +52,7 @@ class Transcript:
         # What agents print comes from threads of their own.
         self._lock = RLock()
         self._tree = Tree()
-        self._answer = Said()
+        self._answer = AnswerSoFar()
         self._coming: deque[tuple[int, str]] = deque()
         self._pieces = Pieces()
         self._unended = False
@@ -68,7 +68,7 @@ class Transcript:
     @contextmanager
     def run(self, tree: Tree) -> Generator[None]:
         """Show a run, from its first record to its answer."""
-        self._tree, self._answer, self._at_work = tree, Said(), True
+        self._tree, self._answer, self._at_work = tree, AnswerSoFar(), True
         printed = Printed(self._err, self.say)
         if self._ahead is not None:
             self._ahead.start()
@@ -248,7 +248,7 @@ LATELY = 5_000
 _WORD = re.compile(r"(?<!\S)\S")
 
 
-class Said:
+class AnswerSoFar:
     """What has been written of an answer so far, to know what of it is missing."""
 
     def __init__(self) -> None:

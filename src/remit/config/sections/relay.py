@@ -9,9 +9,9 @@ from remit.config.values import AgentName, DeviceName, Duration, GatewayUrl, Pos
 from remit.policy.plan import Share
 from remit.protocol.card import Rate
 from remit.protocol.remit import Count
-from remit.relay.bridge.frames import Constraints, Mode
+from remit.relay.bridge.frames import Mode, PromptConstraints
 
-_CONSTRAINTS = Constraints()
+_CONSTRAINTS = PromptConstraints()
 
 
 class RelaySection(Section, frozen=True, kw_only=True):

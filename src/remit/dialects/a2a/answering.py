@@ -6,20 +6,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.declined import TASKLESS
-from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, plain, usage_words
+from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, as_metadata, usage_words
 from remit.dialects.a2a.hearing import outcome
-from remit.dialects.a2a.parts import ANY, Taste, artifact_of, part_of
+from remit.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, part_of
 from remit.dialects.a2a.words import (
     AGENT,
-    Artifact,
+    A2aArtifact,
+    A2aMessage,
+    A2aPart,
     ArtifactUpdate,
-    Message,
     Metadata,
-    Part,
-    Said,
-    State,
     StatusUpdate,
+    StreamResponse,
     Task,
+    TaskState,
     TaskStatus,
     timestamp,
 )
@@ -32,12 +32,12 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Approval, Delta, Kind, Progress, Record, Refusal
 
 _STATES = {
-    Status.SUCCESS: State.COMPLETED,
-    Status.PARTIAL: State.COMPLETED,
-    Status.FAILED: State.FAILED,
-    Status.TIMEOUT: State.FAILED,
-    Status.REFUSED: State.REJECTED,
-    Status.CANCELLED: State.CANCELED,
+    Status.SUCCESS: TaskState.COMPLETED,
+    Status.PARTIAL: TaskState.COMPLETED,
+    Status.FAILED: TaskState.FAILED,
+    Status.TIMEOUT: TaskState.FAILED,
+    Status.REFUSED: TaskState.REJECTED,
+    Status.CANCELLED: TaskState.CANCELED,
 }
 
 
@@ -48,13 +48,13 @@ class Telling(Struct, frozen=True, kw_only=True):
     context: str
     extended: bool = False
     """Whether the client uses the extension."""
-    taste: Taste = ANY
+    taste: AcceptedContent = ANY
 
 
-def state_of(response: Response) -> State:
+def state_of(response: Response) -> TaskState:
     """Return where a task stands whose run ended so."""
     if response.ok and response.requires_followup:
-        return State.INPUT_REQUIRED
+        return TaskState.INPUT_REQUIRED
     return _STATES[response.status]
 
 
@@ -67,35 +67,39 @@ def declines(response: Response) -> Fault | None:
 # ── tasks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def ended(telling: Telling, response: Response, at_ms: int, history: tuple[Message, ...] = ()) -> Task:
+def ended_task(telling: Telling, response: Response, at_ms: int, history: tuple[A2aMessage, ...] = ()) -> Task:
     """Return the task of a run that has ended."""
     status, artifacts = _end(telling, response, at_ms)
     return Task(id=telling.task, context_id=telling.context, status=status, artifacts=artifacts, history=history)
 
 
-def under_way(telling: Telling, state: State, at_ms: int, *, says: str = "", history: tuple[Message, ...] = ()) -> Task:
+def under_way(
+    telling: Telling, state: TaskState, at_ms: int, *, says: str = "", history: tuple[A2aMessage, ...] = ()
+) -> Task:
     """Return a task that has not ended; *says* is what is said of where it stands."""
     return Task(
         id=telling.task, context_id=telling.context, status=_status(telling, state, at_ms, says), history=history
     )
 
 
-def _status(telling: Telling, state: State, at_ms: int, says: str = "", metadata: Metadata | None = None) -> TaskStatus:
+def _status(
+    telling: Telling, state: TaskState, at_ms: int, says: str = "", metadata: Metadata | None = None
+) -> TaskStatus:
     message = None
     if says or metadata:
-        message = Message(
+        message = A2aMessage(
             message_id=f"{telling.task}-{at_ms}",
             context_id=telling.context,
             task_id=telling.task,
             role=AGENT,
-            parts=(Part(text=says),),
+            parts=(A2aPart(text=says),),
             metadata=metadata,
             extensions=(EXTENSION,) if metadata else (),
         )
     return TaskStatus(state=state, message=message, timestamp=timestamp(at_ms))
 
 
-def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, tuple[Artifact, ...]]:
+def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, tuple[A2aArtifact, ...]]:
     response = settled(response)
     state = state_of(response)
     artifacts = _artifacts(telling, response, state)
@@ -107,34 +111,34 @@ def _end(telling: Telling, response: Response, at_ms: int) -> tuple[TaskStatus, 
     at_result = bool(artifacts) and artifacts[0].artifact_id == RESULT
     first = Task(
         id=telling.task,
-        status=_status(telling, state, at_ms, says, None if at_result else {EXTENSION: plain(words)}),
+        status=_status(telling, state, at_ms, says, None if at_result else {EXTENSION: as_metadata(words)}),
         artifacts=_marked(artifacts, words) if at_result else artifacts,
     )
     lost = beyond(response, outcome(first, response.id, response.target))
     words = replace(words, rest=encode(lost).decode() if lost else "")
     if at_result:
         return _status(telling, state, at_ms, says), _marked(artifacts, words)
-    return _status(telling, state, at_ms, says, {EXTENSION: plain(words)}), artifacts
+    return _status(telling, state, at_ms, says, {EXTENSION: as_metadata(words)}), artifacts
 
 
-def _artifacts(telling: Telling, response: Response, state: State) -> tuple[Artifact, ...]:
-    found: list[Artifact] = []
+def _artifacts(telling: Telling, response: Response, state: TaskState) -> tuple[A2aArtifact, ...]:
+    found: list[A2aArtifact] = []
     # A question is said, and not given. What came of nothing is not shown, unless something is to be said of it.
-    if state is not State.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
-        found.append(Artifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
+    if state is not TaskState.INPUT_REQUIRED and (response.result is not None or (telling.extended and response.ok)):
+        found.append(A2aArtifact(artifact_id=RESULT, name=RESULT, parts=(part_of(response.result, telling.taste),)))
     found += [artifact_of(each, number, telling.taste) for number, each in enumerate(response.artifacts, start=1)]
     return tuple(found)
 
 
-def _marked(artifacts: tuple[Artifact, ...], words: OutcomeWords) -> tuple[Artifact, ...]:
+def _marked(artifacts: tuple[A2aArtifact, ...], words: OutcomeWords) -> tuple[A2aArtifact, ...]:
     first, *others = artifacts
-    return (replace(first, metadata={EXTENSION: plain(words)}, extensions=(EXTENSION,)), *others)
+    return (replace(first, metadata={EXTENSION: as_metadata(words)}, extensions=(EXTENSION,)), *others)
 
 
-def _said_of(response: Response, state: State) -> str:
+def _said_of(response: Response, state: TaskState) -> str:
     if response.fault is not None:
         return sentence(response.fault)
-    if state is State.INPUT_REQUIRED:
+    if state is TaskState.INPUT_REQUIRED:
         return response.result if isinstance(response.result, str) else response.summary or text_of(response.result)
     return response.summary
 
@@ -152,20 +156,20 @@ class Stream:
         """Whether something of the result has been told as it came."""
         self.ended = False
 
-    def of(self, records: Iterable[Record]) -> list[Said]:
+    def of(self, records: Iterable[Record]) -> list[StreamResponse]:
         """Return what is told of some records."""
         return [event for record in records for event in self._of(record)]
 
-    def _of(self, record: Record) -> Iterable[Said]:
+    def _of(self, record: Record) -> Iterable[StreamResponse]:
         match record.body:
             case Progress(text=text) if text:
-                yield self._stands(State.WORKING, record.at_ms, text)
+                yield self._stands(TaskState.WORKING, record.at_ms, text)
             case Delta(text=text, delegation=delegation) if delegation == self._run:
                 yield self._piece(text)
             case Approval(agreed=None, question=question):
-                yield self._stands(State.AUTH_REQUIRED, record.at_ms, question)
+                yield self._stands(TaskState.AUTH_REQUIRED, record.at_ms, question)
             case Approval():
-                yield self._stands(State.WORKING, record.at_ms)
+                yield self._stands(TaskState.WORKING, record.at_ms)
             case Response() as response if record.kind is Kind.RESULT and self._is_root(response):
                 yield from self._end(response, record.at_ms)
             case Refusal(request=request, response=response) if request.parent is None:
@@ -176,7 +180,7 @@ class Stream:
     def _is_root(self, response: Response) -> bool:
         return not response.id.startswith(f"{self._run}.")
 
-    def _end(self, response: Response, at_ms: int) -> Iterable[Said]:
+    def _end(self, response: Response, at_ms: int) -> Iterable[StreamResponse]:
         self.ended = True
         status, artifacts = _end(self._telling, response, at_ms)
         for artifact in artifacts:
@@ -184,18 +188,18 @@ class Stream:
             yield self._said(ArtifactUpdate(artifact=artifact, last_chunk=True))
         yield self._said(StatusUpdate(status=status))
 
-    def _piece(self, text: str) -> Said:
-        artifact = Artifact(artifact_id=RESULT, name="" if self._begun else RESULT, parts=(Part(text=text),))
+    def _piece(self, text: str) -> StreamResponse:
+        artifact = A2aArtifact(artifact_id=RESULT, name="" if self._begun else RESULT, parts=(A2aPart(text=text),))
         update = ArtifactUpdate(artifact=artifact, append=self._begun)
         self._begun = True
         return self._said(update)
 
-    def _stands(self, state: State, at_ms: int, says: str = "") -> Said:
+    def _stands(self, state: TaskState, at_ms: int, says: str = "") -> StreamResponse:
         return self._said(StatusUpdate(status=_status(self._telling, state, at_ms, says)))
 
-    def _said(self, update: StatusUpdate | ArtifactUpdate) -> Said:
+    def _said(self, update: StatusUpdate | ArtifactUpdate) -> StreamResponse:
         telling = self._telling
         update = replace(update, task_id=telling.task, context_id=telling.context)
         if isinstance(update, StatusUpdate):
-            return Said(status_update=update)
-        return Said(artifact_update=update)
+            return StreamResponse(status_update=update)
+        return StreamResponse(artifact_update=update)

@@ -4,9 +4,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.extension import EXTENSION, RemitWords, claims_of, count, found, plain, said_by, within
+from remit.dialects.a2a.extension import EXTENSION, RemitWords, as_metadata, claims_of, count, found, said_by, within
 from remit.dialects.a2a.parts import BREAK, part_of, texts_and_values
-from remit.dialects.a2a.words import USER, AskedMessage, Configuration, Message, Part, SendMessage
+from remit.dialects.a2a.words import USER, A2aMessage, A2aPart, AskedMessage, Configuration, SendMessage
 from remit.dialects.surplus import beyond, bounded, flat, refined
 from remit.protocol.codec import convert, encode, text_of
 from remit.protocol.envelope import Handoff, Json, Request, View
@@ -41,7 +41,7 @@ def submission(message: AskedMessage, target: str, *, extended: bool, traceparen
     return bounded(refined(said, claims_of(words.rest, _PLACE), _PLACE, _sayable), said)
 
 
-def _content(parts: tuple[Part, ...], number: int | None) -> tuple[str, Json]:
+def _content(parts: tuple[A2aPart, ...], number: int | None) -> tuple[str, Json]:
     """Return what the parts of a message ask for, and the data for it; *number* says which part that is."""
     if number is not None:
         texts, values = texts_and_values(parts[number : number + 1])
@@ -80,9 +80,9 @@ def _sayable(meant: Submission) -> _Sayable:
     )
 
 
-def message_of(request: Request, *, task: str, context: str) -> Message:
+def message_of(request: Request, *, task: str, context: str) -> A2aMessage:
     """Return what a run was asked, as it stands in the history of its task."""
-    return Message(
+    return A2aMessage(
         message_id=request.id,
         context_id=context,
         task_id=task,
@@ -109,19 +109,19 @@ def _extended(request: Request, message: AskedMessage) -> dict[str, Json]:
     meant = flat(request)
     number = str(len(message.parts) - 1) if isinstance(request.input, str) else None
     words = replace(said_by(meant), input_part=number)
-    first = replace(message, metadata={EXTENSION: plain(words)})
+    first = replace(message, metadata={EXTENSION: as_metadata(words)})
     said = submission(first, request.target, extended=True, traceparent=request.traceparent)
     # The conversation is the one that the message names.
     lost = beyond(replace(meant, session=said.session), said)
-    return {EXTENSION: plain(replace(words, rest=encode(lost).decode() if lost else ""))}
+    return {EXTENSION: as_metadata(replace(words, rest=encode(lost).decode() if lost else ""))}
 
 
-def _parts(objective: str, given: Json) -> tuple[Part, ...]:
-    parts = [Part(text=objective)] if objective or given is None else []
+def _parts(objective: str, given: Json) -> tuple[A2aPart, ...]:
+    parts = [A2aPart(text=objective)] if objective or given is None else []
     return tuple(parts) if given is None else (*parts, part_of(given))
 
 
-def _background(view: View | None, handoff: Handoff | None) -> Part | None:
+def _background(view: View | None, handoff: Handoff | None) -> A2aPart | None:
     """Return what a peer that knows nothing of the extension is told besides the task: what it may see, as a text."""
     paragraphs: list[str] = []
     if view is not None:
@@ -136,4 +136,4 @@ def _background(view: View | None, handoff: Handoff | None) -> Part | None:
             paragraphs.append(f"[Workspace]\n{view.workspace}")
     if handoff is not None and handoff != Handoff():
         paragraphs.append(f"[Handed over]\n{text_of(handoff)}")
-    return Part(text=BREAK.join(paragraphs)) if paragraphs else None
+    return A2aPart(text=BREAK.join(paragraphs)) if paragraphs else None

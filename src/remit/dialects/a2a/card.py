@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.dialects.a2a.extension import DESCRIPTION, EXTENSION
-from remit.dialects.a2a.words import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, Words, is_spoken
+from remit.dialects.a2a.words import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import decode
 from remit.protocol.envelope import Json
@@ -109,7 +109,7 @@ def _packed(raw: bytes) -> str:
 # ── a peer's ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Interface(Words, frozen=True, kw_only=True):
+class Interface(A2aObject, frozen=True, kw_only=True):
     """Where an agent can be asked, and how."""
 
     url: str = ""
@@ -118,34 +118,34 @@ class Interface(Words, frozen=True, kw_only=True):
     tenant: str = ""
 
 
-class Extension(Words, frozen=True, kw_only=True):
+class Extension(A2aObject, frozen=True, kw_only=True):
     """An extension that an agent knows, or insists on."""
 
     uri: str = ""
     required: bool = False
 
 
-class Capabilities(Words, frozen=True, kw_only=True):
+class Capabilities(A2aObject, frozen=True, kw_only=True):
     """What an agent can do besides answering."""
 
     streaming: bool | None = None
     extensions: tuple[Extension, ...] = ()
 
 
-class Signature(Struct, frozen=True, kw_only=True):
+class CardSignature(Struct, frozen=True, kw_only=True):
     """A signature of a card."""
 
     protected: str = ""
     signature: str = ""
 
 
-class PeerCard(Words, frozen=True, kw_only=True):
+class PeerCard(A2aObject, frozen=True, kw_only=True):
     """As much of a card as is needed to ask whom it describes."""
 
     name: str = ""
     supported_interfaces: tuple[Interface, ...] = ()
     capabilities: Capabilities = Capabilities()
-    signatures: tuple[Signature, ...] = ()
+    signatures: tuple[CardSignature, ...] = ()
 
     @property
     def extended(self) -> bool:
@@ -189,7 +189,7 @@ Verify = Callable[[str, bytes, bytes], bool]
 def is_signed_by(raw: bytes, keys: Mapping[str, str], verify: Verify) -> bool:
     """Say whether one of *keys*, by their ids, signed a card."""
     value = decode(raw, dict[str, Json], max_bytes=MAX_CARD_BYTES)
-    signatures = msgspec.convert(value.pop("signatures", []), tuple[Signature, ...], strict=False)
+    signatures = msgspec.convert(value.pop("signatures", []), tuple[CardSignature, ...], strict=False)
     payload = _packed(canonical(value))
     for each in signatures:
         try:

@@ -40,7 +40,7 @@ class Error(StrEnum):
     INTERNAL_ERROR = "INTERNAL_ERROR"
 
 
-class Row(NamedTuple):
+class A2aErrorRow(NamedTuple):
     """What an error is in each binding, and what it is here if a peer gives it."""
 
     rpc: int
@@ -50,21 +50,21 @@ class Row(NamedTuple):
 
 
 # Sections 5.4 and 9.5 of the specification.
-ERRORS: dict[Error, Row] = {
-    Error.TASK_NOT_FOUND: Row(-32001, 404, "NOT_FOUND", Code.NOT_FOUND),
-    Error.TASK_NOT_CANCELABLE: Row(-32002, 400, "FAILED_PRECONDITION", Code.STATE_CONFLICT),
-    Error.PUSH_NOTIFICATION_NOT_SUPPORTED: Row(-32003, 400, "FAILED_PRECONDITION", Code.DELEGATION_FAILED),
-    Error.UNSUPPORTED_OPERATION: Row(-32004, 400, "FAILED_PRECONDITION", Code.STATE_CONFLICT),
-    Error.CONTENT_TYPE_NOT_SUPPORTED: Row(-32005, 400, "INVALID_ARGUMENT", Code.INPUT_VALIDATION_FAILED),
-    Error.INVALID_AGENT_RESPONSE: Row(-32006, 500, "INTERNAL", Code.RESULT_VALIDATION_FAILED),
-    Error.EXTENDED_AGENT_CARD_NOT_CONFIGURED: Row(-32007, 400, "FAILED_PRECONDITION", Code.DELEGATION_FAILED),
-    Error.EXTENSION_SUPPORT_REQUIRED: Row(-32008, 400, "FAILED_PRECONDITION", Code.PERMISSION_DENIED),
-    Error.VERSION_NOT_SUPPORTED: Row(-32009, 400, "FAILED_PRECONDITION", Code.VERSION_UNSUPPORTED),
-    Error.PARSE_ERROR: Row(-32700, 400, "INVALID_ARGUMENT", Code.DELEGATION_FAILED),
-    Error.INVALID_REQUEST: Row(-32600, 400, "INVALID_ARGUMENT", Code.DELEGATION_FAILED),
-    Error.METHOD_NOT_FOUND: Row(-32601, 404, "NOT_FOUND", Code.DELEGATION_FAILED),
-    Error.INVALID_PARAMS: Row(-32602, 400, "INVALID_ARGUMENT", Code.INPUT_VALIDATION_FAILED),
-    Error.INTERNAL_ERROR: Row(-32603, 500, "INTERNAL", Code.DELEGATION_FAILED),
+ERRORS: dict[Error, A2aErrorRow] = {
+    Error.TASK_NOT_FOUND: A2aErrorRow(-32001, 404, "NOT_FOUND", Code.NOT_FOUND),
+    Error.TASK_NOT_CANCELABLE: A2aErrorRow(-32002, 400, "FAILED_PRECONDITION", Code.STATE_CONFLICT),
+    Error.PUSH_NOTIFICATION_NOT_SUPPORTED: A2aErrorRow(-32003, 400, "FAILED_PRECONDITION", Code.DELEGATION_FAILED),
+    Error.UNSUPPORTED_OPERATION: A2aErrorRow(-32004, 400, "FAILED_PRECONDITION", Code.STATE_CONFLICT),
+    Error.CONTENT_TYPE_NOT_SUPPORTED: A2aErrorRow(-32005, 400, "INVALID_ARGUMENT", Code.INPUT_VALIDATION_FAILED),
+    Error.INVALID_AGENT_RESPONSE: A2aErrorRow(-32006, 500, "INTERNAL", Code.RESULT_VALIDATION_FAILED),
+    Error.EXTENDED_AGENT_CARD_NOT_CONFIGURED: A2aErrorRow(-32007, 400, "FAILED_PRECONDITION", Code.DELEGATION_FAILED),
+    Error.EXTENSION_SUPPORT_REQUIRED: A2aErrorRow(-32008, 400, "FAILED_PRECONDITION", Code.PERMISSION_DENIED),
+    Error.VERSION_NOT_SUPPORTED: A2aErrorRow(-32009, 400, "FAILED_PRECONDITION", Code.VERSION_UNSUPPORTED),
+    Error.PARSE_ERROR: A2aErrorRow(-32700, 400, "INVALID_ARGUMENT", Code.DELEGATION_FAILED),
+    Error.INVALID_REQUEST: A2aErrorRow(-32600, 400, "INVALID_ARGUMENT", Code.DELEGATION_FAILED),
+    Error.METHOD_NOT_FOUND: A2aErrorRow(-32601, 404, "NOT_FOUND", Code.DELEGATION_FAILED),
+    Error.INVALID_PARAMS: A2aErrorRow(-32602, 400, "INVALID_ARGUMENT", Code.INPUT_VALIDATION_FAILED),
+    Error.INTERNAL_ERROR: A2aErrorRow(-32603, 500, "INTERNAL", Code.DELEGATION_FAILED),
 }
 
 # What is wrong with a message is wrong with its parameters, by whatever code we know it.
@@ -137,16 +137,16 @@ class ErrorBody(Struct, frozen=True, kw_only=True):
     retry_after_ms: int | None = None
 
 
-def told(why: Declined | RemitError) -> ErrorBody:
+def error_body(why: Declined | RemitError) -> ErrorBody:
     """Return an error as it is written for a client."""
     if isinstance(why, Declined):
         row = ERRORS[why.error]
         details = [_info(why.error, DOMAIN, why.about), *_violations(why.fields)]
         return ErrorBody(message=why.message, details=tuple(details), rpc=row.rpc, status=row.status, grpc=row.grpc)
-    return _told(why.fault.outward())
+    return _fault_body(why.fault.outward())
 
 
-def _told(why: Fault) -> ErrorBody:
+def _fault_body(why: Fault) -> ErrorBody:
     error = _OF_CODE.get(why.code)
     about = {"suggestion": why.suggestion} if why.suggestion else {}
     if why.retry_after_ms is not None:
@@ -159,7 +159,7 @@ def _told(why: Fault) -> ErrorBody:
     fields = {places.get(each.path, each.path.removeprefix("$.")): each.message for each in why.problems}
     details += _violations(fields)
     status = TABLE[why.code].status
-    row = ERRORS[error] if error is not None else Row(OWN_RPC, status, _GRPC.get(status, "INTERNAL"), why.code)
+    row = ERRORS[error] if error is not None else A2aErrorRow(OWN_RPC, status, _GRPC.get(status, "INTERNAL"), why.code)
     return ErrorBody(
         message=why.message,
         details=tuple(details),
@@ -198,7 +198,7 @@ class Detail(Struct, frozen=True, kw_only=True, rename={"kind": "@type", "violat
     violations: tuple[_Violation, ...] = ()
 
 
-class Heard(Struct, frozen=True, kw_only=True):
+class PeerError(Struct, frozen=True, kw_only=True):
     """An error as a peer writes it in either binding."""
 
     code: int = 0
@@ -212,7 +212,7 @@ Reason = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,62}\Z")]
 _OF_RPC = {row.rpc: error for error, row in ERRORS.items()}
 
 
-def heard(code: int, message: str, details: tuple[Detail, ...], peer: str, status: int = 0) -> Fault:
+def fault_from_error(code: int, message: str, details: tuple[Detail, ...], peer: str, status: int = 0) -> Fault:
     """Return a peer's error as a fault: ours if it is one of ours, else the nearest, with the peer's own reason."""
     infos = [each for each in details if each.kind == ERROR_INFO and each.reason]
     said = message.strip()[:1_000] or "it gave no reason"

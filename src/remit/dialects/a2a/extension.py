@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from msgspec import Meta
 from msgspec.structs import replace
 
-from remit.dialects.a2a.words import Metadata, Words
+from remit.dialects.a2a.words import A2aObject, Metadata
 from remit.protocol.codec import convert, decode, encode, malformed, path_of
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Problem, RemitError
@@ -29,7 +29,7 @@ Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,16}\Z", extra={"rule": "digits, 
 Names = Annotated[tuple[Name, ...], Meta(max_length=1_000)]
 
 
-class RemitWords(Words, frozen=True, kw_only=True):
+class RemitWords(A2aObject, frozen=True, kw_only=True):
     """What a client says with a message."""
 
     user: Name | None = None
@@ -48,7 +48,7 @@ class RemitWords(Words, frozen=True, kw_only=True):
     rest: str = ""
 
 
-class UsageWords(Words, frozen=True, kw_only=True):
+class UsageWords(A2aObject, frozen=True, kw_only=True):
     """What a task has cost."""
 
     prompt: Amount = "0"
@@ -57,7 +57,7 @@ class UsageWords(Words, frozen=True, kw_only=True):
     estimated: bool = False
 
 
-class OutcomeWords(Words, frozen=True, kw_only=True):
+class OutcomeWords(A2aObject, frozen=True, kw_only=True):
     """What a server says with a result."""
 
     usage: UsageWords | None = None
@@ -138,7 +138,7 @@ def claims_of(rest: str, place: Place) -> Mapping[str, Json]:
     return cast("dict[str, Json]", value)
 
 
-def plain(words: Words) -> Metadata:
+def as_metadata(words: A2aObject) -> Metadata:
     """Return words as metadata."""
     return convert(decode(encode(words), object), dict[str, Json])
 

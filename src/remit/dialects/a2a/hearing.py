@@ -9,14 +9,14 @@ from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, claims
 from remit.dialects.a2a.parts import beside, merged, result_of, text_in
 from remit.dialects.a2a.words import (
     ENDED,
-    Artifact,
+    A2aArtifact,
+    A2aMessage,
     ArtifactUpdate,
-    Message,
     Metadata,
-    Said,
-    State,
     StatusUpdate,
+    StreamResponse,
     Task,
+    TaskState,
     TaskStatus,
 )
 from remit.dialects.surplus import refined
@@ -25,17 +25,17 @@ from remit.protocol.codec import convert, text_of
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.transports.a2a.tongue import News
+from remit.transports.a2a.tongue import TaskUpdate
 
 # More than an answer has; who sends more than that sends something else.
 _MOST_ARTIFACTS = 1_000
 
 _STATUSES: Mapping[str, Status] = {
-    State.COMPLETED: Status.SUCCESS,
-    State.INPUT_REQUIRED: Status.SUCCESS,
-    State.FAILED: Status.FAILED,
-    State.CANCELED: Status.CANCELLED,
-    State.REJECTED: Status.REFUSED,
+    TaskState.COMPLETED: Status.SUCCESS,
+    TaskState.INPUT_REQUIRED: Status.SUCCESS,
+    TaskState.FAILED: Status.FAILED,
+    TaskState.CANCELED: Status.CANCELLED,
+    TaskState.REJECTED: Status.REFUSED,
 }
 _CODES = {
     Status.FAILED: Code.DELEGATION_FAILED,
@@ -49,7 +49,7 @@ def outcome(task: Task, id: str, target: str) -> Response:
     status = _STATUSES.get(task.status.state)
     if status is None:
         raise _unusable(target, f"a task in the state {task.status.state[:100]!r} as its end")
-    asks, says = task.status.state == State.INPUT_REQUIRED, text_in(task.status.message)
+    asks, says = task.status.state == TaskState.INPUT_REQUIRED, text_in(task.status.message)
     words, place = _words(task)
     if asks and says:
         # A question is said, and not given: whatever came with it stands beside it.
@@ -97,10 +97,10 @@ class _Sayable(Struct, frozen=True, kw_only=True):
 
 
 def _sayable(meant: Response) -> _Sayable:
-    states = {status: state for state, status in _STATUSES.items() if state != State.INPUT_REQUIRED}
-    states |= {Status.PARTIAL: State.COMPLETED, Status.TIMEOUT: State.FAILED}
+    states = {status: state for state, status in _STATUSES.items() if state != TaskState.INPUT_REQUIRED}
+    states |= {Status.PARTIAL: TaskState.COMPLETED, Status.TIMEOUT: TaskState.FAILED}
     if meant.ok and meant.requires_followup:
-        return _Sayable(state=State.INPUT_REQUIRED, result=None, usage=meant.usage)
+        return _Sayable(state=TaskState.INPUT_REQUIRED, result=None, usage=meant.usage)
     # A result that a client takes as text is a text, whatever it was.
     return _Sayable(state=states[meant.status], result=text_of(meant.result), usage=meant.usage)
 
@@ -112,38 +112,38 @@ def _unusable(target: str, what: str) -> RemitError:
 # ── step by step ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Hearing:
+class TaskTracker:
     """What is known of a task so far, from all that its server has said of it."""
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self._artifacts: dict[str, Artifact] = {}
+        self._artifacts: dict[str, A2aArtifact] = {}
         self._status = TaskStatus()
-        self._message: Message | None = None
+        self._message: A2aMessage | None = None
         self.task: str = ""
         self.context: str = ""
 
     @property
     def state(self) -> str:
         """Where the task stands."""
-        return State.COMPLETED if self._message is not None else self._status.state
+        return TaskState.COMPLETED if self._message is not None else self._status.state
 
     @property
     def ended(self) -> bool:
         """Whether there is nothing more to wait for: it has ended, or waits for the user."""
-        return self.state in ENDED or self.state == State.INPUT_REQUIRED
+        return self.state in ENDED or self.state == TaskState.INPUT_REQUIRED
 
     @property
     def waits(self) -> bool:
         """Whether a person is asked there."""
-        return self.state == State.AUTH_REQUIRED
+        return self.state == TaskState.AUTH_REQUIRED
 
     @property
     def says(self) -> str:
         """What is said of where it stands."""
         return text_in(self._status.message)
 
-    def hear(self, said: Said) -> News:
+    def hear(self, said: StreamResponse) -> TaskUpdate:
         """Take in what the server says, and return what of it is news to whoever reads along."""
         if said.message is not None:
             self._message, self.context = said.message, said.message.context_id
@@ -155,7 +155,7 @@ class Hearing:
             return self._comes(said.artifact_update)
         else:
             raise _unusable(self._request.target, "an answer that is neither a task nor a message nor an event")
-        return News()
+        return TaskUpdate()
 
     def _whole(self, task: Task) -> None:
         if self.task and task.id != self.task:
@@ -165,13 +165,13 @@ class Hearing:
         if task.artifacts:
             self._artifacts = {each.artifact_id: each for each in task.artifacts[:_MOST_ARTIFACTS]}
 
-    def _stands(self, update: StatusUpdate) -> News:
+    def _stands(self, update: StatusUpdate) -> TaskUpdate:
         self._same(update.task_id, update.context_id)
         self._status = update.status
-        working = update.status.state in (State.WORKING, State.SUBMITTED)
-        return News(progress=text_in(update.status.message) if working else "")
+        working = update.status.state in (TaskState.WORKING, TaskState.SUBMITTED)
+        return TaskUpdate(progress=text_in(update.status.message) if working else "")
 
-    def _comes(self, update: ArtifactUpdate) -> News:
+    def _comes(self, update: ArtifactUpdate) -> TaskUpdate:
         self._same(update.task_id, update.context_id)
         new, old = update.artifact, self._artifacts.get(update.artifact.artifact_id)
         if update.append and old is not None:
@@ -180,7 +180,7 @@ class Hearing:
             raise _unusable(self._request.target, f"more than {_MOST_ARTIFACTS} artifacts")
         self._artifacts[new.artifact_id] = new
         whole = update.last_chunk and not update.append
-        return News(piece="" if whole else "".join(part.text or "" for part in update.artifact.parts))
+        return TaskUpdate(piece="" if whole else "".join(part.text or "" for part in update.artifact.parts))
 
     def _same(self, task: str, context: str) -> None:
         if self.task and task and task != self.task:
@@ -195,8 +195,8 @@ class Hearing:
         """Return how it ended; what a peer does not say that it used is estimated."""
         request = self._request
         if self._message is not None:
-            answer = Artifact(artifact_id=RESULT, parts=self._message.parts, metadata=self._message.metadata)
-            task = Task(id=self.task, status=TaskStatus(state=State.COMPLETED), artifacts=(answer,))
+            answer = A2aArtifact(artifact_id=RESULT, parts=self._message.parts, metadata=self._message.metadata)
+            task = Task(id=self.task, status=TaskStatus(state=TaskState.COMPLETED), artifacts=(answer,))
         else:
             task = Task(id=self.task, status=self._status, artifacts=tuple(self._artifacts.values()))
         response = outcome(task, request.id, request.target)

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import JSON, TEXT, Artifact, Message, Part
+from remit.dialects.a2a.words import JSON, TEXT, A2aArtifact, A2aMessage, A2aPart
 from remit.protocol import envelope
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json
@@ -22,7 +22,7 @@ BREAK = "\n\n"
 # ── what a client sends ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def texts_and_values(parts: Iterable[Part]) -> tuple[list[str], list[Json]]:
+def texts_and_values(parts: Iterable[A2aPart]) -> tuple[list[str], list[Json]]:
     """Return the texts and the values in what a client sends; what is neither is declined by name.
 
     A file is taken if it is a text or JSON. An address is not: nothing is ever fetched for a client.
@@ -45,7 +45,7 @@ def texts_and_values(parts: Iterable[Part]) -> tuple[list[str], list[Json]]:
     return texts, values
 
 
-def _kind(part: Part, number: int) -> Literal["text", "raw", "url", "data"]:
+def _kind(part: A2aPart, number: int) -> Literal["text", "raw", "url", "data"]:
     found: list[Literal["text", "raw", "url", "data"]] = []
     if part.text is not None:
         found.append("text")
@@ -62,7 +62,7 @@ def _kind(part: Part, number: int) -> Literal["text", "raw", "url", "data"]:
     return found[0]
 
 
-def _unpacked(part: Part, number: int) -> bytes:
+def _unpacked(part: A2aPart, number: int) -> bytes:
     try:
         # Both alphabets are read, with or without what fills them up, as ProtoJSON wants it.
         packed = (part.raw or "").replace("-", "+").replace("_", "/").rstrip("=")
@@ -103,7 +103,7 @@ _PERHAPS_FRACTIONS = frozenset({float, list, dict})
 # ── what an agent says ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Taste:
+class AcceptedContent:
     """What kinds of content a client is prepared to get."""
 
     def __init__(self, modes: Collection[str] = ()) -> None:
@@ -116,27 +116,27 @@ class Taste:
             raise _unsupported(f"none of {shown} can be given; there are {TEXT} and {JSON}")
 
 
-ANY = Taste()
+ANY = AcceptedContent()
 
 
-def part_of(value: Json, taste: Taste = ANY) -> Part:
+def part_of(value: Json, taste: AcceptedContent = ANY) -> A2aPart:
     """Return a value as a part: a text as text, all else as data, unless the client takes only the other."""
     if isinstance(value, str):
-        return Part(text=value, media_type=TEXT) if taste.text else Part(data=value, media_type=JSON)
-    return Part(data=value, media_type=JSON) if taste.data else Part(text=text_of(value), media_type=TEXT)
+        return A2aPart(text=value, media_type=TEXT) if taste.text else A2aPart(data=value, media_type=JSON)
+    return A2aPart(data=value, media_type=JSON) if taste.data else A2aPart(text=text_of(value), media_type=TEXT)
 
 
-def artifact_of(given: envelope.Artifact, number: int, taste: Taste) -> Artifact:
+def artifact_of(given: envelope.Artifact, number: int, taste: AcceptedContent) -> A2aArtifact:
     """Return an artifact of an answer as A2A has it."""
     is_address = given.type == "url" and isinstance(given.value, str)
-    part = Part(url=given.value) if is_address else part_of(given.value, taste)
-    return Artifact(artifact_id=f"artifact-{number}", name=given.label, parts=(part,))
+    part = A2aPart(url=given.value) if is_address else part_of(given.value, taste)
+    return A2aArtifact(artifact_id=f"artifact-{number}", name=given.label, parts=(part,))
 
 
 # ── what a peer says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def merged(old: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
+def merged(old: tuple[A2aPart, ...], new: tuple[A2aPart, ...]) -> tuple[A2aPart, ...]:
     """Return parts with more of them behind: a text goes on with the next one."""
     parts = list(old)
     for part in new:
@@ -148,7 +148,7 @@ def merged(old: tuple[Part, ...], new: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def result_of(artifacts: Collection[Artifact]) -> tuple[Json, tuple[envelope.Artifact, ...]]:
+def result_of(artifacts: Collection[A2aArtifact]) -> tuple[Json, tuple[envelope.Artifact, ...]]:
     """Return what a peer's artifacts are here: the first is the result, what cannot stand in it is beside it."""
     if not artifacts:
         return None, ()
@@ -165,12 +165,12 @@ def result_of(artifacts: Collection[Artifact]) -> tuple[Json, tuple[envelope.Art
     return result, (*(_artifact(part, first.name) for part in left), *beside(others))
 
 
-def beside(artifacts: Iterable[Artifact]) -> tuple[envelope.Artifact, ...]:
+def beside(artifacts: Iterable[A2aArtifact]) -> tuple[envelope.Artifact, ...]:
     """Return a peer's artifacts as what stands beside a result."""
     return tuple(_artifact(part, each.name) for each in artifacts for part in each.parts)
 
 
-def _artifact(part: Part, label: str) -> envelope.Artifact:
+def _artifact(part: A2aPart, label: str) -> envelope.Artifact:
     label = label or part.filename
     if part.url is not None:
         return envelope.Artifact(type="url", value=part.url, label=label)
@@ -180,7 +180,7 @@ def _artifact(part: Part, label: str) -> envelope.Artifact:
     return envelope.Artifact(type="json", value=part.text if part.text is not None else whole(part.data), label=label)
 
 
-def text_in(message: Message | None) -> str:
+def text_in(message: A2aMessage | None) -> str:
     """Return what a message says, as a person would read it."""
     if message is None:
         return ""

@@ -7,33 +7,33 @@ import msgspec
 
 from remit.dialects.a2a.asking import send
 from remit.dialects.a2a.card import choose, is_signed_by, read_card
-from remit.dialects.a2a.declined import Detail, Heard, heard
+from remit.dialects.a2a.declined import Detail, PeerError, fault_from_error
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.hearing import Hearing
+from remit.dialects.a2a.hearing import TaskTracker
 from remit.dialects.a2a.words import (
     EXTENSIONS_HEADER,
     JSONRPC,
     VERSION,
     VERSION_HEADER,
-    Said,
-    State,
+    StreamResponse,
     Task,
+    TaskState,
     extensions_of,
 )
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.transports.a2a.tongue import News, Offer
+from remit.transports.a2a.tongue import A2aEndpoint, TaskUpdate
 from remit.transports.credentials.keys import is_signed
 
 
-class Talk:
+class A2aTaskExchange:
     """What is said about one request."""
 
     def __init__(self, request: Request, *, extended: bool) -> None:
         self._request = request
         self._extended = extended
-        self._hearing = Hearing(request)
+        self._hearing = TaskTracker(request)
 
     @property
     def task(self) -> str:
@@ -57,17 +57,19 @@ class Talk:
 
     @property
     def asks(self) -> bool:
-        return self._hearing.state == State.INPUT_REQUIRED
+        return self._hearing.state == TaskState.INPUT_REQUIRED
 
     def message(self, *, context: str, task: str, tenant: str, at_once: bool) -> bytes:
         asked = send(self._request, extended=self._extended, context=context, task=task, at_once=at_once)
         return encode(msgspec.structs.replace(asked, tenant=tenant))
 
-    def hear(self, raw: bytes, *, is_task: bool = False) -> News:
+    def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
         try:
             # An answer is larger than what is sent, by what the reader has bounded it to.
             said = (
-                Said(task=decode(raw, Task, max_bytes=len(raw))) if is_task else decode(raw, Said, max_bytes=len(raw))
+                StreamResponse(task=decode(raw, Task, max_bytes=len(raw)))
+                if is_task
+                else decode(raw, StreamResponse, max_bytes=len(raw))
             )
         except RemitError as error:
             what = f"{self._request.target} gave an answer that cannot be read: {error.fault.message}"
@@ -85,10 +87,10 @@ class Talk:
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
 
 
-class A2aTongue:
+class A2aTranslator:
     """A2A 1.0."""
 
-    def offer(self, card: bytes, url: str, keys: Collection[str]) -> Offer:
+    def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
         known = read_card(card, url)
         if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
             why = "the agent card is not signed by a key that is trusted for it"
@@ -98,7 +100,7 @@ class A2aTongue:
         headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}
         if known.extended:
             headers[EXTENSIONS_HEADER] = EXTENSION
-        return Offer(
+        return A2aEndpoint(
             url=chosen.url,
             is_rpc=chosen.protocol_binding == JSONRPC,
             tenant=chosen.tenant,
@@ -107,15 +109,15 @@ class A2aTongue:
             headers=headers,
         )
 
-    def talk(self, request: Request, *, extended: bool) -> Talk:
-        return Talk(request, extended=extended)
+    def talk(self, request: Request, *, extended: bool) -> A2aTaskExchange:
+        return A2aTaskExchange(request, extended=extended)
 
     def fault(self, status: int, raw: bytes, peer: str) -> Fault:
         try:
-            error = msgspec.json.decode(raw, type=Heard)
+            error = msgspec.json.decode(raw, type=PeerError)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            error = Heard()
-        return heard(error.code, error.message, _details(error.data or error.details), peer, status)
+            error = PeerError()
+        return fault_from_error(error.code, error.message, _details(error.data or error.details), peer, status)
 
     def is_echoed(self, headers: str) -> bool:
         return EXTENSION in extensions_of({EXTENSIONS_HEADER: headers})
@@ -132,4 +134,4 @@ def _details(value: Json) -> tuple[Detail, ...]:
     return tuple(found)
 
 
-TONGUE = A2aTongue()
+TONGUE = A2aTranslator()

@@ -30,7 +30,7 @@ MOST_TASKS = 100
 PAGE = 50
 
 
-class State(StrEnum):
+class TaskState(StrEnum):
     """Where a task stands."""
 
     UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
@@ -44,20 +44,20 @@ class State(StrEnum):
     AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
 
 
-ENDED = frozenset({State.COMPLETED, State.FAILED, State.CANCELED, State.REJECTED})
+ENDED = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 """After these nothing happens to a task any more."""
 
 USER, AGENT = "ROLE_USER", "ROLE_AGENT"
 
 
-class Words(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+class A2aObject(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """An object of A2A; a field that is not known may be one of a later version, and is ignored."""
 
 
 # ── what is said ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Part(Words, frozen=True, kw_only=True):
+class A2aPart(A2aObject, frozen=True, kw_only=True):
     """A piece of content: exactly one of `text`, `raw` (base64), `url` and `data`."""
 
     text: str | None = None
@@ -69,50 +69,50 @@ class Part(Words, frozen=True, kw_only=True):
     media_type: str = ""
 
 
-class Message(Words, frozen=True, kw_only=True):
+class A2aMessage(A2aObject, frozen=True, kw_only=True):
     """One thing that is said, by the client or by the agent."""
 
     message_id: str = ""
     context_id: str = ""
     task_id: str = ""
     role: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[A2aPart, ...] = ()
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
 
-class Artifact(Words, frozen=True, kw_only=True):
+class A2aArtifact(A2aObject, frozen=True, kw_only=True):
     """Something that came of a task."""
 
     artifact_id: str = ""
     name: str = ""
     description: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[A2aPart, ...] = ()
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
 
 
-class TaskStatus(Words, frozen=True, kw_only=True):
+class TaskStatus(A2aObject, frozen=True, kw_only=True):
     """Where a task stands, and what is said of that."""
 
-    state: str = State.UNSPECIFIED
-    message: Message | None = None
+    state: str = TaskState.UNSPECIFIED
+    message: A2aMessage | None = None
     timestamp: str = ""
 
 
-class Task(Words, frozen=True, kw_only=True):
+class Task(A2aObject, frozen=True, kw_only=True):
     """A piece of work."""
 
     id: str
     context_id: str = ""
     status: TaskStatus = TaskStatus()
-    artifacts: tuple[Artifact, ...] = ()
-    history: tuple[Message, ...] = ()
+    artifacts: tuple[A2aArtifact, ...] = ()
+    history: tuple[A2aMessage, ...] = ()
     metadata: Metadata | None = None
 
 
-class StatusUpdate(Words, frozen=True, kw_only=True):
+class StatusUpdate(A2aObject, frozen=True, kw_only=True):
     """A task stands somewhere else now."""
 
     task_id: str = ""
@@ -121,22 +121,22 @@ class StatusUpdate(Words, frozen=True, kw_only=True):
     metadata: Metadata | None = None
 
 
-class ArtifactUpdate(Words, frozen=True, kw_only=True):
+class ArtifactUpdate(A2aObject, frozen=True, kw_only=True):
     """More came of a task."""
 
     task_id: str = ""
     context_id: str = ""
-    artifact: Artifact = Artifact()
+    artifact: A2aArtifact = A2aArtifact()
     append: bool = False
     last_chunk: bool = False
     metadata: Metadata | None = None
 
 
-class Said(Words, frozen=True, kw_only=True):
+class StreamResponse(A2aObject, frozen=True, kw_only=True):
     """What a server answers a message with, or one event of a stream: exactly one of these."""
 
     task: Task | None = None
-    message: Message | None = None
+    message: A2aMessage | None = None
     status_update: StatusUpdate | None = None
     artifact_update: ArtifactUpdate | None = None
 
@@ -147,7 +147,7 @@ Uri = Annotated[str, Meta(min_length=1, max_length=2_000)]
 Id = Annotated[str, Meta(max_length=200)]
 
 
-class Authentication(Words, frozen=True, kw_only=True):
+class Authentication(A2aObject, frozen=True, kw_only=True):
     """What a notification proves itself with."""
 
     scheme: Annotated[
@@ -158,7 +158,7 @@ class Authentication(Words, frozen=True, kw_only=True):
     ] = ""
 
 
-class PushConfig(Words, frozen=True, kw_only=True):
+class PushConfig(A2aObject, frozen=True, kw_only=True):
     """Where the client of a task wants to be notified; also `CreateTaskPushNotificationConfig`."""
 
     tenant: str = ""
@@ -169,20 +169,20 @@ class PushConfig(Words, frozen=True, kw_only=True):
     authentication: Authentication | None = None
 
 
-class AskedMessage(Words, frozen=True, kw_only=True):
+class AskedMessage(A2aObject, frozen=True, kw_only=True):
     """A message of a client: what the specification requires is there."""
 
     message_id: Name
     context_id: Id = ""
     task_id: Id = ""
     role: Literal["ROLE_USER"]
-    parts: Annotated[tuple[Part, ...], Meta(min_length=1, max_length=1_000)]
+    parts: Annotated[tuple[A2aPart, ...], Meta(min_length=1, max_length=1_000)]
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
     reference_task_ids: tuple[str, ...] = ()
 
 
-class Configuration(Words, frozen=True, kw_only=True):
+class Configuration(A2aObject, frozen=True, kw_only=True):
     """How a message is to be answered."""
 
     accepted_output_modes: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class Configuration(Words, frozen=True, kw_only=True):
     return_immediately: bool = False
 
 
-class SendMessage(Words, frozen=True, kw_only=True):
+class SendMessage(A2aObject, frozen=True, kw_only=True):
     """`SendMessage` and `SendStreamingMessage`."""
 
     tenant: str = ""
@@ -200,7 +200,7 @@ class SendMessage(Words, frozen=True, kw_only=True):
     metadata: Metadata | None = None
 
 
-class GetTask(Words, frozen=True, kw_only=True):
+class GetTask(A2aObject, frozen=True, kw_only=True):
     """`GetTask`."""
 
     tenant: str = ""
@@ -208,12 +208,12 @@ class GetTask(Words, frozen=True, kw_only=True):
     history_length: Count | None = None
 
 
-class ListTasks(Words, frozen=True, kw_only=True):
+class ListTasks(A2aObject, frozen=True, kw_only=True):
     """`ListTasks`."""
 
     tenant: str = ""
     context_id: Id = ""
-    status: State = State.UNSPECIFIED
+    status: TaskState = TaskState.UNSPECIFIED
     page_size: Annotated[int, Meta(ge=1, le=MOST_TASKS)] | None = None
     page_token: Annotated[str, Meta(max_length=200)] = ""
     history_length: Count | None = None
@@ -221,7 +221,7 @@ class ListTasks(Words, frozen=True, kw_only=True):
     include_artifacts: bool = False
 
 
-class TaskList(Words, frozen=True, kw_only=True, omit_defaults=False):
+class TaskList(A2aObject, frozen=True, kw_only=True, omit_defaults=False):
     """A page of tasks, the one that changed last first; every field is always there."""
 
     tasks: tuple[Task, ...]
@@ -230,7 +230,7 @@ class TaskList(Words, frozen=True, kw_only=True, omit_defaults=False):
     total_size: int
 
 
-class CancelTask(Words, frozen=True, kw_only=True):
+class CancelTask(A2aObject, frozen=True, kw_only=True):
     """`CancelTask`."""
 
     tenant: str = ""
@@ -238,14 +238,14 @@ class CancelTask(Words, frozen=True, kw_only=True):
     metadata: Metadata | None = None
 
 
-class Subscribe(Words, frozen=True, kw_only=True):
+class Subscribe(A2aObject, frozen=True, kw_only=True):
     """`SubscribeToTask`."""
 
     tenant: str = ""
     id: Name
 
 
-class OnePush(Words, frozen=True, kw_only=True):
+class OnePush(A2aObject, frozen=True, kw_only=True):
     """`GetTaskPushNotificationConfig` and `DeleteTaskPushNotificationConfig`."""
 
     tenant: str = ""
@@ -253,7 +253,7 @@ class OnePush(Words, frozen=True, kw_only=True):
     id: Name
 
 
-class ListPush(Words, frozen=True, kw_only=True):
+class ListPush(A2aObject, frozen=True, kw_only=True):
     """`ListTaskPushNotificationConfigs`; there are so few that they are one page."""
 
     tenant: str = ""
@@ -262,14 +262,14 @@ class ListPush(Words, frozen=True, kw_only=True):
     page_token: str = ""
 
 
-class PushList(Words, frozen=True, kw_only=True):
+class PushList(A2aObject, frozen=True, kw_only=True):
     """All of a task's."""
 
     configs: tuple[PushConfig, ...] = ()
     next_page_token: str = ""
 
 
-class GetCard(Words, frozen=True, kw_only=True):
+class GetCard(A2aObject, frozen=True, kw_only=True):
     """`GetExtendedAgentCard`."""
 
     tenant: str = ""

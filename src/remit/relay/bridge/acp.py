@@ -10,9 +10,9 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.bridge.bounds import WITH_TOOLS_MS
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser, deny
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import MissingError
-from remit.relay.bridge.supervised import Link, SupervisedAgent
+from remit.relay.bridge.supervised import AgentLink, SupervisedAgent
 from remit.runtime.ports import Clock
 
 # Real ones take up to twelve seconds on a slow machine; `npx` may fetch some hundred megabytes first.
@@ -29,8 +29,8 @@ class AcpAgent(SupervisedAgent):
       `[DONE]` means that all is done. Thoughts and plans are not looked at.
     - Each tool call counts as a round. One too many, or a text that is too long, and the turn is cancelled.
     - What it asks leave for is put to *ask_user*, and its time stands still meanwhile. Of the host's it is offered
-      neither terminals nor files, or with *reads_files* to read those of its folder (`Files`); what its own process can
-      do is its own affair.
+      neither terminals nor files, or with *reads_files* to read those of its folder (`FolderReader`); what its own
+      process can do is its own affair.
     - A turn that is given up is cancelled; one that has not ended 3 s later is ended with its process.
     """
 
@@ -56,7 +56,7 @@ class AcpAgent(SupervisedAgent):
             )
         sessions: dict[str, str] = {}
 
-        def link() -> Link:
+        def link() -> AgentLink:
             from remit.relay.bridge.acp_link import AcpLink
 
             return AcpLink(
@@ -66,12 +66,12 @@ class AcpAgent(SupervisedAgent):
         super().__init__(lambda: _LazyLink(link), ceiling_ms=ceiling_ms, clock=clock)
 
 
-class _LazyLink(Link):
+class _LazyLink(AgentLink):
     """A link that loads the SDK when it is opened."""
 
-    def __init__(self, make: Callable[[], Link]) -> None:
+    def __init__(self, make: Callable[[], AgentLink]) -> None:
         self._make = make
-        self._link: Link | None = None
+        self._link: AgentLink | None = None
         self._ended = False
 
     async def open(self) -> None:
@@ -82,7 +82,7 @@ class _LazyLink(Link):
         self._link = self._make()
         await self._link.open()
 
-    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
         assert self._link is not None, "opened before it is asked"
         return await self._link.ask(request, timer)
 

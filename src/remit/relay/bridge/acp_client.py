@@ -8,12 +8,12 @@ import acp
 import msgspec
 from acp import schema
 
-from remit.relay.bridge.acp_tools import Told
-from remit.relay.bridge.acp_turn import Turn
+from remit.relay.bridge.acp_tools import ToolCallUpdate
+from remit.relay.bridge.acp_turn import AcpTurn
 from remit.relay.bridge.bounds import shown, tool_rounds_allowed
-from remit.relay.bridge.files import Files, UnreadableError
-from remit.relay.bridge.permissions import AskUser, Choice, Permission
-from remit.relay.bridge.ports import Failed
+from remit.relay.bridge.files import FolderReader, UnreadableError
+from remit.relay.bridge.permissions import AskUser, Choice, PermissionRequest
+from remit.relay.bridge.ports import DraftFailure
 
 log = logging.getLogger("remit.relay")
 
@@ -29,7 +29,7 @@ class Client:
     """What the SDK calls for the agent. *turn* returns the turn of a session that is in flight."""
 
     def __init__(
-        self, profile: str, ask_user: AskUser, files: Files | None, turn: Callable[[str], Turn | None]
+        self, profile: str, ask_user: AskUser, files: FolderReader | None, turn: Callable[[str], AcpTurn | None]
     ) -> None:
         self._profile = profile
         self._ask_user = ask_user
@@ -73,14 +73,16 @@ class Client:
         turn = self._turn(session)
         if turn is None:
             return None
-        told = msgspec.convert(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True), Told)
+        told = msgspec.convert(tool_call.model_dump(mode="json", by_alias=True, exclude_none=True), ToolCallUpdate)
         tool = turn.use(tool_call.tool_call_id, told.tool_call())
         turn.asked += 1
         if turn.asked > MAX_QUESTIONS:
-            turn.fail(Failed(reason=f"the local agent asked its user more than {MAX_QUESTIONS} times", hard=False))
+            turn.fail(
+                DraftFailure(reason=f"the local agent asked its user more than {MAX_QUESTIONS} times", hard=False)
+            )
         if turn.failure.done():
             return _no(options)
-        permission = Permission(
+        permission = PermissionRequest(
             session_id=turn.request.session_id,
             title=tool.title or "a tool without a name",
             kind=tool.kind,
@@ -97,7 +99,7 @@ class Client:
             turn.refused = permission.title
         return _no(options) if option is None else option.option_id
 
-    async def _asked(self, turn: Turn, permission: Permission) -> str | None:
+    async def _asked(self, turn: AcpTurn, permission: PermissionRequest) -> str | None:
         """Return what the user says; None: nothing, or it could not be asked."""
         question = asyncio.ensure_future(self._ask_user(permission))
         turn.questions.add(question)

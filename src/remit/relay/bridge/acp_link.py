@@ -15,16 +15,16 @@ from remit.agents.mcp.settings import Program
 from remit.relay.bridge import acp_wire
 from remit.relay.bridge.acp_client import Client
 from remit.relay.bridge.acp_meta import is_broken, tokens_in
-from remit.relay.bridge.acp_turn import Turn
+from remit.relay.bridge.acp_turn import AcpTurn
 from remit.relay.bridge.acp_wire import PERMISSION, READ, Updated, Wire
 from remit.relay.bridge.bounds import held, shown
-from remit.relay.bridge.files import Files
+from remit.relay.bridge.files import FolderReader
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import Child, NotStartedError
-from remit.relay.bridge.supervised import Link
-from remit.relay.bridge.wording import in_words, read
+from remit.relay.bridge.supervised import AgentLink
+from remit.relay.bridge.wording import in_words, split_answer
 
 log = logging.getLogger("remit.relay")
 
@@ -46,7 +46,7 @@ _STOPPED: dict[str, str] = {
 }
 
 
-class Connection(Protocol):
+class AcpConnection(Protocol):
     """The part of `acp.ClientSideConnection` that is used here."""
 
     def initialize(
@@ -67,7 +67,7 @@ class Connection(Protocol):
     def close(self) -> Awaitable[None]: ...
 
 
-class AcpLink(Link):
+class AcpLink(AgentLink):
     """One process of the agent. *sessions* are the agent's by those of the overlay, also those of processes before."""
 
     def __init__(
@@ -85,15 +85,15 @@ class AcpLink(Link):
         self._ask_user = ask_user
         self._start_s = start_s
         self._folder = os.path.abspath(program.folder or os.curdir)
-        self._files = Files(self._folder) if reads_files else None
+        self._files = FolderReader(self._folder) if reads_files else None
         self._child: Child | None = None
         self._wire: Wire | None = None
-        self._connection: Connection | None = None
+        self._connection: AcpConnection | None = None
         self._greeted = schema.InitializeResponse(protocol_version=VERSION)
         self._sessions = sessions
         self._live: set[str] = set()
         """Which of the sessions this process knows."""
-        self._turn: Turn | None = None
+        self._turn: AcpTurn | None = None
         self._prompting: asyncio.Task[schema.PromptResponse] | None = None
         self._told_of_late = False
 
@@ -184,7 +184,7 @@ class AcpLink(Link):
 
     # ── a turn ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
         child, connection = self._child, self._connection
         assert child is not None, "opened before it is asked"
         assert connection is not None, "opened before it is asked"
@@ -192,7 +192,7 @@ class AcpLink(Link):
         since = loop.time()
         try:
             session = await self._session(connection, request.session_id)
-            self._turn = turn = Turn(session, request, timer)
+            self._turn = turn = AcpTurn(session, request, timer)
             asking = connection.prompt(session, [acp.text_block(in_words(request))])
             self._prompting = prompting = asyncio.ensure_future(asking)
             prompting.add_done_callback(_look_at)
@@ -200,17 +200,17 @@ class AcpLink(Link):
             if turn.failure.done():
                 # What it does next is not waited for; but if it stops when it is told to, it can be asked again.
                 failure = turn.failure.result()
-                return Failed(reason=failure.reason, hard=not await self.calm())
+                return DraftFailure(reason=failure.reason, hard=not await self.calm())
             response = await prompting
         except OSError:
             # What broke the process once may do so again, so this session is not taken up by the next one.
             self._sessions.pop(request.session_id, None)
-            return Failed(reason=await self._lost(child), hard=True)
+            return DraftFailure(reason=await self._lost(child), hard=True)
         except acp.RequestError as error:
             self._turn = self._prompting = None
             return self._refused(error)
         except ValidationError:
-            return Failed(reason="the local agent's answer is not what ACP asks for", hard=True)
+            return DraftFailure(reason="the local agent's answer is not what ACP asks for", hard=True)
         self._turn = self._prompting = None
         return _outcome(turn, response, round((loop.time() - since) * 1_000))
 
@@ -220,7 +220,7 @@ class AcpLink(Link):
             return f"the local agent wrote more in one turn than {most}"
         return f"the local agent's process ended without an answer: {await child.how_it_ended()}"
 
-    async def _session(self, connection: Connection, ours: str) -> str:
+    async def _session(self, connection: AcpConnection, ours: str) -> str:
         """Return the agent's session for one of the overlay's: this process's, one taken up again, or a new one."""
         theirs = self._sessions.pop(ours, None)
         if theirs is not None and ours not in self._live and not await self._taken_up(connection, theirs):
@@ -235,7 +235,7 @@ class AcpLink(Link):
             self._live.discard(oldest)
         return theirs
 
-    async def _taken_up(self, connection: Connection, session: str) -> bool:
+    async def _taken_up(self, connection: AcpConnection, session: str) -> bool:
         """Have the agent go on with a session of an earlier process, if it can.
 
         `session/load` is not used for that: all that was said is said again then, and by some agents only after they
@@ -253,9 +253,9 @@ class AcpLink(Link):
             return False
         return True
 
-    def _refused(self, error: acp.RequestError) -> Failed:
+    def _refused(self, error: acp.RequestError) -> DraftFailure:
         if error.code != _AUTH_REQUIRED:
-            return Failed(reason=f"the local agent says: {shown(str(error))}", hard=False)
+            return DraftFailure(reason=f"the local agent says: {shown(str(error))}", hard=False)
         ways = [
             f"{method.name} ({method.description})" if method.description else method.name
             for method in self._greeted.auth_methods or ()
@@ -263,11 +263,11 @@ class AcpLink(Link):
         todo = "log in with its own program, in a terminal, or give it a key by `env` of its profile"
         says = f"it says: {shown(str(error), 150)}"
         offers = f"; it offers: {shown('; '.join(ways), 250)}" if ways else ""
-        return Failed(reason=f"the local agent is not logged in: {todo}; {says}{offers}", hard=True)
+        return DraftFailure(reason=f"the local agent is not logged in: {todo}; {says}{offers}", hard=True)
 
     # ── what it tells ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _in_flight(self, session: str) -> Turn | None:
+    def _in_flight(self, session: str) -> AcpTurn | None:
         turn = self._turn
         return None if turn is None or turn.is_over or turn.session != session else turn
 
@@ -293,30 +293,32 @@ class AcpLink(Link):
             self._turn.end()
 
 
-def _connected(client: Client, wire: Wire) -> Connection:
+def _connected(client: Client, wire: Wire) -> AcpConnection:
     # Neither the wire nor the client is all that the SDK's types ask for: nothing else is ever called.
     connect = cast("Any", acp.connect_to_agent)
-    return cast("Connection", connect(client, wire))
+    return cast("AcpConnection", connect(client, wire))
 
 
-def _outcome(turn: Turn, response: schema.PromptResponse, duration_ms: int) -> Draft | Failed:
+def _outcome(turn: AcpTurn, response: schema.PromptResponse, duration_ms: int) -> Draft | DraftFailure:
     """Return what came of a turn that the agent ended by itself."""
-    text, done = read(turn.text())
+    text, done = split_answer(turn.text())
     has_ended: bool = response.stop_reason == "end_turn"
     if turn.refused is not None and not (has_ended and (text or done)):
-        return Failed(reason=f"the local agent stopped, because it was not allowed to: {turn.refused}", hard=False)
+        return DraftFailure(
+            reason=f"the local agent stopped, because it was not allowed to: {turn.refused}", hard=False
+        )
     if not has_ended:
         why = _STOPPED.get(response.stop_reason, f"the local agent stopped: {shown(response.stop_reason, 100)}")
-        return Failed(reason=why, hard=False)
+        return DraftFailure(reason=why, hard=False)
     if turn.is_broken:
-        return Failed(reason=f"the local agent says: {shown(text)}", hard=False)
+        return DraftFailure(reason=f"the local agent says: {shown(text)}", hard=False)
     draft = Draft(
         text=text, done=done, tokens=tokens_of(turn, response), tool_rounds=turn.tool_rounds, duration_ms=duration_ms
     )
     return held(draft, turn.request.constraints)
 
 
-def tokens_of(turn: Turn, response: schema.PromptResponse) -> int | None:
+def tokens_of(turn: AcpTurn, response: schema.PromptResponse) -> int | None:
     """Return what a turn has spent, wherever the agent says so; None: it does not."""
     if response.usage is not None:
         return response.usage.total_tokens

@@ -10,7 +10,7 @@ from remit.relay.bridge.bounds import shown
 MAX_DETAILS = 2_000
 
 
-class ToolCall(Struct, frozen=True, kw_only=True):
+class AcpToolCall(Struct, frozen=True, kw_only=True):
     """What is known of a tool call; empty: it was not said."""
 
     title: str = ""
@@ -18,16 +18,16 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     details: str = ""
     """What it is used with, as JSON, cut."""
 
-    def over(self, earlier: "ToolCall") -> "ToolCall":
+    def over(self, earlier: "AcpToolCall") -> "AcpToolCall":
         """Return what is known after this was said later than *earlier*."""
-        return ToolCall(
+        return AcpToolCall(
             title=self.title or earlier.title,
             kind=self.kind or earlier.kind,
             details=self.details or earlier.details,
         )
 
 
-class Told(Struct, rename="camel"):
+class ToolCallUpdate(Struct, rename="camel"):
     """The part of a tool call, or of news of one, that is looked at. Everything may be missing or of any shape."""
 
     title: Any = None
@@ -36,8 +36,8 @@ class Told(Struct, rename="camel"):
     content: Any = None
     locations: Any = None
 
-    def tool_call(self) -> ToolCall:
-        return ToolCall(title=_words(self.title, 400), kind=_words(self.kind, 40), details=self._details())
+    def tool_call(self) -> AcpToolCall:
+        return AcpToolCall(title=_words(self.title, 400), kind=_words(self.kind, 40), details=self._details())
 
     def _details(self) -> str:
         """Return what it is used with; an agent that does not say shows what would come of it, or at least where."""

@@ -3,23 +3,23 @@
 import asyncio
 from contextlib import suppress
 
-from remit.relay.bridge.acp_tools import ToolCall
+from remit.relay.bridge.acp_tools import AcpToolCall
 from remit.relay.bridge.bounds import too_long, too_many_rounds, tool_rounds_allowed
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Failed
+from remit.relay.bridge.ports import DraftFailure
 
 # What says that all is done does not count towards the length of a message, so there is a little room for it.
 ROOM_FOR_DONE = 100
 
 
-class Turn:
+class AcpTurn:
     """One prompt. What the agent says after its last tool call is its message."""
 
     def __init__(self, session: str, request: PromptRequest, timer: asyncio.Timeout) -> None:
         self.session = session
         self.request = request
         self.is_over = False
-        self.failure: asyncio.Future[Failed] = asyncio.get_running_loop().create_future()
+        self.failure: asyncio.Future[DraftFailure] = asyncio.get_running_loop().create_future()
         """Why it has to be cancelled, once it does."""
         self.questions: set[asyncio.Future[str | None]] = set()
         self.asked = self.files_read = 0
@@ -32,7 +32,7 @@ class Turn:
         self._timer = timer
         self._left_s: float | None = None
         """How much time it had when its clock was stopped."""
-        self._tools: dict[str, ToolCall] = {}
+        self._tools: dict[str, AcpToolCall] = {}
         self._said: list[tuple[str | None, str]] = []
         self._chars = 0
         self._before = ""
@@ -70,7 +70,7 @@ class Turn:
     def tool_rounds(self) -> int:
         return len(self._tools)
 
-    def use(self, tool: str, told: ToolCall) -> ToolCall:
+    def use(self, tool: str, told: AcpToolCall) -> AcpToolCall:
         """Count a tool call, unless it is known, and return all that was told of it."""
         if (known := self._tools.get(tool)) is not None:
             told = told.over(known)
@@ -88,7 +88,7 @@ class Turn:
 
     # ── how it ends ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def fail(self, failure: Failed) -> None:
+    def fail(self, failure: DraftFailure) -> None:
         if not self.failure.done():
             self.failure.set_result(failure)
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
-from remit.agents.mcp.lines import Lines, Long
-from remit.relay.bridge.acp_tools import Told
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
+from remit.relay.bridge.acp_tools import ToolCallUpdate
 from remit.relay.bridge.process import Child
 
 log = logging.getLogger("remit.relay")
@@ -35,7 +35,7 @@ class Content(Struct):
     text: str = ""
 
 
-class Update(Told, rename="camel", kw_only=True):
+class Update(ToolCallUpdate, rename="camel", kw_only=True):
     """What an agent tells of its turn; only the part that matters here."""
 
     session_update: str
@@ -83,8 +83,8 @@ class Wire:
         self._child = child
         self._update = update
         self._ended = ended
-        self._lines = Lines(MAX_LINE)
-        self._read: list[bytes | Long] = []
+        self._lines = LineSplitter(MAX_LINE)
+        self._read: list[bytes | OverlongLine] = []
         self._prompt: Any = None
         """The id of the prompt that is in flight."""
         self._bytes = self._count = 0
@@ -154,10 +154,10 @@ class Wire:
         except OSError:
             self.is_over = True
 
-    def _message(self, line: bytes | Long) -> Message | None:
+    def _message(self, line: bytes | OverlongLine) -> Message | None:
         try:
             # As text, because not all of it would be looked at otherwise.
-            return None if isinstance(line, Long) else msgspec.json.decode(line.decode(), type=Message)
+            return None if isinstance(line, OverlongLine) else msgspec.json.decode(line.decode(), type=Message)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._complain()
             return None

@@ -16,7 +16,7 @@ class UnreadableError(Exception):
     """A file is not given out; the message says why, and holds nothing of it."""
 
 
-class Files:
+class FolderReader:
     """Reads within *folder*, and no files that are hidden or by their names hold secrets; see `stores.secret_files`.
 
     Each part of a path is opened from the one before, and no link is followed, so that nothing which is changed

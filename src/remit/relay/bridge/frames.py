@@ -11,14 +11,14 @@ REQUEST = "desktop.local_prompt.request"
 RESPONSE = "desktop.local_prompt.response"
 
 
-class Turn(Struct, frozen=True, kw_only=True):
+class ConversationTurn(Struct, frozen=True, kw_only=True):
     """What one side said."""
 
     role: Role
     text: str
 
 
-class Constraints(Struct, frozen=True, kw_only=True):
+class PromptConstraints(Struct, frozen=True, kw_only=True):
     """What a local agent has to keep within; the host holds it to all of it."""
 
     max_output_chars: int = 12_000
@@ -40,13 +40,13 @@ class PromptRequest(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     objective: str
     remote_message: str = ""
     """What the remote agent said last, verbatim; empty on the first turn."""
-    history: tuple[Turn, ...] = ()
+    history: tuple[ConversationTurn, ...] = ()
     history_summary: str = ""
     """What was said before the turns in `history`, where those are not all."""
-    constraints: Constraints
+    constraints: PromptConstraints
 
 
-class Metrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PromptMetrics(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an answer took, as far as the agent says."""
 
     latency_ms: int | None = None
@@ -65,4 +65,4 @@ class PromptResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag=RE
     """How sure it is of its draft; without it, a person looks (S6)."""
     done: bool = False
     """Whether the objective is met, so that nothing more need be said."""
-    metrics: Metrics = Metrics()
+    metrics: PromptMetrics = PromptMetrics()

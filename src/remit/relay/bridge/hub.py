@@ -7,10 +7,10 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, time_limit_s
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.turns import OneAtATime
-from remit.relay.bridge.wording import in_words, read
-from remit.runtime.hub import Hub
+from remit.relay.bridge.wording import in_words, split_answer
+from remit.runtime.hub import Engine
 from remit.runtime.root_request import AskOptions
 
 
@@ -26,7 +26,7 @@ class HubAgent:
     """
 
     def __init__(
-        self, hub: Hub, agent: str, *, user: str, max_tokens: int | None = None, ceiling_ms: int = WITH_TOOLS_MS
+        self, hub: Engine, agent: str, *, user: str, max_tokens: int | None = None, ceiling_ms: int = WITH_TOOLS_MS
     ) -> None:
         self._hub = hub
         self._agent = agent
@@ -37,8 +37,8 @@ class HubAgent:
         self._running: asyncio.Task[Response] | None = None
         self._closed = False
 
-    async def prompt(self, request: PromptRequest) -> Draft | Failed:
-        """Ask the agent; what a guard refuses, or the agent does wrong, is a `Failed`."""
+    async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
+        """Ask the agent; what a guard refuses, or the agent does wrong, is a `DraftFailure`."""
         return await self._turns.run(lambda: self._prompt(request))
 
     async def close(self) -> None:
@@ -48,7 +48,7 @@ class HubAgent:
             self._running.cancel()
             await asyncio.wait({self._running})
 
-    async def _prompt(self, request: PromptRequest) -> Draft | Failed:
+    async def _prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         if self._closed:
             return _closed()
         options = self._options(request)
@@ -83,11 +83,11 @@ class HubAgent:
             options["may_delegate"] = False
         return options
 
-    def _outcome(self, response: Response, request: PromptRequest) -> Draft | Failed:
+    def _outcome(self, response: Response, request: PromptRequest) -> Draft | DraftFailure:
         if not response.ok:
             return self._refused(response.fault)
         said = response.summary if response.result is None else text_of(response.result)
-        text, done = read(said)
+        text, done = split_answer(said)
         draft = Draft(
             text=text,
             confidence=response.confidence,
@@ -98,13 +98,13 @@ class HubAgent:
         )
         return held(draft, request.constraints)
 
-    def _refused(self, fault: Fault | None) -> Failed:
+    def _refused(self, fault: Fault | None) -> DraftFailure:
         if fault is None:
-            return Failed(reason=f"{self._agent} failed and gave no reason", hard=False)
+            return DraftFailure(reason=f"{self._agent} failed and gave no reason", hard=False)
         # To ask again later helps against some; a turn that ran out of time is for the user to look at.
         hard = fault.code is Code.TIMEOUT or not TABLE[fault.code].recoverable
-        return Failed(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
+        return DraftFailure(reason=shown(f"{fault.message} ({fault.code})"), hard=hard)
 
 
-def _closed() -> Failed:
-    return Failed(reason="the local agent was closed", hard=True)
+def _closed() -> DraftFailure:
+    return DraftFailure(reason="the local agent was closed", hard=True)

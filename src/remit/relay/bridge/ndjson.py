@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, held, shown, too_long
 from remit.relay.bridge.frames import RESPONSE, PromptRequest, PromptResponse
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import LAST_WORDS_S, Child
-from remit.relay.bridge.supervised import Link, SupervisedAgent
+from remit.relay.bridge.supervised import AgentLink, SupervisedAgent
 from remit.runtime.clock import LoopClock
 from remit.runtime.ports import Clock
 
@@ -56,10 +56,10 @@ class _Asked(NamedTuple):
 
     request: PromptRequest
     since: float
-    outcome: asyncio.Future[Draft | Failed]
+    outcome: asyncio.Future[Draft | DraftFailure]
 
 
-class NdjsonLink(Link):
+class NdjsonLink(AgentLink):
     """One process of the agent."""
 
     def __init__(self, profile: str, program: Program, clock: Clock) -> None:
@@ -86,10 +86,10 @@ class NdjsonLink(Link):
     def is_up(self) -> bool:
         return self._child is not None and self._child.exit_code is None and not self._silent
 
-    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:  # noqa: ARG002
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:  # noqa: ARG002
         child = self._child
         assert child is not None, "opened before it is asked"
-        outcome: asyncio.Future[Draft | Failed] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Draft | DraftFailure] = asyncio.get_running_loop().create_future()
         self._asked = _Asked(request, self._clock.now(), outcome)
         self._garbage = self._violations = 0
         try:
@@ -99,7 +99,7 @@ class NdjsonLink(Link):
                 # Most likely it is on its way out, and whoever reads will see how it went.
                 await asyncio.wait({outcome}, timeout=LAST_WORDS_S)
                 if not outcome.done():
-                    return Failed(reason="the local agent's process takes no input any more", hard=True)
+                    return DraftFailure(reason="the local agent's process takes no input any more", hard=True)
             return await outcome
         finally:
             self._asked = None
@@ -131,7 +131,7 @@ class NdjsonLink(Link):
     # ── what it says ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _read(self, child: Child) -> None:
-        lines = Lines(MAX_LINE)
+        lines = LineSplitter(MAX_LINE)
         while chunk := await child.said.read(65_536):
             self._noise += len(chunk)
             for line in lines.feed(chunk):
@@ -143,17 +143,17 @@ class NdjsonLink(Link):
                 log.warning("profile %s: its agent floods its output, and is ended", self._profile)
                 child.kill()
                 self._silent = True
-                self._settle(Failed(reason=reason, hard=True))
+                self._settle(DraftFailure(reason=reason, hard=True))
                 return
         self._silent = True
         self._settle(await self._lost(child))
 
-    async def _lost(self, child: Child) -> Failed:
+    async def _lost(self, child: Child) -> DraftFailure:
         how = await child.how_it_ended()
-        return Failed(reason=f"the local agent's process ended without an answer: {how}", hard=True)
+        return DraftFailure(reason=f"the local agent's process ended without an answer: {how}", hard=True)
 
-    def _take(self, line: bytes | Long) -> None:
-        if isinstance(line, Long):
+    def _take(self, line: bytes | OverlongLine) -> None:
+        if isinstance(line, OverlongLine):
             self._take_long(line)
             return
         head = _head(line)
@@ -165,21 +165,21 @@ class NdjsonLink(Link):
             self._noise = self._noise_lines = 0
             self._settle(self._read_response(line, self._asked))
 
-    def _take_long(self, line: Long) -> None:
+    def _take_long(self, line: OverlongLine) -> None:
         asked = self._asked
         if asked is not None and RESPONSE.encode() in line.head and asked.request.request_id.encode() in line.head:
             self._settle(too_long(asked.request.constraints))
         else:
             self._pass_over()
 
-    def _read_response(self, line: bytes, asked: _Asked) -> Draft | Failed:
+    def _read_response(self, line: bytes, asked: _Asked) -> Draft | DraftFailure:
         try:
             response = msgspec.json.decode(line, type=PromptResponse)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            return Failed(reason=f"the local agent's response is not valid: {shown(str(error))}", hard=True)
+            return DraftFailure(reason=f"the local agent's response is not valid: {shown(str(error))}", hard=True)
         if response.status == "error":
             why = shown(response.reason)
-            return Failed(
+            return DraftFailure(
                 reason=f"the local agent says: {why}" if why else "the local agent gave no reason", hard=False
             )
         draft = Draft(
@@ -192,7 +192,7 @@ class NdjsonLink(Link):
         )
         return held(draft, asked.request.constraints)
 
-    def _settle(self, outcome: Draft | Failed) -> None:
+    def _settle(self, outcome: Draft | DraftFailure) -> None:
         if self._asked is not None and not self._asked.outcome.done():
             self._asked.outcome.set_result(outcome)
 

@@ -14,7 +14,7 @@ class Choice(Struct, frozen=True, kw_only=True):
     """`allow_once`, `allow_always`, `reject_once` or `reject_always`."""
 
 
-class Permission(Struct, frozen=True, kw_only=True):
+class PermissionRequest(Struct, frozen=True, kw_only=True):
     """What an agent asks its user before it uses a tool; all of it is the agent's own words, made safe to show."""
 
     session_id: str
@@ -27,10 +27,10 @@ class Permission(Struct, frozen=True, kw_only=True):
     choices: tuple[Choice, ...]
 
 
-AskUser = Callable[[Permission], Awaitable[str | None]]
+AskUser = Callable[[PermissionRequest], Awaitable[str | None]]
 """Asks the user and returns the id of a choice; None: no. It is cancelled when the answer is not wanted any more."""
 
 
-async def deny(question: Permission) -> str | None:  # noqa: ARG001
+async def deny(question: PermissionRequest) -> str | None:  # noqa: ARG001
     """Answer every question with no."""
     return None

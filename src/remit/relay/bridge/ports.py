@@ -19,7 +19,7 @@ class Draft(Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
 
 
-class Failed(Struct, frozen=True, kw_only=True):
+class DraftFailure(Struct, frozen=True, kw_only=True):
     """Why there is no draft."""
 
     reason: str
@@ -30,7 +30,7 @@ class Failed(Struct, frozen=True, kw_only=True):
 class LocalAgent(Protocol):
     """A local agent that is there, or can be started."""
 
-    async def prompt(self, request: PromptRequest) -> Draft | Failed:
+    async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         """Ask for the next message; never raises for what the agent does. One at a time for each profile."""
         ...
 

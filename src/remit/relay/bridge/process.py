@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from remit.agents.leader import Leader
-from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.mcp.settings import Program
 from remit.relay.bridge.bounds import shown
 
@@ -191,14 +191,14 @@ class Child:
 
     async def _drain(self, complained: asyncio.StreamReader) -> None:
         """Read what it complains of, so that it never has to wait for someone who does."""
-        lines = Lines(MAX_LAST_LINE)
+        lines = LineSplitter(MAX_LAST_LINE)
         while chunk := await complained.read(65_536):
             self._remember(lines, chunk)
         self._remember(lines, b"\n")  # what it was killed at saying
 
-    def _remember(self, lines: Lines, chunk: bytes) -> None:
+    def _remember(self, lines: LineSplitter, chunk: bytes) -> None:
         for line in lines.feed(chunk):
-            if isinstance(line, Long):
+            if isinstance(line, OverlongLine):
                 # Where it was cut a secret may be cut as well, and would not be known for one.
                 longest = max(map(len, self._secrets), default=0)
                 line = line.head[: max(0, len(line.head) - longest)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 from remit.relay.bridge.bounds import WITH_TOOLS_MS, time_limit_s
 from remit.relay.bridge.frames import PromptRequest
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.process import MissingError, NotStartedError
 from remit.relay.bridge.turns import OneAtATime
 from remit.runtime.clock import LoopClock
@@ -19,7 +19,7 @@ log = logging.getLogger("remit.relay")
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
 
-class Link(ABC):
+class AgentLink(ABC):
     """A process that is spoken with in one protocol, from its start to its end."""
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Link(ABC):
         """Start the process; raise a `NotStartedError` if it does not come to the point where it can be asked."""
 
     @abstractmethod
-    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | Failed:
+    async def ask(self, request: PromptRequest, timer: asyncio.Timeout) -> Draft | DraftFailure:
         """Ask for a draft; *timer* ends the wait, and may be put off while a person is asked."""
 
     @abstractmethod
@@ -64,12 +64,12 @@ class SupervisedAgent:
     """
 
     def __init__(
-        self, link: Callable[[], Link], *, ceiling_ms: int = WITH_TOOLS_MS, clock: Clock | None = None
+        self, link: Callable[[], AgentLink], *, ceiling_ms: int = WITH_TOOLS_MS, clock: Clock | None = None
     ) -> None:
         self._make = link
         self._ceiling_ms = ceiling_ms
         self._clock = clock or LoopClock()
-        self._link: Link | None = None
+        self._link: AgentLink | None = None
         self._turns = OneAtATime()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -78,7 +78,7 @@ class SupervisedAgent:
         self._not_before = float("-inf")
         self._closed = False
 
-    async def prompt(self, request: PromptRequest) -> Draft | Failed:
+    async def prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         """Ask for the next message; see the class for what happens when it does not come."""
         return await self._turns.run(lambda: self._prompt(request))
 
@@ -90,17 +90,17 @@ class SupervisedAgent:
         await self._idle.wait()
         await self._wound()
 
-    async def _prompt(self, request: PromptRequest) -> Draft | Failed:
+    async def _prompt(self, request: PromptRequest) -> Draft | DraftFailure:
         self._idle.clear()
         try:
             return await self._ask(request)
         finally:
             self._idle.set()
 
-    async def _ask(self, request: PromptRequest) -> Draft | Failed:
+    async def _ask(self, request: PromptRequest) -> Draft | DraftFailure:
         await self._wound()
         link = await self._ready()
-        if isinstance(link, Failed):
+        if isinstance(link, DraftFailure):
             return link
         limit_s = time_limit_s(request.constraints, self._ceiling_ms)
         try:
@@ -108,19 +108,21 @@ class SupervisedAgent:
                 outcome = await link.ask(request, timer)
         except TimeoutError:
             self._wind(link)
-            return Failed(reason=f"the local agent did not answer within {limit_s:g} s{link.remarks()}", hard=True)
+            return DraftFailure(
+                reason=f"the local agent did not answer within {limit_s:g} s{link.remarks()}", hard=True
+            )
         except BaseException:
             self._wind(link, blamed=False)
             raise
         if self._closed:
             return _closed()
-        if isinstance(outcome, Failed) and outcome.hard:
+        if isinstance(outcome, DraftFailure) and outcome.hard:
             self._retire(link)
         else:
             self._failures = 0
         return outcome
 
-    async def _ready(self) -> Link | Failed:
+    async def _ready(self) -> AgentLink | DraftFailure:
         """Return a link that is up, or why there is none."""
         if self._closed:
             return _closed()
@@ -130,12 +132,12 @@ class SupervisedAgent:
             died = await self._link.obituary()
             self._retire(self._link, blamed=died is not None)
             if died is not None:
-                return Failed(reason=f"the local agent's process died since its last turn: {died}", hard=True)
+                return DraftFailure(reason=f"the local agent's process died since its last turn: {died}", hard=True)
             await self._wound()
         if (wait_s := self._not_before - self._clock.now()) > 0:
             times = "once" if self._failures == 1 else f"{self._failures} times in a row"
             reason = f"the local agent failed {times}; it is started again in {max(wait_s, 0.1):.1f} s at the earliest"
-            return Failed(reason=reason, hard=True)
+            return DraftFailure(reason=reason, hard=True)
         if self._closed:
             return _closed()
         self._link = link = self._make()
@@ -143,7 +145,7 @@ class SupervisedAgent:
             await link.open()
         except NotStartedError as error:
             self._retire(link, blamed=not isinstance(error, MissingError))
-            return _closed() if self._closed else Failed(reason=str(error), hard=True)
+            return _closed() if self._closed else DraftFailure(reason=str(error), hard=True)
         except BaseException:
             self._retire(link, blamed=False)
             raise
@@ -154,14 +156,14 @@ class SupervisedAgent:
 
     # ── letting go ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _retire(self, link: Link, *, blamed: bool = True) -> None:
+    def _retire(self, link: AgentLink, *, blamed: bool = True) -> None:
         """Have a link end by itself; the next prompt waits until it is gone."""
         self._link = None
         if blamed:
             self._failed()
         self._begin(link.end())
 
-    def _wind(self, link: Link, *, blamed: bool = True) -> None:
+    def _wind(self, link: AgentLink, *, blamed: bool = True) -> None:
         """Have a link give up its turn, or end if it does not."""
 
         async def wind() -> None:
@@ -192,5 +194,5 @@ class SupervisedAgent:
         self._failures += 1
 
 
-def _closed() -> Failed:
-    return Failed(reason="the local agent was closed", hard=True)
+def _closed() -> DraftFailure:
+    return DraftFailure(reason="the local agent was closed", hard=True)

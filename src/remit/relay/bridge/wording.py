@@ -43,7 +43,7 @@ def _rules(request: PromptRequest) -> list[str]:
     ]
 
 
-def read(answer: str) -> tuple[str, bool]:
+def split_answer(answer: str) -> tuple[str, bool]:
     """Return the message in an answer, and whether it says that all is done."""
     text = answer.strip()
     rest, _, last = text.rpartition("\n")

@@ -1,16 +1,18 @@
 """A device's connection to its gateway, which comes back by itself.
 
-Nothing is lost, repeated or reordered, whatever dies in between, if the user of a `Link` keeps three things:
+Nothing is lost, repeated or reordered, whatever dies in between, if the user of a `GatewayConnection` keeps three
+things:
 
 - every message with its number, from before it is `put` until its receipt; after a restart it puts them again, in order
   and under the same numbers;
 - the last number that it gave a message, so that none is ever used for another one. Numbers may have gaps: one count
   for all receivers will do;
 - for each sender the number of its last message whose effects are kept, written together with them. It is given as
-  *kept* to the next Link, and said to this one with `acknowledge` once it is written.
+  *kept* to the next connection, and said to this one with `acknowledge` once it is written.
 
-The gateway recognises a message that is put again by its number, for as long as its `Limits.repeat_days` say, and the
-receiving Link for ever. Numbers and senders are what the gateway says they are: the sealing layer trusts neither.
+The gateway recognises a message that is put again by its number, for as long as its `GatewayLimits.repeat_days` say,
+and the receiving connection for ever. Numbers and senders are what the gateway says they are: the sealing layer trusts
+neither.
 """
 
 import asyncio
@@ -37,23 +39,24 @@ from aiohttp import (
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.client.handshake import Key, greet
+from remit.relay.client.handshake import DeviceSigner, greet
 from remit.relay.client.receive_queue import Arrivals
-from remit.relay.client.rpc import Asking
-from remit.relay.client.send_queue import Lane, Lanes, Outcome
+from remit.relay.client.rpc import PendingCalls
+from remit.relay.client.send_queue import Outcome, SendQueue, SendQueues
 from remit.relay.device.identity import device_id
 from remit.relay.wire import (
     FINAL,
     MAX_BODY,
     MAX_FRAME,
     PATH,
-    Allow,
-    Bundle,
+    AllowSenders,
+    BundleReply,
     Bye,
     ByeCode,
     Challenge,
     Delivery,
     Denied,
+    DeviceStatus,
     Done,
     Expired,
     Fetch,
@@ -62,7 +65,6 @@ from remit.relay.wire import (
     Malformed,
     Publish,
     Refused,
-    Standing,
     Stored,
     Welcome,
     encode_binary,
@@ -134,7 +136,7 @@ def unreached(error: Exception) -> Bye:
     return Bye(code="trouble", reason=f"the gateway cannot be reached: {why}")
 
 
-class Link:
+class GatewayConnection:
     """The connection of one device to one gateway; `async with` opens it, and it lasts until the block ends.
 
     *gateway* is the gateway's name as the device was told it: a server that calls itself otherwise gets no signature.
@@ -147,7 +149,7 @@ class Link:
         url: str,
         *,
         gateway: str,
-        key: Key,
+        key: DeviceSigner,
         kept: Mapping[str, int] | None = None,
         pauses: Pauses | None = None,
         ping_s: float = 25.0,
@@ -172,17 +174,17 @@ class Link:
         """How many of this device's one-time keys the gateway has left to hand out, once it has said so."""
         self.expired: Callable[[Expired], None] = lambda _: None
         """Hears what was put and nobody fetched for so long that the gateway has deleted it; perhaps more than once."""
-        self._lanes = Lanes(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
+        self._lanes = SendQueues(messages=UNDERWAY_MESSAGES, size=UNDERWAY_BYTES)
         self._wake = asyncio.Event()
         self._arrivals = Arrivals(kept or {}, self._wake.set)
-        self._asking = Asking(self._wake.set)
-        self._allowed: Allow | None = None
+        self._asking = PendingCalls(self._wake.set)
+        self._allowed: AllowSenders | None = None
         self._eased = asyncio.Event()
         self._end: RemitError | None = None
         self._attempt = 0
         self._heard = 0.0
 
-    async def __aenter__(self) -> "Link":
+    async def __aenter__(self) -> "GatewayConnection":
         self._loop = asyncio.get_running_loop()
         self._session = ClientSession(timeout=ClientTimeout(total=None, sock_connect=CONNECT_S))
         self._running = asyncio.create_task(self._run())
@@ -251,10 +253,10 @@ class Link:
     async def publish(self, *, bundle: bytes | None = None, one_time: tuple[bytes, ...] = ()) -> Done | Denied:
         """Leave keys with the gateway for others: a signed bundle, and one-time keys that are handed out once each."""
         answer = await self._asking.ask(lambda request: Publish(request=request, bundle=bundle, one_time=one_time))
-        assert not isinstance(answer, Bundle)
+        assert not isinstance(answer, BundleReply)
         return answer
 
-    async def fetch(self, device: str) -> Bundle | Denied:
+    async def fetch(self, device: str) -> BundleReply | Denied:
         """Return the keys of another device, as it signed them: check that before you use them."""
         answer = await self._asking.ask(lambda request: Fetch(request=request, device=device))
         assert not isinstance(answer, Done)
@@ -263,8 +265,8 @@ class Link:
     async def allow(self, senders: tuple[str, ...] | None) -> None:
         """Say which devices may send to this one and fetch its keys; None: whoever knows its id, as at the start."""
 
-        def make(request: int) -> Allow:
-            self._allowed = Allow(request=request, senders=senders)
+        def make(request: int) -> AllowSenders:
+            self._allowed = AllowSenders(request=request, senders=senders)
             return self._allowed
 
         await self._asking.ask(make)
@@ -377,7 +379,7 @@ class Link:
                     self._loop.call_later(again, self._go_on, lane)
                 self._eased.set()
                 self._wake.set()
-            case Done() | Bundle() | Denied():
+            case Done() | BundleReply() | Denied():
                 self._asking.answered(frame)
                 if isinstance(frame, Done):
                     self.one_time_left = frame.one_time_left
@@ -385,10 +387,10 @@ class Link:
                 self.one_time_left = left
             case Expired():
                 self.expired(frame)
-            case Bye() | Challenge() | Welcome() | Standing():
-                raise Malformed(f"an unexpected {type(frame).__name__.lower()}")
+            case Bye() | Challenge() | Welcome() | DeviceStatus():
+                raise Malformed(f"an unexpected {frame.__struct_config__.tag}")
 
-    def _go_on(self, lane: Lane) -> None:
+    def _go_on(self, lane: SendQueue) -> None:
         self._lanes.go_on(lane)
         self._wake.set()
 

@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.relay import wire
-from remit.relay.client.connection import Link
+from remit.relay.client.connection import GatewayConnection
 from remit.relay.client.send_queue import Outcome
 from remit.relay.device.identity import PreKey, choose_prekey
-from remit.relay.device.writer import Commits, Failed, Work
-from remit.relay.e2e.channel import Opened, Outbound, Refused, Sealer
+from remit.relay.device.writer import Commits, FailedWork, Work
+from remit.relay.e2e.channel import Opened, OutboundMessage, RejectedMessageError, Sealer
 from remit.relay.wire import Delivery, Receipt
 from remit.runtime.ports import StoreError
 
@@ -55,7 +55,7 @@ _log = logging.getLogger("remit.relay")
 class _Look(Struct, frozen=True):
     """What is to be brought, as of a commit."""
 
-    rows: list[Outbound]
+    rows: list[OutboundMessage]
     wanting: list[str]
     room: int
 
@@ -65,16 +65,16 @@ class _Came(Struct, frozen=True):
 
     count: int
     opened: list[Opened]
-    refused: Refused | None = None
+    refused: RejectedMessageError | None = None
 
 
-class Post:
+class MessageDelivery:
     """Brings and fetches for one device while the block lasts.
 
     *trouble* hears of each device with which something is wrong, and what; None, once it is right again.
     """
 
-    def __init__(self, sealer: Sealer, link: Link, *, trouble: Trouble | None = None) -> None:
+    def __init__(self, sealer: Sealer, link: GatewayConnection, *, trouble: Trouble | None = None) -> None:
         self._sealer = sealer
         self._link = link
         self._trouble: Trouble = trouble or _ignore
@@ -86,14 +86,14 @@ class Post:
         """The gateway has some of it."""
         self._after = 0
         """The last of the outbox that was read."""
-        self._rows: deque[Outbound] = deque()
+        self._rows: deque[OutboundMessage] = deque()
         """What was read of it, and not given to the link yet."""
         self._wanting: list[str] = []
         self._more = True
         """Whether there may be more in the outbox than was read."""
         self._unseen: Exception | None = None
         """Why it could not be read."""
-        self._refused: dict[str, list[Outbound]] = {}
+        self._refused: dict[str, list[OutboundMessage]] = {}
         """What waits to be given to the link again, by device."""
         self._done: list[int] = []
         """What the gateway has, and the outbox still does: that is written with whatever is written next."""
@@ -113,7 +113,7 @@ class Post:
         self._asks_from = 0.0
         """When those who were not asked for what is missing here are asked next."""
 
-    async def __aenter__(self) -> "Post":
+    async def __aenter__(self) -> "MessageDelivery":
         self._link.expired = self._expired
         await self._link.__aenter__()
         works = (self._bring, self._fetch, self._tell, self._try_again)
@@ -217,16 +217,16 @@ class Post:
             batch.insert(0, Work(partial(self._sealer.sent, *done), partial(self._noted, done)))
         batch.append(Work(partial(self._look, self._after, _AHEAD - len(self._rows)), self._looked))
 
-    def _noted(self, done: tuple[int, ...], outcome: Failed | None) -> None:
+    def _noted(self, done: tuple[int, ...], outcome: FailedWork | None) -> None:
         if outcome is not None:
             self._done.extend(done)
 
     def _look(self, after: int, room: int) -> _Look:
         return _Look(self._sealer.outbox(after, room) if room > 0 else [], self._sealer.wanting(), room)
 
-    def _looked(self, look: _Look | Failed) -> None:
-        self._unseen = look.error if isinstance(look, Failed) else None
-        if isinstance(look, Failed):
+    def _looked(self, look: _Look | FailedWork) -> None:
+        self._unseen = look.error if isinstance(look, FailedWork) else None
+        if isinstance(look, FailedWork):
             self._more = True
             self._news.set()
             return
@@ -237,10 +237,10 @@ class Post:
         if self._more or look.rows or not self._resting.issuperset(look.wanting):
             self._news.set()
 
-    def _put(self, row: Outbound) -> None:
+    def _put(self, row: OutboundMessage) -> None:
         self._link.put(row.to, row.id, row.sealed).add_done_callback(lambda future: self._answered(row, future))
 
-    def _answered(self, row: Outbound, future: "asyncio.Future[Outcome]") -> None:
+    def _answered(self, row: OutboundMessage, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or future.exception() is not None:
             return  # the link has ended
         outcome = future.result()
@@ -269,7 +269,7 @@ class Post:
         """Return a key to open a session with; None if there is none for now, and that is told."""
         try:
             found = await self._link.fetch(device)
-            if isinstance(found, wire.Bundle):
+            if isinstance(found, wire.BundleReply):
                 peer = await self.do(self._sealer.peers.get, device)
                 assert peer is not None, "a message is held only for who is known"
                 return choose_prekey(peer.card, found.bundle, found.one_time)
@@ -333,7 +333,7 @@ class Post:
             try:
                 with self._sealer.device.state.apart():
                     opened += self._sealer.open(delivery.sender, delivery.body)
-            except Refused as refused:
+            except RejectedMessageError as refused:
                 return _Came(count, opened, refused)
         return _Came(len(deliveries), opened)
 
@@ -348,7 +348,7 @@ class Post:
             self._is_direct = False
         self._came.set()
 
-    async def _remedy(self, sender: str, refused: Refused) -> None:
+    async def _remedy(self, sender: str, refused: RejectedMessageError) -> None:
         if refused.remedy == "renew":
             if await self.do(self._sealer.may_renew, sender):
                 await self._renew(sender)

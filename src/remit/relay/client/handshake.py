@@ -9,10 +9,10 @@ from remit.relay.wire import (
     VERSION,
     Bye,
     Challenge,
+    DeviceStatus,
     FromGateway,
     Hello,
     Malformed,
-    Standing,
     Welcome,
     encode_text,
     read_from_gateway,
@@ -23,7 +23,7 @@ from remit.transports.credentials.keys import raw
 CLOSED = frozenset({WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR})
 
 
-class Key(Protocol):
+class DeviceSigner(Protocol):
     """A device's key, as far as it takes to show that one has it: the secret half stays with its owner."""
 
     @property
@@ -32,7 +32,7 @@ class Key(Protocol):
     def sign(self, message: bytes, /) -> bytes: ...
 
 
-async def greet(socket: ClientWebSocketResponse, key: Key, *, gateway: str) -> Welcome | Bye:
+async def greet(socket: ClientWebSocketResponse, key: DeviceSigner, *, gateway: str) -> Welcome | Bye:
     """Answer the challenge of *gateway*, and of no server that calls itself otherwise; return what it says to that."""
     answer = await _answered(socket, key, gateway, looks=False)
     if isinstance(answer, Welcome | Bye):
@@ -40,15 +40,15 @@ async def greet(socket: ClientWebSocketResponse, key: Key, *, gateway: str) -> W
     raise Malformed("no welcome followed the hello")
 
 
-async def look(socket: ClientWebSocketResponse, key: Key, *, gateway: str) -> Standing | Bye:
+async def look(socket: ClientWebSocketResponse, key: DeviceSigner, *, gateway: str) -> DeviceStatus | Bye:
     """Ask *gateway* how the device stands there, by which nothing changes: another connection of it goes on."""
     answer = await _answered(socket, key, gateway, looks=True)
-    if isinstance(answer, Standing | Bye):
+    if isinstance(answer, DeviceStatus | Bye):
         return answer
     raise Malformed("no standing followed the hello")
 
 
-async def _answered(socket: ClientWebSocketResponse, key: Key, gateway: str, *, looks: bool) -> FromGateway:
+async def _answered(socket: ClientWebSocketResponse, key: DeviceSigner, gateway: str, *, looks: bool) -> FromGateway:
     challenge = await _control(socket)
     if isinstance(challenge, Bye):
         return challenge

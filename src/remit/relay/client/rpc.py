@@ -8,7 +8,7 @@ from itertools import count
 from remit.relay.wire import Answered, Asked
 
 
-class Asking:
+class PendingCalls:
     """The questions and who waits for their answers; *due* hears when there is one to send.
 
     Each may be asked again after a broken connection: it does no more than the first time.

@@ -11,7 +11,7 @@ from remit.relay.wire import Put, Receipt, Refused
 Outcome = Receipt | Refused
 
 
-class Waiting:
+class QueuedMessage:
     """One message that the gateway has not said it holds."""
 
     __slots__ = ("body", "future", "number", "tried")
@@ -23,14 +23,14 @@ class Waiting:
         self.tried = False
 
 
-class Lane:
+class SendQueue:
     """The messages to one device, oldest first."""
 
     __slots__ = ("anew", "highest", "pause", "sent", "to", "underway", "waiting")
 
     def __init__(self, to: str) -> None:
         self.to = to
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[QueuedMessage] = deque()
         self.sent = 0
         """How many of those were sent and not refused since."""
         self.underway: deque[int] = deque()
@@ -41,12 +41,12 @@ class Lane:
         self.highest = 0
 
 
-class Lanes:
+class SendQueues:
     """All lanes, and how much is under way in them."""
 
     def __init__(self, *, messages: int, size: int) -> None:
-        self._lanes: dict[str, Lane] = {}
-        self._ready: dict[str, Lane] = {}
+        self._lanes: dict[str, SendQueue] = {}
+        self._ready: dict[str, SendQueue] = {}
         """Those with something to send, in turns: the first is next, and then goes to the end."""
         self._messages_left = self._messages = messages
         self._size_left = self._size = size
@@ -56,11 +56,11 @@ class Lanes:
         """Take a message; raises a `ValueError` if its number does not grow."""
         lane = self._lanes.get(to)
         if lane is None:
-            lane = self._lanes[to] = Lane(to)
+            lane = self._lanes[to] = SendQueue(to)
         if number <= lane.highest:
             raise ValueError(f"number {number} for {to} is not above {lane.highest}, which was put before")
         lane.highest = number
-        lane.waiting.append(Waiting(number, body, future))
+        lane.waiting.append(QueuedMessage(number, body, future))
         self.bytes_waiting += len(body)
         self._look(lane)
 
@@ -92,7 +92,7 @@ class Lanes:
         surprising = receipt.repeated and not one.tried
         _tell(one.future, Receipt(receipt.to, receipt.number, surprising))
 
-    def refused(self, refused: Refused) -> Lane | None:
+    def refused(self, refused: Refused) -> SendQueue | None:
         """The gateway did not take a message; return its lane if it is to be sent again after a pause."""
         lane = self._answered(refused.to)
         if lane is None or refused.code == "behind":
@@ -111,7 +111,7 @@ class Lanes:
             _tell(one.future, Refused(to=refused.to, number=one.number, code=refused.code, reason=refused.reason))
         return None
 
-    def go_on(self, lane: Lane) -> None:
+    def go_on(self, lane: SendQueue) -> None:
         """The pause of a lane is over."""
         lane.pause = None
         self._look(lane)
@@ -145,7 +145,7 @@ class Lanes:
                     # Nobody need be there to hear it: what has no receipt is kept by the user anyway.
                     one.future.exception()
 
-    def _answered(self, to: str) -> Lane | None:
+    def _answered(self, to: str) -> SendQueue | None:
         lane = self._lanes.get(to)
         if lane is None or not lane.underway:
             return None
@@ -153,7 +153,7 @@ class Lanes:
         self._size_left += lane.underway.popleft()
         return lane
 
-    def _look(self, lane: Lane) -> None:
+    def _look(self, lane: SendQueue) -> None:
         if lane.sent < len(lane.waiting) and lane.pause is None:
             self._ready[lane.to] = lane
 

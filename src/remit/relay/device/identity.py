@@ -157,7 +157,7 @@ def make_prekey(pair: Pair, olm_key: bytes, *, use: Use, key: bytes) -> PreKey:
     return PreKey(device=device, use=use, key=key, signature=signature)
 
 
-class Bundle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeviceBundle(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a gateway hands out to everyone who asks for a device."""
 
     card: Card
@@ -171,10 +171,10 @@ class Published(Struct, frozen=True, kw_only=True):
     one_time: tuple[bytes, ...]
 
 
-def read_bundle(bundle: bytes) -> Bundle:
+def read_bundle(bundle: bytes) -> DeviceBundle:
     """Return what a gateway handed out, all signatures checked, or raise a `RemitError` that says what is wrong."""
     try:
-        found = msgspec.msgpack.decode(bundle, type=Bundle)
+        found = msgspec.msgpack.decode(bundle, type=DeviceBundle)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _swapped(f"the keys of a device cannot be read: {error}") from None
     if not found.fallback.is_of(found.card.checked()) or found.fallback.use != "fallback":

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.transports.credentials.keys import write_private
 
 # Both lie beside the store of the team whose device it is.
@@ -42,7 +42,7 @@ class _Locked(
     locked: str
 
 
-def open_keys(path: Path, passphrase: str = "") -> Keys:
+def open_keys(path: Path, passphrase: str = "") -> HubKeys:
     """Return the keys for a device's state, made now if *path* is not there; of several that make it, one wins.
 
     With a *passphrase* the file alone opens nothing; without one, it is enough, and only its owner can read it.
@@ -51,7 +51,7 @@ def open_keys(path: Path, passphrase: str = "") -> Keys:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             write_private(path, _written(secrets.token_bytes(SECRET_BYTES), passphrase), replace=False)
-    return Keys(_read(path, passphrase))
+    return HubKeys(_read(path, passphrase))
 
 
 def change_passphrase(path: Path, old: str, new: str) -> None:
@@ -95,8 +95,8 @@ def _read(path: Path, passphrase: str) -> bytes:
     return secret
 
 
-def _stretched(passphrase: str, salt: bytes) -> Keys:
-    return Keys(
+def _stretched(passphrase: str, salt: bytes) -> HubKeys:
+    return HubKeys(
         hashlib.scrypt(passphrase.encode(), salt=salt, n=_COST, r=_BLOCK, p=_LANES, maxmem=_MEMORY, dklen=SECRET_BYTES)
     )
 

@@ -4,10 +4,10 @@ from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.identity import Card
-from remit.relay.device.state import Recall, State
+from remit.relay.device.state import DeviceFile, Recall
 
 
-class Peer(Struct, frozen=True, kw_only=True):
+class PeerDevice(Struct, frozen=True, kw_only=True):
     """A known device. To know it allows nothing yet."""
 
     card: Card
@@ -57,11 +57,11 @@ _ANEW = (
 class Peers:
     """The known devices, kept in the device's state."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: DeviceFile) -> None:
         self._state = state
-        self._known = Recall(state, Peer)
+        self._known = Recall(state, PeerDevice)
 
-    def pair(self, card: Card) -> Peer:
+    def pair(self, card: Card) -> PeerDevice:
         """Know the device of *card*, which was checked; return it with whatever it was allowed before.
 
         A known device may come with another name or gateway. Raises `KeyChanged` if it comes with another Olm key, or
@@ -82,21 +82,21 @@ class Peers:
             if found is not None:
                 return self._keep(found, structs.replace(everyone[found], card=card))
             row = max(everyone, default=0) + 1
-            return self._keep(row, Peer(card=card))
+            return self._keep(row, PeerDevice(card=card))
 
-    def verify(self, device: str) -> Peer:
+    def verify(self, device: str) -> PeerDevice:
         """Note that the owners compared their codes."""
         return self._change(device, verified=True)
 
-    def share(self, device: str, *, shared: bool = True) -> Peer:
+    def share(self, device: str, *, shared: bool = True) -> PeerDevice:
         """Note that the device shares an agent with this one, or no longer."""
         return self._change(device, shared=shared)
 
-    def allow(self, device: str, *, allowed: bool = True) -> Peer:
+    def allow(self, device: str, *, allowed: bool = True) -> PeerDevice:
         """Let the device reach this one of its own accord, or no longer."""
         return self._change(device, allowed=allowed)
 
-    def revoke(self, device: str) -> Peer:
+    def revoke(self, device: str) -> PeerDevice:
         """End everything with the device, for good; what was waiting for it, and its sessions, are deleted."""
         with self._state.writing():
             peer = self._change(device, shared=False, allowed=False, revoked=True)
@@ -107,21 +107,21 @@ class Peers:
                 self._state.execute("DELETE FROM facts WHERE name = ?", f"{fact}/{row}")
             return peer
 
-    def get(self, device: str) -> Peer | None:
+    def get(self, device: str) -> PeerDevice | None:
         """Return a known device."""
         found = self.find(device)
         return None if found is None else found[1]
 
-    def find(self, device: str) -> tuple[int, Peer] | None:
+    def find(self, device: str) -> tuple[int, PeerDevice] | None:
         """Return the number under which a device's rows are kept, and the device, if it is known."""
         found = self._state.one("SELECT id, content FROM peers WHERE tag = ?", self._state.tag(device))
         return None if found is None else (found[0], self._known.unlock(found[1], f"peers/{found[0]}"))
 
-    def list(self) -> list[Peer]:
+    def list(self) -> list[PeerDevice]:
         """Return the known devices, by name."""
         return sorted(self._everyone().values(), key=lambda peer: (peer.card.name, peer.device))
 
-    def row(self, device: str) -> tuple[int, Peer]:
+    def row(self, device: str) -> tuple[int, PeerDevice]:
         """Return what `find` does; raise a `RemitError` if the device is unknown."""
         found = self.find(device)
         if found is None:
@@ -138,23 +138,23 @@ class Peers:
         """Return the id of the device whose rows are kept under this number."""
         return self.at(row).device
 
-    def at(self, row: int) -> Peer:
+    def at(self, row: int) -> PeerDevice:
         """Return the device whose rows are kept under this number."""
         (content,) = self._state.rows("SELECT content FROM peers WHERE id = ?", row)[0]
         return self._known.unlock(content, f"peers/{row}")
 
-    def _everyone(self) -> dict[int, Peer]:
+    def _everyone(self) -> dict[int, PeerDevice]:
         rows = self._state.rows("SELECT id, content FROM peers")
         return {row: self._known.unlock(content, f"peers/{row}") for row, content in rows}
 
-    def _change(self, device: str, **changes: bool) -> Peer:
+    def _change(self, device: str, **changes: bool) -> PeerDevice:
         with self._state.writing():
             row, peer = self.row(device)
             if peer.revoked:
                 raise _refused(f"{peer.card.name!r} ({device}) was revoked, for good", _ANEW)
             return self._keep(row, structs.replace(peer, **changes))
 
-    def _keep(self, row: int, peer: Peer) -> Peer:
+    def _keep(self, row: int, peer: PeerDevice) -> PeerDevice:
         content = self._known.lock(peer, f"peers/{row}")
         self._state.execute("INSERT OR REPLACE INTO peers VALUES (?, ?, ?)", row, self._state.tag(peer.device), content)
         return peer

@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.keys import Keys
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit.stores.connection import Connection, Durability, Rows, connect_writer, write_lock
+from remit.stores.connection import Durability, Rows, SqliteConnection, connect_writer, write_lock
 from remit.stores.faults import TROUBLE, translate
 
 VERSION = 1
@@ -53,17 +53,17 @@ DROP INDEX IF EXISTS inbox_by_peer;
 T = TypeVar("T")
 
 
-class State:
+class DeviceFile:
     """The open file. One device may be open in several processes; what each does is whole before the next begins."""
 
-    def __init__(self, path: Path, connection: Connection, keys: Keys) -> None:
+    def __init__(self, path: Path, connection: SqliteConnection, keys: HubKeys) -> None:
         self.path = path
         self.keys = keys
         self._connection = connection
         self._lock = threading.RLock()
 
     @classmethod
-    def open(cls, path: Path, keys: Keys, durability: Durability = "power") -> "State":
+    def open(cls, path: Path, keys: HubKeys, durability: Durability = "power") -> "DeviceFile":
         """Return the state in a file, made now if there is none; raise a `RemitError` if *keys* do not open it."""
         try:
             connection = connect_writer(path, durability, _BUSY_S)
@@ -200,19 +200,19 @@ class Recall(Generic[T]):
     They are shared by all who ask, and must not be changed.
     """
 
-    def __init__(self, state: State, kind: type[T]) -> None:
+    def __init__(self, state: DeviceFile, kind: type[T]) -> None:
         self._state = state
         self._kind = kind
         self._last: dict[str, tuple[bytes, T]] = {}
 
     def lock(self, value: T, place: str) -> bytes:
-        """See `State.lock`."""
+        """See `DeviceFile.lock`."""
         content = self._state.lock(value, place)
         self._last[place] = content, value
         return content
 
     def unlock(self, content: bytes, place: str) -> T:
-        """See `State.unlock`."""
+        """See `DeviceFile.unlock`."""
         known = self._last.get(place)
         # What is locked is never the same bytes twice, so these were made of this very value.
         if known is not None and known[0] == content:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from remit.protocol.errors import RemitError
-from remit.relay.device.state import State
+from remit.relay.device.state import DeviceFile
 from remit.stores.faults import TROUBLE
 
 T = TypeVar("T")
@@ -23,14 +23,14 @@ T = TypeVar("T")
 MOST_AT_ONCE = 64
 
 
-class Failed(Struct, frozen=True):
+class FailedWork(Struct, frozen=True):
     """A work of which nothing was kept, and why."""
 
     error: Exception
 
 
 class Work(Struct, frozen=True):
-    """Something to do, and who hears what came of it, once that is durable: its result, or that it `Failed`."""
+    """Something to do, and who hears what came of it, once that is durable: its result, or a `FailedWork`."""
 
     do: Callable[[], Any]
     heard: Callable[[Any], None]
@@ -42,7 +42,7 @@ class Commits:
     *company* may add to the works of a commit, first or last, before it begins.
     """
 
-    def __init__(self, state: State, company: Callable[[list[Work]], None] = lambda _: None) -> None:
+    def __init__(self, state: DeviceFile, company: Callable[[list[Work]], None] = lambda _: None) -> None:
         self._state = state
         self._company = company
         self._thread = ThreadPoolExecutor(1, "remit-post")
@@ -72,7 +72,7 @@ class Commits:
 
     def _end(self, batch: list[Work], future: "asyncio.Future[list[Any]]") -> None:
         error = future.exception()
-        outcomes = [Failed(error)] * len(batch) if isinstance(error, Exception) else future.result()
+        outcomes = [FailedWork(error)] * len(batch) if isinstance(error, Exception) else future.result()
         for work, outcome in zip(batch, outcomes, strict=True):
             work.heard(outcome)
         if self._waiting:
@@ -89,8 +89,8 @@ class Commits:
                 for work in batch:
                     outcomes.append(self._outcome(work))
         except RemitError as error:  # the store is in trouble: nothing of this was kept
-            outcomes = [each if isinstance(each, Failed) else Failed(error) for each in outcomes]
-            outcomes += [Failed(error) for _ in batch[len(outcomes) :]]
+            outcomes = [each if isinstance(each, FailedWork) else FailedWork(error) for each in outcomes]
+            outcomes += [FailedWork(error) for _ in batch[len(outcomes) :]]
         return outcomes
 
     def _outcome(self, work: Work) -> Any:
@@ -100,13 +100,13 @@ class Commits:
         except Exception as error:
             if isinstance(error, TROUBLE) or not self._state.is_writing:
                 raise  # it is no fault of this work
-            return Failed(error)
+            return FailedWork(error)
 
 
 def _resolve(future: "asyncio.Future[Any]", outcome: object) -> None:
     if future.done():
         return  # whoever wanted it was cancelled
-    if isinstance(outcome, Failed):
+    if isinstance(outcome, FailedWork):
         future.set_exception(outcome.error)
     else:
         future.set_result(outcome)

@@ -6,9 +6,9 @@ import msgspec
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.relay.device.identity import Bundle, Card, Published, make_card, make_prekey
-from remit.relay.device.state import State
-from remit.relay.e2e.olm import Account, olm
+from remit.relay.device.identity import Card, DeviceBundle, Published, make_card, make_prekey
+from remit.relay.device.state import DeviceFile
+from remit.relay.e2e.olm import OlmAccount, olm
 from remit.transports.credentials.keys import SEED_BYTES, Pair
 
 # The library's own key for what it writes; the state locks the result with the device's key.
@@ -25,13 +25,13 @@ class _Self(Struct, frozen=True, kw_only=True):
 class Device:
     """This device. Its secret keys stay in here."""
 
-    def __init__(self, state: State, pair: Pair, card: Card) -> None:
+    def __init__(self, state: DeviceFile, pair: Pair, card: Card) -> None:
         self.state = state
         self.card = card
         self._pair = pair
 
     @classmethod
-    def create(cls, state: State, *, name: str, gateway: str = "") -> "Device":
+    def create(cls, state: DeviceFile, *, name: str, gateway: str = "") -> "Device":
         """Return a new device, kept in *state*, or raise a `RemitError` if there is one already."""
         pair = Pair(secrets.token_bytes(SEED_BYTES))
         account = olm().Account()
@@ -50,7 +50,7 @@ class Device:
         return cls(state, pair, card)
 
     @classmethod
-    def load(cls, state: State) -> "Device | None":
+    def load(cls, state: DeviceFile) -> "Device | None":
         """Return the device that is kept in *state*, if there is one."""
         found = state.fact("self", _Self)
         if found is None:
@@ -95,7 +95,7 @@ class Device:
             (fallback,) = (key.to_bytes() for key in account.fallback_key.values())
             account.mark_keys_as_published()
             keep_account(self.state, account)
-        bundle = Bundle(card=self.card, fallback=make_prekey(self._pair, olm_key, use="fallback", key=fallback))
+        bundle = DeviceBundle(card=self.card, fallback=make_prekey(self._pair, olm_key, use="fallback", key=fallback))
         one_time = (make_prekey(self._pair, olm_key, use="once", key=key) for key in once)
         return Published(
             bundle=msgspec.msgpack.encode(bundle), one_time=tuple(msgspec.msgpack.encode(key) for key in one_time)
@@ -105,13 +105,13 @@ class Device:
         return f"Device({self.id})"
 
 
-def load_account(state: State) -> Account:
+def load_account(state: DeviceFile) -> OlmAccount:
     """Return the device's Olm account, as it was last kept."""
     pickled = state.fact("account", str)
     assert pickled is not None, "a device is kept together with its account"
     return olm().Account.from_pickle(pickled, PICKLE_KEY)
 
 
-def keep_account(state: State, account: Account) -> None:
+def keep_account(state: DeviceFile, account: OlmAccount) -> None:
     """Keep the account, in the transaction with what follows from its change."""
     state.keep("account", account.pickle(PICKLE_KEY))

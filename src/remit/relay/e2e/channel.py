@@ -27,14 +27,14 @@ from msgspec import Struct
 
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.relay.device.identity import PreKey
-from remit.relay.device.peers import Peer, Peers
+from remit.relay.device.peers import PeerDevice, Peers
 from remit.relay.e2e.account import Device
 from remit.relay.e2e.inbox import Loss, Opened, Receiver
-from remit.relay.e2e.outbox import Held, Sender
-from remit.relay.e2e.ratchet_sessions import Sessions
-from remit.relay.e2e.streams import MAX_MESSAGE, MAX_REQUESTER, Reason, Refused, Remedy
+from remit.relay.e2e.outbox import HeldMessage, OutboxWriter
+from remit.relay.e2e.ratchet_sessions import OlmSessions
+from remit.relay.e2e.streams import MAX_MESSAGE, MAX_REQUESTER, RejectedMessageError, RejectionReason, Remedy
 
-__all__ = ["Loss", "Opened", "Outbound", "Reason", "Refused", "Remedy", "Sealer"]
+__all__ = ["Loss", "Opened", "OutboundMessage", "RejectedMessageError", "RejectionReason", "Remedy", "Sealer"]
 
 # A device that asked to begin anew waits so long for an answer before it asks again: else a gateway that sends what
 # nobody can read could have both of them do nothing else.
@@ -44,7 +44,7 @@ ASKED_MS = 600_000
 _MESSAGE = re.compile(r"[0-9a-f]{32}\Z")
 
 
-class Outbound(Struct, frozen=True, kw_only=True):
+class OutboundMessage(Struct, frozen=True, kw_only=True):
     """Sealed bytes that wait to be sent. Ids only grow, also over restarts and restored backups."""
 
     id: int
@@ -60,8 +60,8 @@ class Sealer:
         self.peers = Peers(device.state)
         self._state = device.state
         self._now_us = now_us
-        sessions = Sessions(device.state)
-        self._sender = Sender(device.state, sessions, device.id, now_us)
+        sessions = OlmSessions(device.state)
+        self._sender = OutboxWriter(device.state, sessions, device.id, now_us)
         self._receiver = Receiver(device.state, sessions, self._sender, device.id)
         self._sessions = sessions
 
@@ -87,7 +87,7 @@ class Sealer:
         if message and not _MESSAGE.match(message):
             raise _wrong("message", "32 hexadecimal digits, small letters; leave it out to have one made")
         token = bytes.fromhex(message) if message else secrets.token_bytes(16)
-        held = Held(message=token, content="message", requester=requester, body=plaintext)
+        held = HeldMessage(message=token, content="message", requester=requester, body=plaintext)
         with self._state.writing():
             row, peer = self._talking(to)
             line = self._sender.line(row)
@@ -154,11 +154,11 @@ class Sealer:
             self._sender.keep(row, self._sender.note(row, peer, line))
             return True
 
-    def outbox(self, after: int = 0, limit: int = 100) -> list[Outbound]:
+    def outbox(self, after: int = 0, limit: int = 100) -> list[OutboundMessage]:
         """Return what waits to be sent, in order, beginning after that id."""
         rows = self._state.rows("SELECT id, peer, sealed FROM outbox WHERE id > ? ORDER BY id LIMIT ?", after, limit)
         names = {row: self.peers.named(row) for row in {row for _, row, _ in rows}}
-        return [Outbound(id=number, to=names[row], sealed=sealed) for number, row, sealed in rows]
+        return [OutboundMessage(id=number, to=names[row], sealed=sealed) for number, row, sealed in rows]
 
     def sent(self, *ids: int) -> None:
         """Take what the gateway has durably out of the outbox. Its message is held until the other side has it."""
@@ -176,13 +176,13 @@ class Sealer:
     def open(self, sender: str, sealed: bytes) -> list[Opened]:
         """Return the messages that are whole by this, in order; they also wait in the inbox, until they are taken.
 
-        All is durable when this returns, and the sealed bytes may be acknowledged to the gateway. Raises `Refused`,
-        with nothing changed, if they are not taken; its `remedy` says what to do with them.
+        All is durable when this returns, and the sealed bytes may be acknowledged to the gateway. Raises
+        `RejectedMessageError`, with nothing changed, if they are not taken; its `remedy` says what to do with them.
         """
         with self._state.writing():
             found = self.peers.find(sender)
             if found is None:
-                raise Refused(Reason.UNKNOWN_DEVICE, sender)
+                raise RejectedMessageError(RejectionReason.UNKNOWN_DEVICE, sender)
             return self._receiver.open(*found, sealed)
 
     def inbox(self, after: int = 0, limit: int = 100) -> list[Opened]:
@@ -222,7 +222,7 @@ class Sealer:
         live = self._sessions.load(self._sender.line(row).session)
         return "" if live is None else live.session.session_id
 
-    def _talking(self, device: str) -> tuple[int, Peer]:
+    def _talking(self, device: str) -> tuple[int, PeerDevice]:
         row, peer = self.peers.row(device)
         if not peer.may_talk:
             raise RemitError(
@@ -235,7 +235,7 @@ class Sealer:
         return row, peer
 
 
-def _owned(prekey: PreKey, peer: Peer) -> PreKey:
+def _owned(prekey: PreKey, peer: PeerDevice) -> PreKey:
     if not prekey.is_of(peer.card):
         raise RemitError(
             fault(Code.CREDENTIAL_INVALID, f"the key for a session with {peer.device} was not signed by that device")

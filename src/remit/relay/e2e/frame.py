@@ -15,7 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from msgspec import Struct
 
-from remit.relay.e2e.olm import Session
+from remit.relay.e2e.olm import OlmSession
 
 _KEY = 32
 # A key is used for one box, so there is nothing that a nonce would have to tell apart.
@@ -52,7 +52,7 @@ class Parcel(Struct, frozen=True):
         return padded[_LENGTH:end] if end <= len(padded) else None
 
 
-def pack(session: Session, plain: bytes, size: int) -> bytes:
+def pack(session: OlmSession, plain: bytes, size: int) -> bytes:
     """Return *plain* sealed, so that it is seen to be *size* bytes long, or longer if it is."""
     key = os.urandom(_KEY)
     kind, ratchet = session.encrypt(key).to_parts()

@@ -6,17 +6,17 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, structs
 
-from remit.relay.device.peers import Peer
-from remit.relay.device.state import State
-from remit.relay.e2e.outbox import Held, Sender
-from remit.relay.e2e.ratchet_sessions import Live, Read, Sessions, digest_of
+from remit.relay.device.peers import PeerDevice
+from remit.relay.device.state import DeviceFile
+from remit.relay.e2e.outbox import HeldMessage, OutboxWriter
+from remit.relay.e2e.ratchet_sessions import Live, OlmSessions, Read, digest_of
 from remit.relay.e2e.streams import (
     Incoming,
-    Line,
-    Part,
+    MessagePart,
     Piece,
-    Reason,
-    Refused,
+    RejectedMessageError,
+    RejectionReason,
+    StreamPair,
     decode_piece,
     draw,
     enter,
@@ -72,37 +72,37 @@ class _Entry(Struct, frozen=True):
 
 
 class _Laid(Struct, frozen=True):
-    part: Part | None
+    part: MessagePart | None
 
 
 class Receiver:
     """Opens what is sealed. All within the caller's transaction: what raises has changed nothing."""
 
-    def __init__(self, state: State, sessions: Sessions, sender: Sender, me: str) -> None:
+    def __init__(self, state: DeviceFile, sessions: OlmSessions, sender: OutboxWriter, me: str) -> None:
         self._state = state
         self._sessions = sessions
         self._sender = sender
         self._me = me
 
-    def open(self, row: int, peer: Peer, sealed: bytes) -> list[Opened]:
-        """Return the messages that are whole now, or raise `Refused`."""
+    def open(self, row: int, peer: PeerDevice, sealed: bytes) -> list[Opened]:
+        """Return the messages that are whole now, or raise `RejectedMessageError`."""
         device = peer.device
         if not peer.may_talk:
-            raise Refused(Reason.NOT_ALLOWED, device)
+            raise RejectedMessageError(RejectionReason.NOT_ALLOWED, device)
         line = self._sender.line(row)
         read = self._sessions.read(row, peer, sealed, line.session)
         if not isinstance(read, Read):
-            raise Refused(read, device)
+            raise RejectedMessageError(read, device)
         piece = decode_piece(read.plain)
         if piece is None:
-            raise Refused(Reason.GARBAGE, device, "what was encrypted is no piece")
+            raise RejectedMessageError(RejectionReason.GARBAGE, device, "what was encrypted is no piece")
         if (piece.sender, piece.receiver) != (device, self._me):
-            raise Refused(Reason.MISDIRECTED, device)
+            raise RejectedMessageError(RejectionReason.MISDIRECTED, device)
         entered = enter(line.inc, piece)
-        if isinstance(entered, Reason):
-            raise Refused(entered, device)
+        if isinstance(entered, RejectionReason):
+            raise RejectedMessageError(entered, device)
         if piece.part is not None and self._is_full(row):
-            raise Refused(Reason.FULL, device)
+            raise RejectedMessageError(RejectionReason.FULL, device)
 
         line = self._use(row, line, read, renewed=entered.fresh and piece.renew)
         self._sessions.mark(row, "sealed", digest_of(sealed))
@@ -115,7 +115,7 @@ class Receiver:
         if entered.fresh and piece.renew:
             if line.out.gen == gen:
                 if not self._sender.may_restart(row, line):
-                    raise Refused(Reason.HURRIED, device)
+                    raise RejectedMessageError(RejectionReason.HURRIED, device)
                 line = self._sender.restart(row, peer, line)
         elif piece.kind == "ask" and line.out.gen == gen:
             line = self._sender.asked(row, peer, line, piece.ack)
@@ -126,7 +126,7 @@ class Receiver:
         self._sender.keep(row, line)
         return opened
 
-    def _use(self, row: int, line: Line, read: Read, *, renewed: bool) -> Line:
+    def _use(self, row: int, line: StreamPair, read: Read, *, renewed: bool) -> StreamPair:
         """Keep the session that read this, and choose the one to send in."""
         if read.account is not None:
             self._sessions.keep_account(read.account)
@@ -143,7 +143,9 @@ class Receiver:
         content = self._state.lock(_Laid(piece.part), f"pieces/{row}/{piece.gen}/{piece.seq}")
         self._state.execute("INSERT INTO pieces VALUES (?, ?, ?)", row, piece.seq, content)
 
-    def _draw(self, row: int, peer: Peer, line: Line, came: Piece, *, lost: int) -> tuple[list[Opened], Line]:
+    def _draw(
+        self, row: int, peer: PeerDevice, line: StreamPair, came: Piece, *, lost: int
+    ) -> tuple[list[Opened], StreamPair]:
         """Go on as far as there are pieces in a row, and deliver the messages that are whole by that."""
         inc, opened, drawn = line.inc, list[Opened](), None
         losses = [_Loss(forgot="here", direction="in", count=lost)] if lost else []
@@ -152,7 +154,7 @@ class Receiver:
         if lost:
             self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
         if is_numbered(came) and self._state.one("SELECT 1 FROM pieces WHERE peer = ? AND seq = ?", row, came.seq):
-            raise Refused(Reason.ROLLED_BACK, peer.device)
+            raise RejectedMessageError(RejectionReason.ROLLED_BACK, peer.device)
         while (laid := self._laid(row, came, inc.next)) is not None:
             part, before = laid.part, drawn or self._part(row, came, inc.next - 1)
             inc, drawn = structs.replace(inc, next=inc.next + 1), part
@@ -160,9 +162,9 @@ class Receiver:
                 self._state.execute("DELETE FROM pieces WHERE peer = ? AND seq < ?", row, inc.next)
                 continue
             if not fits(part, before):
-                raise Refused(Reason.SPLICED, peer.device)
+                raise RejectedMessageError(RejectionReason.SPLICED, peer.device)
             if inc.chain and part.before != inc.chain:
-                raise Refused(Reason.ROLLED_BACK, peer.device)
+                raise RejectedMessageError(RejectionReason.ROLLED_BACK, peer.device)
             if part.index < part.count - 1:
                 continue
             body = self._whole(row, came, inc, part)
@@ -193,11 +195,11 @@ class Receiver:
         found = self._state.one("SELECT content FROM pieces WHERE peer = ? AND seq = ?", row, seq)
         return None if found is None else self._state.unlock(found[0], f"pieces/{row}/{came.gen}/{seq}", _Laid)
 
-    def _part(self, row: int, came: Piece, seq: int) -> Part | None:
+    def _part(self, row: int, came: Piece, seq: int) -> MessagePart | None:
         laid = self._laid(row, came, seq)
         return None if laid is None else laid.part
 
-    def _whole(self, row: int, came: Piece, inc: Incoming, last: Part) -> bytes:
+    def _whole(self, row: int, came: Piece, inc: Incoming, last: MessagePart) -> bytes:
         if last.count == 1:
             return last.body
         body = bytearray()
@@ -208,7 +210,7 @@ class Receiver:
         body += last.body
         return bytes(body)
 
-    def _deliver(self, row: int, peer: Peer, part: Part, body: bytes) -> Opened:
+    def _deliver(self, row: int, peer: PeerDevice, part: MessagePart, body: bytes) -> Opened:
         entry = _Entry(message=part.message.hex(), requester=part.requester, body=body)
         content = self._state.lock(entry, f"inbox/{row}")
         ((number,),) = self._state.execute(
@@ -242,10 +244,12 @@ class Receiver:
         kept = [self._state.unlock(content, f"losses/{row}", _Loss) for (content,) in found]
         return [Loss(peer=device, forgot=each.forgot, direction=each.direction, count=each.count) for each in kept]
 
-    def _tell(self, row: int, peer: Peer, line: Line, loss: _Loss) -> Line:
+    def _tell(self, row: int, peer: PeerDevice, line: StreamPair, loss: _Loss) -> StreamPair:
         """Note a loss, and say so to the other device."""
         self._note(row, loss)
-        held = Held(message=secrets.token_bytes(16), content="loss", requester="", body=msgspec.msgpack.encode(loss))
+        held = HeldMessage(
+            message=secrets.token_bytes(16), content="loss", requester="", body=msgspec.msgpack.encode(loss)
+        )
         return self._sender.add(row, peer, line, held)
 
     def _told(self, row: int, body: bytes) -> None:

@@ -7,22 +7,22 @@ from msgspec import Struct, structs
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.device.identity import PreKey
-from remit.relay.device.peers import Peer
-from remit.relay.device.state import Recall, State
+from remit.relay.device.peers import PeerDevice
+from remit.relay.device.state import DeviceFile, Recall
 from remit.relay.e2e.frame import pack
-from remit.relay.e2e.ratchet_sessions import Live, Sessions
+from remit.relay.e2e.ratchet_sessions import Live, OlmSessions
 from remit.relay.e2e.streams import (
     FORMER,
-    Ack,
+    AckOutcome,
     Content,
     Kind,
-    Line,
+    MessagePart,
     Outgoing,
-    Part,
     Piece,
-    Reason,
-    Refused,
-    Told,
+    RejectedMessageError,
+    RejectionReason,
+    StreamAck,
+    StreamPair,
     chained,
     cut,
     encode_piece,
@@ -45,7 +45,7 @@ LITTLE_HELD_BYTES = 1024 * 1024
 MOST_RESTARTS = 4
 
 
-class Held(Struct, frozen=True):
+class HeldMessage(Struct, frozen=True):
     """A message that its receiver is not known to have."""
 
     message: bytes
@@ -54,27 +54,27 @@ class Held(Struct, frozen=True):
     body: bytes
 
 
-class Sender:
+class OutboxWriter:
     """Fills the outbox. All within the caller's transaction, so that the ratchet and the outbox never differ."""
 
-    def __init__(self, state: State, sessions: Sessions, me: str, now_us: Callable[[], int]) -> None:
+    def __init__(self, state: DeviceFile, sessions: OlmSessions, me: str, now_us: Callable[[], int]) -> None:
         self._state = state
         self._sessions = sessions
         self._me = me
         self._now_us = now_us
-        self._lines = Recall(state, Line)
+        self._lines = Recall(state, StreamPair)
 
-    def line(self, peer: int) -> Line:
+    def line(self, peer: int) -> StreamPair:
         """Return where both directions with a device are."""
         found = self._state.one("SELECT content FROM lines WHERE peer = ?", peer)
-        return Line() if found is None else self._lines.unlock(found[0], f"lines/{peer}")
+        return StreamPair() if found is None else self._lines.unlock(found[0], f"lines/{peer}")
 
-    def keep(self, peer: int, line: Line) -> None:
+    def keep(self, peer: int, line: StreamPair) -> None:
         """Keep where both directions are."""
         content = self._lines.lock(line, f"lines/{peer}")
         self._state.execute("INSERT OR REPLACE INTO lines VALUES (?, ?)", peer, content)
 
-    def add(self, row: int, peer: Peer, line: Line, held: Held) -> Line:
+    def add(self, row: int, peer: PeerDevice, line: StreamPair, held: HeldMessage) -> StreamPair:
         """Hold a message, and seal it if there is a session to seal it for; the same message again changes nothing."""
         tag = self._state.tag(held.message.hex())
         if self._state.one("SELECT 1 FROM held WHERE peer = ? AND tag = ?", row, tag):
@@ -92,7 +92,7 @@ class Sender:
         live = self._sessions.load(line.session)
         return line if live is None else self._seal_held(row, peer, line, live, number, held)
 
-    def begin(self, row: int, peer: Peer, line: Line, prekey: PreKey, *, renew: bool) -> Line:
+    def begin(self, row: int, peer: PeerDevice, line: StreamPair, prekey: PreKey, *, renew: bool) -> StreamPair:
         """Open a new session, and begin a new stream in it."""
         try:
             live = self._sessions.begin(peer.card, prekey.key)
@@ -103,7 +103,9 @@ class Sender:
         line = structs.replace(line, session=self._sessions.keep(row, live), renewed_ms=self._now_us() // 1_000)
         return self.restart(row, peer, line, renew=renew)
 
-    def restart(self, row: int, peer: Peer, line: Line, *, renew: bool = False, above: int = 0) -> Line:
+    def restart(
+        self, row: int, peer: PeerDevice, line: StreamPair, *, renew: bool = False, above: int = 0
+    ) -> StreamPair:
         """Begin a new stream with all that is held, in the current session; its generation is larger than *above*."""
         live = self._sessions.load(line.session)
         if live is None:
@@ -125,12 +127,12 @@ class Sender:
         line = structs.replace(self._counted(row, line), out=out)
         return self._seal_all(row, peer, line, live, numbers) if numbers else self._put(row, peer, line, live, "open")
 
-    def may_restart(self, row: int, line: Line) -> bool:
+    def may_restart(self, row: int, line: StreamPair) -> bool:
         """Say whether a new stream may begin now: there is little to seal for it, or that was not done too often."""
         since_ms = self._now_us() // 1_000 - line.long_since_ms
         return line.long_count < MOST_RESTARTS or not 0 <= since_ms < REPEATED_MS or not self._is_long(row)
 
-    def _counted(self, row: int, line: Line) -> Line:
+    def _counted(self, row: int, line: StreamPair) -> StreamPair:
         """Return the line with one more stream that begins, if there is much to seal for it."""
         now_ms = self._now_us() // 1_000
         if not self._is_long(row):
@@ -143,18 +145,18 @@ class Sender:
         count, total = self._held(row)
         return count > LITTLE_HELD or total > LITTLE_HELD_BYTES
 
-    def catch_up(self, row: int, peer: Peer, line: Line) -> Line:
+    def catch_up(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
         """Seal what was held because there was no session, now that the other side may have opened one."""
         rows = self._state.rows("SELECT id FROM held WHERE peer = ? AND last IS NULL ORDER BY id", row)
         live = self._sessions.load(line.session) if rows else None
         return line if live is None else self._seal_all(row, peer, line, live, [number for (number,) in rows])
 
-    def note(self, row: int, peer: Peer, line: Line) -> Line:
+    def note(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
         """Say how far this device is; nothing if there is no session to say it in."""
         live = self._sessions.load(line.session)
         return line if live is None else self._put(row, peer, self._started(line), live, "note")
 
-    def ask(self, row: int, peer: Peer, line: Line) -> Line:
+    def ask(self, row: int, peer: PeerDevice, line: StreamPair) -> StreamPair:
         """Ask for what is missing here; nothing if there is no session to do it in."""
         live = self._sessions.load(line.session)
         if live is None:
@@ -162,27 +164,27 @@ class Sender:
         asked = structs.replace(line, asked_ms=self._now_us() // 1_000)
         return self._put(row, peer, self._started(asked), live, "ask")
 
-    def asked(self, row: int, peer: Peer, line: Line, ack: Ack) -> Line:
+    def asked(self, row: int, peer: PeerDevice, line: StreamPair, ack: StreamAck) -> StreamPair:
         """Begin anew if the other side misses something, else tell it that there is nothing more."""
         now_ms = self._now_us() // 1_000
         if not misses(line.out, ack) or 0 <= now_ms - line.repeated_ms < REPEATED_MS:
             return self.note(row, peer, self.catch_up(row, peer, line))
         return self.restart(row, peer, structs.replace(line, repeated_ms=now_ms))
 
-    def heard(self, row: int, peer: Peer, line: Line, ack: Ack) -> Line:
+    def heard(self, row: int, peer: PeerDevice, line: StreamPair, ack: StreamAck) -> StreamPair:
         """Let go of what the other side has, or begin anew if it is ahead of what this device remembers."""
         found = self._state.one(
             "SELECT last, chain FROM held WHERE peer = ? AND last < ? ORDER BY last DESC LIMIT 1", row, ack.next
         )
         last, chain = found or (None, None)
         match hear(line.out, ack, chain):
-            case Told.STALE:
+            case AckOutcome.STALE:
                 return line
-            case Told.AHEAD:
+            case AckOutcome.AHEAD:
                 if not self.may_restart(row, line):
-                    raise Refused(Reason.HURRIED, peer.device)
+                    raise RejectedMessageError(RejectionReason.HURRIED, peer.device)
                 return self.restart(row, peer, line, above=ack.gen)
-            case Told.SETTLES:
+            case AckOutcome.SETTLES:
                 if last is not None:
                     self._state.execute("DELETE FROM held WHERE peer = ? AND last <= ?", row, last)
                 self._state.execute("DELETE FROM outbox WHERE peer = ? AND seq < ?", row, ack.next)
@@ -190,20 +192,24 @@ class Sender:
                 out = structs.replace(line.out, floor=floor, settled=max(line.out.settled, ack.got))
                 return structs.replace(line, out=out)
 
-    def _started(self, line: Line) -> Line:
+    def _started(self, line: StreamPair) -> StreamPair:
         if line.out.gen:
             return line
         out = Outgoing(gen=self._now_us() // 1_000, stream=secrets.token_bytes(16))
         return structs.replace(line, out=out)
 
-    def _seal_all(self, row: int, peer: Peer, line: Line, live: Live, numbers: list[int]) -> Line:
+    def _seal_all(self, row: int, peer: PeerDevice, line: StreamPair, live: Live, numbers: list[int]) -> StreamPair:
         # One at a time: together they may be more than fits into memory.
         for number in numbers:
             (content,) = self._state.rows("SELECT content FROM held WHERE id = ?", number)[0]
-            line = self._seal_held(row, peer, line, live, number, self._state.unlock(content, f"held/{row}", Held))
+            line = self._seal_held(
+                row, peer, line, live, number, self._state.unlock(content, f"held/{row}", HeldMessage)
+            )
         return line
 
-    def _seal_held(self, row: int, peer: Peer, line: Line, live: Live, number: int, held: Held) -> Line:
+    def _seal_held(
+        self, row: int, peer: PeerDevice, line: StreamPair, live: Live, number: int, held: HeldMessage
+    ) -> StreamPair:
         line = self._started(line)
         chain = chained(line.out.chain, held.message)
         for part in cut(held.message, line.out.chain, held.content, held.requester, held.body):
@@ -212,8 +218,16 @@ class Sender:
         return structs.replace(line, out=structs.replace(line.out, chain=chain))
 
     def _put(
-        self, row: int, peer: Peer, line: Line, live: Live, kind: Kind, part: Part | None = None, *, keep: bool = True
-    ) -> Line:
+        self,
+        row: int,
+        peer: PeerDevice,
+        line: StreamPair,
+        live: Live,
+        kind: Kind,
+        part: MessagePart | None = None,
+        *,
+        keep: bool = True,
+    ) -> StreamPair:
         out = line.out
         piece = Piece(
             version=1,
@@ -254,7 +268,7 @@ class Sender:
         ((count, total),) = self._state.rows("SELECT count(*), total(size) FROM held WHERE peer = ?", row)
         return count, total
 
-    def _room(self, row: int, peer: Peer, size: int) -> None:
+    def _room(self, row: int, peer: PeerDevice, size: int) -> None:
         count, total = self._held(row)
         if count >= MAX_HELD or total + size > MAX_HELD_BYTES:
             raise RemitError(

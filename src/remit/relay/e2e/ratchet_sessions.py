@@ -6,12 +6,12 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from remit.relay.device.identity import Card
-from remit.relay.device.peers import Peer
-from remit.relay.device.state import State
+from remit.relay.device.peers import PeerDevice
+from remit.relay.device.state import DeviceFile
 from remit.relay.e2e.account import PICKLE_KEY, keep_account, load_account
 from remit.relay.e2e.frame import parcel
-from remit.relay.e2e.olm import Account, Message, Session, olm
-from remit.relay.e2e.streams import MAX_SEALED, Reason
+from remit.relay.e2e.olm import OlmAccount, OlmMessage, OlmSession, olm
+from remit.relay.e2e.streams import MAX_SEALED, RejectionReason
 
 # Both sides may begin at once and renew at once, while what was sealed before is still on its way.
 KEPT_SESSIONS = 5
@@ -34,7 +34,7 @@ class Live(Struct, frozen=True):
     """A session in memory, as it will be kept if all goes well."""
 
     row: int
-    session: Session
+    session: OlmSession
     mine: bool
     answered: bool
 
@@ -44,14 +44,14 @@ class Read(Struct, frozen=True):
 
     plain: bytes
     live: Live
-    account: Account | None = None
+    account: OlmAccount | None = None
     """Set if the message opened the session, which used up a key."""
 
 
-class Sessions:
+class OlmSessions:
     """The sessions of a device, kept in its state. All within the caller's transaction."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: DeviceFile) -> None:
         self._state = state
         self._warm: dict[int, tuple[bytes, Live]] = {}
         """Sessions as they were last kept, and what then stood in the file: if it still does, they need not be read."""
@@ -99,27 +99,27 @@ class Sessions:
         session = load_account(self._state).create_outbound_session(public(bytes.fromhex(card.olm)), public(key))
         return Live(row=0, session=session, mine=True, answered=False)
 
-    def keep_account(self, account: Account) -> None:
+    def keep_account(self, account: OlmAccount) -> None:
         keep_account(self._state, account)
 
-    def read(self, row: int, peer: Peer, sealed: bytes, current: int) -> Read | Reason:
+    def read(self, row: int, peer: PeerDevice, sealed: bytes, current: int) -> Read | RejectionReason:
         """Return what *peer*, whose rows are under *row*, has sealed, or why nobody can read it. Changes nothing."""
         if not 1 < len(sealed) <= MAX_SEALED or (came := parcel(sealed)) is None:
-            return Reason.GARBAGE
+            return RejectionReason.GARBAGE
         if self.is_marked(row, "sealed", digest_of(sealed)):
-            return Reason.REPLAY
+            return RejectionReason.REPLAY
         found = self._read(row, peer, came.kind, came.ratchet, current)
-        if isinstance(found, Reason):
+        if isinstance(found, RejectionReason):
             return found
         plain = came.unpacked(found.plain)
-        return Reason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
+        return RejectionReason.UNREADABLE if plain is None else structs.replace(found, plain=plain)
 
-    def _read(self, row: int, peer: Peer, kind: int, ratchet: bytes, current: int) -> Read | Reason:
+    def _read(self, row: int, peer: PeerDevice, kind: int, ratchet: bytes, current: int) -> Read | RejectionReason:
         try:
             message = olm().AnyOlmMessage.from_parts(kind, ratchet)
             pre_key = message.to_pre_key()
         except ValueError:
-            return Reason.GARBAGE
+            return RejectionReason.GARBAGE
         if pre_key is not None:
             name = pre_key.session_id()
             found = self._state.one(
@@ -128,8 +128,8 @@ class Sessions:
             if found is None:
                 return self._opened(peer, message)
             if found[1] is None:
-                return Reason.UNREADABLE
-            return self._decrypted(self._live(found[0], row, found[1]), message) or Reason.UNREADABLE
+                return RejectionReason.UNREADABLE
+            return self._decrypted(self._live(found[0], row, found[1]), message) or RejectionReason.UNREADABLE
         rows = self._state.rows(
             "SELECT id, content FROM sessions WHERE peer = ? AND content IS NOT NULL ORDER BY id = ? DESC, id DESC",
             row,
@@ -138,9 +138,9 @@ class Sessions:
         for session, content in rows:
             if read := self._decrypted(self._live(session, row, content), message):
                 return read
-        return Reason.UNREADABLE
+        return RejectionReason.UNREADABLE
 
-    def _opened(self, peer: Peer, message: Message) -> Read | Reason:
+    def _opened(self, peer: PeerDevice, message: OlmMessage) -> Read | RejectionReason:
         pre_key = message.to_pre_key()
         assert pre_key is not None
         account = load_account(self._state)
@@ -149,11 +149,13 @@ class Sessions:
             session, plain = account.create_inbound_session(sender, pre_key)
         except ValueError as error:
             # The library has one class for all of them; it is refused either way, and the name is for people.
-            return Reason.KEY_SWAP if "identity key doesn't match" in str(error) else Reason.UNREADABLE
+            return (
+                RejectionReason.KEY_SWAP if "identity key doesn't match" in str(error) else RejectionReason.UNREADABLE
+            )
         return Read(plain=plain, live=Live(row=0, session=session, mine=False, answered=True), account=account)
 
     @staticmethod
-    def _decrypted(live: Live, message: Message) -> Read | None:
+    def _decrypted(live: Live, message: OlmMessage) -> Read | None:
         try:
             plain = live.session.decrypt(message)
         except ValueError:

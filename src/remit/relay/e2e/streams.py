@@ -41,7 +41,7 @@ Kind = Literal["open", "part", "note", "ask"]
 Content = Literal["message", "loss"]
 
 
-class Ack(Struct, frozen=True, array_like=True):
+class StreamAck(Struct, frozen=True, array_like=True):
     """How far the sender of this has got with the other's stream."""
 
     gen: Count
@@ -54,7 +54,7 @@ class Ack(Struct, frozen=True, array_like=True):
     """What those messages of the stream were; empty if it forgot some of them."""
 
 
-class Part(Struct, frozen=True, array_like=True):
+class MessagePart(Struct, frozen=True, array_like=True):
     """One piece of a message; all but the last field is the same in each of them."""
 
     message: Token
@@ -91,8 +91,8 @@ class Piece(Struct, frozen=True, array_like=True):
     """Whether the sender could not read the receiver's stream, and asks it to begin a new one."""
     former: Annotated[tuple[Token, ...], Meta(max_length=FORMER)]
     """The sender's streams before this one, which the receiver may never have seen."""
-    ack: Ack
-    part: Part | None = None
+    ack: StreamAck
+    part: MessagePart | None = None
 
 
 class Outgoing(Struct, frozen=True):
@@ -123,12 +123,12 @@ class Incoming(Struct, frozen=True):
     former: tuple[bytes, ...] = ()
     chain: bytes = START
 
-    def ack(self) -> Ack:
+    def ack(self) -> StreamAck:
         got = self.got - self.repeats
-        return Ack(gen=self.gen, stream=self.stream, next=self.next, got=got, chain=self.chain)
+        return StreamAck(gen=self.gen, stream=self.stream, next=self.next, got=got, chain=self.chain)
 
 
-class Line(Struct, frozen=True):
+class StreamPair(Struct, frozen=True):
     """Both directions between this device and another."""
 
     session: int = 0
@@ -148,7 +148,7 @@ class Line(Struct, frozen=True):
     long_count: int = 0
 
 
-class Reason(StrEnum):
+class RejectionReason(StrEnum):
     """Why something sealed was not opened. Nothing changed by it."""
 
     UNKNOWN_DEVICE = "unknown_device"
@@ -178,27 +178,35 @@ class _Row(Struct, frozen=True):
 # One row for each reason. What to do with the sealed bytes: `drop` them; have them come again `later`, by leaving them
 # where they are or by `Sealer.renew`, for their sender holds what is in them; or drop them after `Sealer.renew` or
 # `Sealer.acknowledge` has told the other side where this one is.
-REASONS: dict[Reason, _Row] = {
-    Reason.UNKNOWN_DEVICE: _Row(Code.PERMISSION_DENIED, "drop", "it comes from a device that is not known here"),
-    Reason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not reach this device"),
-    Reason.GARBAGE: _Row(Code.MALFORMED_ENVELOPE, "drop", "it is nothing that a device would send"),
-    Reason.KEY_SWAP: _Row(Code.CREDENTIAL_INVALID, "drop", "its session belongs to another identity than its sender's"),
-    Reason.MISDIRECTED: _Row(Code.CREDENTIAL_INVALID, "drop", "it was sealed by or for another device"),
-    Reason.REPLAY: _Row(Code.DUPLICATE_REQUEST, "drop", "it was opened before"),
-    Reason.REORDERED: _Row(Code.STATE_CONFLICT, "later", f"it came more than {WINDOW} pieces too early"),
-    Reason.SPLICED: _Row(Code.CREDENTIAL_INVALID, "renew", "it mixes pieces of different messages"),
-    Reason.UNREADABLE: _Row(Code.STATE_CONFLICT, "renew", "no session can read it: one of the two devices lost state"),
-    Reason.SUPERSEDED: _Row(Code.STATE_CONFLICT, "acknowledge", "it belongs to a stream that ended"),
-    Reason.ROLLED_BACK: _Row(Code.STATE_CONFLICT, "renew", "its sender was put back to an earlier state"),
-    Reason.FULL: _Row(Code.OVERLOADED, "later", "more is waiting to be taken from its sender than is kept"),
-    Reason.HURRIED: _Row(Code.RATE_LIMITED, "later", "it wants all that is held for its sender sealed again too soon"),
+REASONS: dict[RejectionReason, _Row] = {
+    RejectionReason.UNKNOWN_DEVICE: _Row(
+        Code.PERMISSION_DENIED, "drop", "it comes from a device that is not known here"
+    ),
+    RejectionReason.NOT_ALLOWED: _Row(Code.PERMISSION_DENIED, "drop", "its sender may not reach this device"),
+    RejectionReason.GARBAGE: _Row(Code.MALFORMED_ENVELOPE, "drop", "it is nothing that a device would send"),
+    RejectionReason.KEY_SWAP: _Row(
+        Code.CREDENTIAL_INVALID, "drop", "its session belongs to another identity than its sender's"
+    ),
+    RejectionReason.MISDIRECTED: _Row(Code.CREDENTIAL_INVALID, "drop", "it was sealed by or for another device"),
+    RejectionReason.REPLAY: _Row(Code.DUPLICATE_REQUEST, "drop", "it was opened before"),
+    RejectionReason.REORDERED: _Row(Code.STATE_CONFLICT, "later", f"it came more than {WINDOW} pieces too early"),
+    RejectionReason.SPLICED: _Row(Code.CREDENTIAL_INVALID, "renew", "it mixes pieces of different messages"),
+    RejectionReason.UNREADABLE: _Row(
+        Code.STATE_CONFLICT, "renew", "no session can read it: one of the two devices lost state"
+    ),
+    RejectionReason.SUPERSEDED: _Row(Code.STATE_CONFLICT, "acknowledge", "it belongs to a stream that ended"),
+    RejectionReason.ROLLED_BACK: _Row(Code.STATE_CONFLICT, "renew", "its sender was put back to an earlier state"),
+    RejectionReason.FULL: _Row(Code.OVERLOADED, "later", "more is waiting to be taken from its sender than is kept"),
+    RejectionReason.HURRIED: _Row(
+        Code.RATE_LIMITED, "later", "it wants all that is held for its sender sealed again too soon"
+    ),
 }
 
 
-class Refused(RemitError):
+class RejectedMessageError(RemitError):
     """Something sealed that was not opened, and changed nothing."""
 
-    def __init__(self, reason: Reason, device: str, detail: str = "") -> None:
+    def __init__(self, reason: RejectionReason, device: str, detail: str = "") -> None:
         row = REASONS[reason]
         more = f" ({detail})" if detail else ""
         super().__init__(fault(row.code, f"a sealed message from {device[:64]} is refused: {row.meaning}{more}"))
@@ -212,11 +220,11 @@ def chained(before: bytes, message: bytes) -> bytes:
     return sha256(before + message).digest()[:16]
 
 
-def cut(message: bytes, before: bytes, content: Content, requester: str, body: bytes) -> list[Part]:
+def cut(message: bytes, before: bytes, content: Content, requester: str, body: bytes) -> list[MessagePart]:
     """Return the pieces of a message."""
     count = max(1, -(-len(body) // PIECE_BYTES))
     return [
-        Part(
+        MessagePart(
             message=message,
             before=before,
             content=content,
@@ -230,7 +238,7 @@ def cut(message: bytes, before: bytes, content: Content, requester: str, body: b
     ]
 
 
-def fits(part: Part, before: Part | None) -> bool:
+def fits(part: MessagePart, before: MessagePart | None) -> bool:
     """Say whether *part* goes on where the unfinished message stopped, or begins one if none is unfinished."""
     if part.count != max(1, -(-part.size // PIECE_BYTES)):
         return False
@@ -242,7 +250,7 @@ def fits(part: Part, before: Part | None) -> bool:
     return part == structs.replace(before, index=before.index + 1, body=part.body)
 
 
-class Entered(Struct, frozen=True):
+class AcceptedPiece(Struct, frozen=True):
     """A piece that is taken."""
 
     incoming: Incoming
@@ -252,15 +260,15 @@ class Entered(Struct, frozen=True):
     """How many messages this device once had, said so, and no longer knows."""
 
 
-def enter(now: Incoming, piece: Piece) -> Entered | Reason:
+def enter(now: Incoming, piece: Piece) -> AcceptedPiece | RejectionReason:
     """Return what a piece does to the direction it belongs to, or why it is not taken."""
     fresh = piece.stream != now.stream
     if fresh and piece.stream in now.former:
-        return Reason.SUPERSEDED
+        return RejectionReason.SUPERSEDED
     if fresh and piece.gen <= now.gen:
-        return Reason.ROLLED_BACK
+        return RejectionReason.ROLLED_BACK
     if not fresh and piece.gen != now.gen:
-        return Reason.SPLICED
+        return RejectionReason.SPLICED
     if fresh:
         ended = (*now.former, *((now.stream,) if now.stream else ()), *piece.former)
         former = tuple(dict.fromkeys(ended))[-2 * FORMER :]
@@ -283,13 +291,13 @@ def enter(now: Incoming, piece: Piece) -> Entered | Reason:
         if piece.seq < now.next:
             # The same bytes again are known before they are read, and a sender uses a number once. These are others:
             # it does not remember that it used this number.
-            return Reason.ROLLED_BACK
+            return RejectionReason.ROLLED_BACK
         if piece.seq - now.next >= WINDOW:
-            return Reason.REORDERED
-    return Entered(incoming=now, fresh=fresh, lost=lost)
+            return RejectionReason.REORDERED
+    return AcceptedPiece(incoming=now, fresh=fresh, lost=lost)
 
 
-def draw(now: Incoming, part: Part, *, known: bool) -> tuple[Incoming, int]:
+def draw(now: Incoming, part: MessagePart, *, known: bool) -> tuple[Incoming, int]:
     """Return the direction after one more whole message, and how many its sender turns out to have forgotten."""
     left = max(0, now.left - 1)
     now = structs.replace(now, chain=chained(part.before, part.message))
@@ -307,7 +315,7 @@ def forgotten(now: Incoming) -> tuple[Incoming, int]:
     return structs.replace(now, repeats=0), now.repeats
 
 
-class Told(StrEnum):
+class AckOutcome(StrEnum):
     """What an acknowledgement says to the sender it is for."""
 
     STALE = "stale"
@@ -316,23 +324,23 @@ class Told(StrEnum):
     """The other side had more from this device than it remembers to have sent."""
 
 
-def misses(now: Outgoing, ack: Ack) -> bool:
+def misses(now: Outgoing, ack: StreamAck) -> bool:
     """Say whether who acknowledges so much has not got all that was sealed for it."""
     return now.gen > 0 and (ack.gen < now.gen or (ack.gen == now.gen and ack.next < now.next))
 
 
-def hear(now: Outgoing, ack: Ack, chain: bytes | None) -> Told:
+def hear(now: Outgoing, ack: StreamAck, chain: bytes | None) -> AckOutcome:
     """Return what an acknowledgement says about the direction that it is about.
 
     *chain* stands for the messages up to the last one that would be let go by it; None if there is none.
     """
     if ack.gen == 0 or ack.gen < now.gen:
-        return Told.STALE
+        return AckOutcome.STALE
     if ack.gen > now.gen or ack.stream != now.stream or ack.next > now.next:
-        return Told.AHEAD
+        return AckOutcome.AHEAD
     if chain is not None and ack.chain and ack.chain != chain:
-        return Told.AHEAD
-    return Told.SETTLES
+        return AckOutcome.AHEAD
+    return AckOutcome.SETTLES
 
 
 def is_numbered(piece: Piece) -> bool:

@@ -6,7 +6,7 @@ Pure: whoever asks says what time it is.
 from collections.abc import Iterable, Sequence
 from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from remit.relay.gateway.limits import Limits, Rate
+from remit.relay.gateway.limits import GatewayLimits, HourlyRate
 
 Network = IPv4Network | IPv6Network
 
@@ -22,11 +22,11 @@ class _Bucket:
 
     __slots__ = ("_at", "level")
 
-    def __init__(self, rate: Rate, now: float) -> None:
+    def __init__(self, rate: HourlyRate, now: float) -> None:
         self.level = rate.burst
         self._at = now
 
-    def fill(self, rate: Rate, now: float) -> float:
+    def fill(self, rate: HourlyRate, now: float) -> float:
         self.level = min(rate.burst, self.level + (now - self._at) * rate.per_hour / _HOUR_S)
         self._at = now
         return self.level
@@ -35,7 +35,7 @@ class _Bucket:
 class _Address:
     __slots__ = ("attempts", "devices", "failures", "greeted", "open")
 
-    def __init__(self, limits: Limits, now: float) -> None:
+    def __init__(self, limits: GatewayLimits, now: float) -> None:
         self.open = self.greeted = 0
         self.attempts = _Bucket(limits.address_attempts, now)
         self.failures = _Bucket(limits.address_failures, now)
@@ -45,7 +45,7 @@ class _Address:
 class Addresses:
     """What each address has open, and has lately asked for."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: GatewayLimits) -> None:
         self._limits = limits
         self._known: dict[str, _Address] = {}
 

@@ -6,26 +6,26 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.wire import Bye, Delivery, Receipt, Stored, encode_binary, encode_text
 
 _TEXT, _BINARY, _CLOSE, _PONG = 0x1, 0x2, 0x8, 0xA
 _GOING_AWAY = (1001).to_bytes(2)
 
 
-class Route:
+class DeliveryRoute:
     """A way from one connection to another on which a message was taken, so that the next will be."""
 
     __slots__ = ("access", "number", "receiver")
 
-    def __init__(self, receiver: "Connection", access: int, number: int) -> None:
+    def __init__(self, receiver: "DeviceConnection", access: int, number: int) -> None:
         self.receiver = receiver
         self.access = access
         self.number = number
         """The last one."""
 
 
-class Connection:
+class DeviceConnection:
     """What is known of one connection. Frames are gathered and leave together, with `flush`.
 
     They are written to the transport as they are, past aiohttp's writer: that is a coroutine for each frame, and
@@ -72,7 +72,7 @@ class Connection:
         self.acked = 0
         self.access = 0
         """Counts how often the device has said who may reach it."""
-        self.routes: dict[str, Route] | None = None
+        self.routes: dict[str, DeliveryRoute] | None = None
         """To whom messages of this device were taken lately."""
         self.acking = False
         """Whether the last acknowledgement still waits to be written."""
@@ -160,13 +160,13 @@ class Connection:
             self._window = None
         return True
 
-    def has_room(self, limits: Limits) -> bool:
+    def has_room(self, limits: GatewayLimits) -> bool:
         """Whether more may be sent before anything is acknowledged."""
         return self._window is None or (
             len(self._window) < limits.window_messages and self._window_bytes < limits.window_bytes
         )
 
-    def room_left(self, limits: Limits) -> tuple[int, int]:
+    def room_left(self, limits: GatewayLimits) -> tuple[int, int]:
         """How many messages and bytes that is."""
         return limits.window_messages - len(self._window or ()), limits.window_bytes - self._window_bytes
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from remit.relay.gateway.addresses import Network, counted, is_in
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 
 # So many are turned away before others of the event loop have their turn.
 _AT_ONCE = 100
@@ -36,7 +36,7 @@ class Doorway(socket.socket):
     def __init__(
         self,
         bound: socket.socket,
-        limits: Limits,
+        limits: GatewayLimits,
         *,
         proxies: Sequence[Network],
         is_unwanted: Callable[[str], bool],

@@ -10,19 +10,20 @@ from itertools import count
 from pathlib import Path
 
 from remit.relay.gateway import keys
-from remit.relay.gateway.connection import Connection, Route
-from remit.relay.gateway.figures import Figures
-from remit.relay.gateway.limits import Limits
-from remit.relay.gateway.queue import Entered, NoRoom, Page, Queue
-from remit.relay.gateway.upkeep import Step, passing
-from remit.relay.gateway.writer import Writer
+from remit.relay.gateway.connection import DeliveryRoute, DeviceConnection
+from remit.relay.gateway.figures import GatewayMetrics
+from remit.relay.gateway.limits import GatewayLimits
+from remit.relay.gateway.queue import AdmittedDevice, NoRoom, Page, Queue
+from remit.relay.gateway.upkeep import CleanupResult, passing
+from remit.relay.gateway.writer import GatewayWriter
 from remit.relay.wire import (
     Ack,
-    Allow,
+    AllowSenders,
     Answered,
     Bye,
     Delivery,
     Denied,
+    DeviceStatus,
     Expired,
     Fetch,
     FromDevice,
@@ -33,7 +34,6 @@ from remit.relay.wire import (
     Put,
     Receipt,
     Refused,
-    Standing,
     Welcome,
 )
 from remit.runtime.ports import Clock
@@ -52,25 +52,25 @@ class Exchange:
     """The connections of a gateway, and the one writer behind them."""
 
     def __init__(
-        self, path: Path, queue: Queue, limits: Limits, clock: Clock, commit_hook: Callable[[], None] | None
+        self, path: Path, queue: Queue, limits: GatewayLimits, clock: Clock, commit_hook: Callable[[], None] | None
     ) -> None:
         self._limits = limits
         self._clock = clock
         self._numbers = count(1)
-        self.devices: dict[str, Connection] = {}
+        self.devices: dict[str, DeviceConnection] = {}
         """The one connection of each device that is connected."""
         self._unstored = 0
         self._crowd: list[asyncio.Future[None]] = []
-        self._dirty: dict[int, Connection] = {}
+        self._dirty: dict[int, DeviceConnection] = {}
         """The connections for which something is ready to leave."""
         self._place = queue.last_place()
         self._slow: dict[str, int] = {}
         """For how many messages to a device it is not known yet whether they are taken."""
         self.troubled = False
-        self.figures = Figures()
+        self.figures = GatewayMetrics()
         self.held = queue
         """Of the file only its counts are looked at here."""
-        self._writer = Writer(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
+        self._writer = GatewayWriter(path, queue, settled=self._flush, troubled=self._let_go, commit_hook=commit_hook)
 
     async def close(self) -> None:
         """Write whatever was taken, tell its senders, then tell everyone to go."""
@@ -83,12 +83,12 @@ class Exchange:
 
     async def enter(
         self, transport: asyncio.Transport, device: str, *, may_be_new: bool
-    ) -> tuple[Connection, Entered | NoRoom]:
+    ) -> tuple[DeviceConnection, AdmittedDevice | NoRoom]:
         """Return the connection of a device, which has then been told that it is welcome, or that it is not.
 
         Raises `OSError` if the file cannot be written.
         """
-        connection = Connection(transport, number=next(self._numbers), device=device, now=self._clock.now())
+        connection = DeviceConnection(transport, number=next(self._numbers), device=device, now=self._clock.now())
         # Before anything else: from here on nothing more is taken from the older connection.
         if older := self.devices.get(device):
             self.cut(older, Bye(code="replaced", reason="the device has connected once more"))
@@ -107,14 +107,14 @@ class Exchange:
             self._welcome(connection, entered)
         return connection, entered
 
-    async def look(self, device: str) -> Standing:
+    async def look(self, device: str) -> DeviceStatus:
         """Return how a device stands here; nothing changes by it."""
         found = await self._writer.ask(lambda queue: queue.look(device))
         waiting, left = found or (0, 0)
         connected = device in self.devices
-        return Standing(known=found is not None, connected=connected, waiting=waiting, one_time_left=left)
+        return DeviceStatus(known=found is not None, connected=connected, waiting=waiting, one_time_left=left)
 
-    def _welcome(self, connection: Connection, entered: Entered) -> None:
+    def _welcome(self, connection: DeviceConnection, entered: AdmittedDevice) -> None:
         connection.key = entered.key
         left, is_new = entered.one_time_left, entered.is_new
         connection.say(Welcome(device=connection.device, one_time_left=left, is_new=is_new))
@@ -123,14 +123,14 @@ class Exchange:
         connection.flush(self._clock.now())
         self._next_page(connection)
 
-    def leave(self, connection: Connection) -> None:
+    def leave(self, connection: DeviceConnection) -> None:
         """Forget a connection that has ended."""
         connection.closing = True
         if self.devices.get(connection.device) is connection:
             del self.devices[connection.device]
         self._writer.do(lambda queue: queue.leave(connection.number), lambda _: None)
 
-    def cut(self, connection: Connection, bye: Bye) -> None:
+    def cut(self, connection: DeviceConnection, bye: Bye) -> None:
         """End a connection, and tell its device why."""
         if self.devices.get(connection.device) is connection:
             del self.devices[connection.device]
@@ -152,9 +152,9 @@ class Exchange:
 
         Raises `OSError` if the file cannot be written.
         """
-        steps: Iterator[Step] | None = None
+        steps: Iterator[CleanupResult] | None = None
 
-        def next_step(queue: Queue) -> Step | None:
+        def next_step(queue: Queue) -> CleanupResult | None:
             nonlocal steps
             steps = steps or passing(queue)
             return next(steps, None)
@@ -180,7 +180,7 @@ class Exchange:
 
     # ── what a device asks for ────────────────────────────────────────────────────────────────────────────────────────
 
-    def hear(self, connection: Connection, frame: FromDevice) -> int:
+    def hear(self, connection: DeviceConnection, frame: FromDevice) -> int:
         """Do what a control frame asks for, and return as how many frames it counts."""
         match frame:
             case Ack(place=place):
@@ -192,7 +192,7 @@ class Exchange:
                     lambda queue: keys.publish(queue, connection.key, asked), lambda done: self._say(connection, done)
                 )
                 return ASKING_FRAMES + len(asked.one_time)
-            case Allow():
+            case AllowSenders():
                 listed = frame
                 # From here on every route to this device has to be found anew, after the list is written.
                 connection.access += 1
@@ -206,7 +206,7 @@ class Exchange:
                 raise Malformed("a second hello")
         return ASKING_FRAMES
 
-    def _fetch(self, connection: Connection, asked: Fetch) -> None:
+    def _fetch(self, connection: DeviceConnection, asked: Fetch) -> None:
         def fetched(found: keys.Fetched) -> None:
             self._say(connection, found.answer)
             owner = self.devices.get(asked.device)
@@ -215,14 +215,14 @@ class Exchange:
 
         self._writer.do(lambda queue: keys.fetch(queue, connection.device, asked), fetched)
 
-    def _say(self, connection: Connection, frame: KeysLeft | Refused | Expired | Answered) -> None:
+    def _say(self, connection: DeviceConnection, frame: KeysLeft | Refused | Expired | Answered) -> None:
         if not connection.closing:
             connection.say(frame)
             self._dirty[connection.number] = connection
 
     # ── messages ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def put(self, connection: Connection, put: Put) -> None:
+    def put(self, connection: DeviceConnection, put: Put) -> None:
         """Have a message stored; its sender hears of it once it is, and its receiver gets it if that is connected.
 
         On a route that is known the receiver gets it at once, while it is being written. If that fails, or the gateway
@@ -256,7 +256,7 @@ class Exchange:
                 self._dirty[connection.number] = connection
             if result and not at_once:
                 if receiver is not None:
-                    self._learn(connection, put.to, Route(receiver, access, put.number))
+                    self._learn(connection, put.to, DeliveryRoute(receiver, access, put.number))
                 if now := self.devices.get(put.to):
                     self._pass_on(now, Delivery(place, connection.device, put.number, put.body))
 
@@ -266,7 +266,7 @@ class Exchange:
             urgent=not at_once,
         )
 
-    def _is_known(self, connection: Connection, receiver: Connection, put: Put) -> bool:
+    def _is_known(self, connection: DeviceConnection, receiver: DeviceConnection, put: Put) -> bool:
         """Whether a message will be taken for sure, and nothing that is still being written stands before it."""
         route = None if connection.routes is None else connection.routes.get(put.to)
         if (
@@ -283,7 +283,7 @@ class Exchange:
         route.number = put.number
         return True
 
-    def _learn(self, connection: Connection, to: str, route: Route) -> None:
+    def _learn(self, connection: DeviceConnection, to: str, route: DeliveryRoute) -> None:
         if connection.routes is None:
             connection.routes = {}
         if len(connection.routes) >= MOST_ROUTES:
@@ -296,13 +296,13 @@ class Exchange:
         else:
             self._slow[to] -= 1
 
-    def _soon(self, connection: Connection) -> None:
+    def _soon(self, connection: DeviceConnection) -> None:
         """Let what is ready leave when every task that is ready has run: much of it shares one write then."""
         if not self._dirty:
             asyncio.get_running_loop().call_soon(self._flush_dirty)
         self._dirty[connection.number] = connection
 
-    def _pass_on(self, receiver: Connection, delivery: Delivery) -> None:
+    def _pass_on(self, receiver: DeviceConnection, delivery: Delivery) -> None:
         if not receiver.live:
             return
         if receiver.has_room(self._limits):
@@ -311,7 +311,7 @@ class Exchange:
         else:
             receiver.live = False
 
-    def _refused(self, connection: Connection, refused: Refused) -> None:
+    def _refused(self, connection: DeviceConnection, refused: Refused) -> None:
         if connection.closing:
             return
         self._say(connection, refused)
@@ -323,7 +323,7 @@ class Exchange:
         if len(connection.refused_to) > MOST_REFUSED:
             self.cut(connection, Bye(code="full", reason=f"more than {MOST_REFUSED} devices refused messages"))
 
-    def _acknowledge(self, connection: Connection, place: int) -> None:
+    def _acknowledge(self, connection: DeviceConnection, place: int) -> None:
         # A place that was not sent yet is not acknowledged by anyone in good faith.
         if not connection.acknowledge(min(place, connection.sent), connection.heard):
             return
@@ -332,7 +332,7 @@ class Exchange:
         if not connection.live:
             self._next_page(connection)
 
-    def _write_ack(self, connection: Connection) -> None:
+    def _write_ack(self, connection: DeviceConnection) -> None:
         """Have deleted what is acknowledged so far; what is meanwhile, follows together."""
         connection.acking = True
         place = connection.acked
@@ -346,7 +346,7 @@ class Exchange:
         # The place is that of now: what was delivered after it may not be in the file yet, and would stay there.
         self._writer.do(lambda queue: queue.acknowledge(connection.key, place), written, urgent=False)
 
-    def _next_page(self, connection: Connection) -> None:
+    def _next_page(self, connection: DeviceConnection) -> None:
         """Have the file read on, if there is room for what is in it and nobody reads already."""
         messages, size = connection.room_left(self._limits)
         if connection.paging or messages <= 0 or size <= 0:
@@ -368,12 +368,12 @@ class Exchange:
         after = connection.sent
         self._writer.do(lambda queue: queue.page(connection.key, after, messages, size), found)
 
-    def has_room(self, connection: Connection) -> bool:
+    def has_room(self, connection: DeviceConnection) -> bool:
         """Whether more may be taken from a device, and from all of them, before what was taken is written."""
         limits = self._limits
         return connection.unstored <= limits.unstored_bytes and self._unstored <= limits.all_unstored_bytes
 
-    async def room(self, connection: Connection) -> None:
+    async def room(self, connection: DeviceConnection) -> None:
         """Return once what waits to be written is little enough; until then the device is not read."""
         while not (connection.closing or self.has_room(connection)):
             connection.room = asyncio.get_running_loop().create_future()

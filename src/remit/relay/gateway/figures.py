@@ -11,7 +11,7 @@ TYPE = "text/plain; version=0.0.4"
 What = Literal["connection", "greeting", "device", "message"]
 
 
-class Figures:
+class GatewayMetrics:
     """What was counted since the gateway was started."""
 
     def __init__(self) -> None:

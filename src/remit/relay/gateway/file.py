@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from remit.stores.connection import Connection, Durability, connect_writer
+from remit.stores.connection import Durability, SqliteConnection, connect_writer
 
 SCHEMA_VERSION = 2
 # What is looked at often stands before the body, which may fill many pages.
@@ -68,7 +68,7 @@ CREATE INDEX pair_expired ON pair (sender) WHERE expired > 0;
 _CHECKPOINT_PAGES = 4_000
 
 
-def open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> Connection:
+def open_file(path: Path, durability: Durability, wall_ms: Callable[[], int]) -> SqliteConnection:
     """Return a gateway's file, brought up to date; nobody else can open it meanwhile."""
     connection = connect_writer(path, durability, busy_seconds=1.0)
     try:

@@ -8,7 +8,7 @@ import hashlib
 from typing import NamedTuple
 
 from remit.relay.gateway.queue import FULL, ROW_BYTES, UNREACHABLE, Queue
-from remit.relay.wire import Allow, Bundle, Denied, Done, Fetch, Publish
+from remit.relay.wire import AllowSenders, BundleReply, Denied, Done, Fetch, Publish
 
 _SIZES = """
 SELECT coalesce(length(bundle), 0), (SELECT coalesce(sum(length(body)), 0) FROM one_time o WHERE o.device = d.key),
@@ -20,7 +20,7 @@ FROM device d WHERE d.key = ?
 class Fetched(NamedTuple):
     """The answer to a fetch, and how many one-time keys of the other device are left."""
 
-    answer: Bundle | Denied
+    answer: BundleReply | Denied
     one_time_left: int
 
 
@@ -73,11 +73,11 @@ def fetch(queue: Queue, sender: str, asked: Fetch) -> Fetched:
         queue.connection.execute("UPDATE one_time SET body = NULL, used_ms = ? WHERE key = ?", used)
         queue.kept -= len(taken[1])
     one_time: bytes | None = None if taken is None else taken[1]
-    answer = Bundle(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
+    answer = BundleReply(request=asked.request, device=asked.device, bundle=bundle, one_time=one_time)
     return Fetched(answer, queue.one_time_left(device))
 
 
-def allow(queue: Queue, device: int, asked: Allow) -> Done:
+def allow(queue: Queue, device: int, asked: AllowSenders) -> Done:
     """Replace the list of those who may reach a device; also where the gateway is full, as it may be shorter."""
     queue.forget_ways()
     ((before,),) = queue.connection.execute("SELECT count(*) FROM allowed WHERE receiver = ?", (device,)).fetchall()

@@ -8,14 +8,14 @@ MIB = 1024 * 1024
 DAY_S = 86_400.0
 
 
-class Rate(Struct, frozen=True, kw_only=True):
+class HourlyRate(Struct, frozen=True, kw_only=True):
     """So much at once, and so much an hour."""
 
     burst: float
     per_hour: float
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class GatewayLimits(Struct, frozen=True, kw_only=True):
     """The bounds of one gateway; each is a refusal or a pause, never a loss."""
 
     max_connections: int = 10_000
@@ -25,11 +25,11 @@ class Limits(Struct, frozen=True, kw_only=True):
     address_connections: int = 1_000
     """Connections from one network address: of IPv6, from one /64, which is what one customer has."""
     address_unauthenticated: int = 64
-    address_attempts: Rate = Rate(burst=1_000, per_hour=36_000)
+    address_attempts: HourlyRate = HourlyRate(burst=1_000, per_hour=36_000)
     """How often somebody at one address may try to connect."""
-    address_failures: Rate = Rate(burst=60, per_hour=3_600)
+    address_failures: HourlyRate = HourlyRate(burst=60, per_hour=3_600)
     """How often they may fail to show who they are."""
-    address_devices: Rate = Rate(burst=100, per_hour=100)
+    address_devices: HourlyRate = HourlyRate(burst=100, per_hour=100)
     """How many devices that were not known before may come from there."""
     hello_s: float = 10.0
     idle_s: float = 90.0

@@ -1,6 +1,6 @@
 """How fast one device may be, as two buckets that fill with time: one of frames, one of bytes."""
 
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 
 
 class Pace:
@@ -8,7 +8,7 @@ class Pace:
 
     __slots__ = ("_at", "_bytes", "_frames", "_limits")
 
-    def __init__(self, limits: Limits, now: float) -> None:
+    def __init__(self, limits: GatewayLimits, now: float) -> None:
         self._limits = limits
         self._at = now
         self._frames = limits.frames_burst

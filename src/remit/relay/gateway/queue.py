@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remit.relay.gateway.file import open_file
-from remit.relay.gateway.limits import DAY_S, Limits
+from remit.relay.gateway.limits import DAY_S, GatewayLimits
 from remit.relay.wire import Delivery, Expired, Put, RefusalCode, Refused
-from remit.stores.connection import Connection, Durability
+from remit.stores.connection import Durability, SqliteConnection
 
 # Each statement lets go of the interpreter and has to get it back from a busy event loop, so one adds many rows.
 _ROWS = 16
@@ -30,7 +30,7 @@ FULL = "the gateway holds as much as it may"
 UNREACHABLE = "there is no such device, or it does not accept messages from this one"
 
 
-class Entered(NamedTuple):
+class AdmittedDevice(NamedTuple):
     """A device that has shown who it is."""
 
     key: int
@@ -64,7 +64,7 @@ class _Way:
         self.number = number
 
 
-class Held:
+class QueueSize:
     """So many messages, and so many bytes."""
 
     __slots__ = ("messages", "size")
@@ -74,7 +74,7 @@ class Held:
         self.size = 0
 
 
-def open_queue(path: Path, durability: Durability, limits: Limits, wall_ms: Callable[[], int]) -> "Queue":
+def open_queue(path: Path, durability: Durability, limits: GatewayLimits, wall_ms: Callable[[], int]) -> "Queue":
     """Return what a gateway's file holds; nobody else can open it meanwhile."""
     connection = open_file(path, durability, wall_ms)
     try:
@@ -87,7 +87,7 @@ def open_queue(path: Path, durability: Durability, limits: Limits, wall_ms: Call
 class Queue:
     """What is queued for whom, and who may queue it."""
 
-    def __init__(self, connection: Connection, limits: Limits, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, connection: SqliteConnection, limits: GatewayLimits, wall_ms: Callable[[], int]) -> None:
         self.connection = connection
         self.limits = limits
         self.wall_ms = wall_ms
@@ -97,9 +97,9 @@ class Queue:
 
     def reload(self) -> None:
         """Count what the file holds: at the start, and after a transaction that failed."""
-        self._receivers: defaultdict[int, Held] = defaultdict(Held)
-        self._pairs: defaultdict[tuple[int, int], Held] = defaultdict(Held)
-        self.all = Held()
+        self._receivers: defaultdict[int, QueueSize] = defaultdict(QueueSize)
+        self._pairs: defaultdict[tuple[int, int], QueueSize] = defaultdict(QueueSize)
+        self.all = QueueSize()
         self.kept = 0
         """How many bytes everything but messages takes: keys, lists, who sent to whom."""
         self._shut: dict[int, set[str]] = {}
@@ -125,7 +125,7 @@ class Queue:
 
     # ── who comes and goes ────────────────────────────────────────────────────────────────────────────────────────────
 
-    def enter(self, connection: int, device: str, *, may_be_new: bool) -> Entered | NoRoom:
+    def enter(self, connection: int, device: str, *, may_be_new: bool) -> AdmittedDevice | NoRoom:
         """Return a device that has shown who it is, or why there is no room for another."""
         now_ms = self.wall_ms()
         row = self.connection.execute("SELECT key FROM device WHERE id = ?", (device,)).fetchone()
@@ -142,7 +142,7 @@ class Queue:
             self.connection.execute("UPDATE device SET seen_ms = ? WHERE key = ?", (now_ms, row[0]))
         key = int(row[0])
         self._present[connection] = key
-        return Entered(key, self.one_time_left(key), is_new, self._expired_of(key))
+        return AdmittedDevice(key, self.one_time_left(key), is_new, self._expired_of(key))
 
     def leave(self, connection: int) -> None:
         """Forget a connection that has ended, and what was refused on it."""

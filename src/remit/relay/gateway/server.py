@@ -12,12 +12,12 @@ from aiohttp import WSMsgType, web
 from remit.protocol.errors import Code, fault
 from remit.relay.device.identity import device_id
 from remit.relay.gateway.addresses import Addresses, Network, client_of, counted, is_in, networks
-from remit.relay.gateway.connection import Connection
+from remit.relay.gateway.connection import DeviceConnection
 from remit.relay.gateway.exchange import Exchange
-from remit.relay.gateway.figures import TYPE, Figures
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.figures import TYPE, GatewayMetrics
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.pace import Pace
-from remit.relay.gateway.queue import Entered, Queue, open_queue
+from remit.relay.gateway.queue import AdmittedDevice, Queue, open_queue
 from remit.relay.wire import (
     MAX_FRAME,
     NONCE_BYTES,
@@ -25,9 +25,9 @@ from remit.relay.wire import (
     VERSION,
     Bye,
     Challenge,
+    DeviceStatus,
     Hello,
     Malformed,
-    Standing,
     encode_text,
     read_from_device,
     read_put,
@@ -69,7 +69,7 @@ class Gateway:
         folder: Path,
         *,
         name: str,
-        limits: Limits | None = None,
+        limits: GatewayLimits | None = None,
         durability: Durability = "power",
         proxies: Sequence[Network] = (),
         watchers: Sequence[Network] | None = None,
@@ -79,7 +79,7 @@ class Gateway:
     ) -> None:
         self.name = name
         self.path = folder / FILE
-        self.limits = limits or Limits()
+        self.limits = limits or GatewayLimits()
         self._durability: Durability = durability
         self._clock = clock or LoopClock()
         self.now = self._clock.now
@@ -143,7 +143,7 @@ class Gateway:
             self.seated(request.transport.get_extra_info("socket").fileno())
         self._open += 1
         self.addresses.enter(address, now())
-        connection: Connection | None = None
+        connection: DeviceConnection | None = None
         try:
             connection = await self._enter(request, socket, address)
             if connection is not None:
@@ -171,7 +171,9 @@ class Gateway:
             )
         return counted(client_of(peer, forwarded, self.proxies))
 
-    async def _enter(self, request: web.Request, socket: web.WebSocketResponse, address: str) -> Connection | None:
+    async def _enter(
+        self, request: web.Request, socket: web.WebSocketResponse, address: str
+    ) -> DeviceConnection | None:
         """Return the connection of a device that has shown who it is; None if it could not, or only looks."""
         self._unauthenticated += 1
         try:
@@ -190,13 +192,13 @@ class Gateway:
                 return None
             may_be_new = self.addresses.take_device(address, self._clock.now())
             connection, entered = await self._exchange.enter(transport, device, may_be_new=may_be_new)
-            if may_be_new and not (isinstance(entered, Entered) and entered.is_new):
+            if may_be_new and not (isinstance(entered, AdmittedDevice) and entered.is_new):
                 self.addresses.give_back_device(address, self._clock.now())
             return connection
         finally:
             self._unauthenticated -= 1
 
-    async def _answer(self, socket: web.WebSocketResponse, answer: Bye | Standing, *, close: int) -> None:
+    async def _answer(self, socket: web.WebSocketResponse, answer: Bye | DeviceStatus, *, close: int) -> None:
         await socket.send_str(encode_text(answer).decode())
         await socket.close(code=close)
 
@@ -223,7 +225,7 @@ class Gateway:
             return Bye(code="unauthenticated", reason="the signature is not that of this key, gateway and connection")
         return device, hello.looks
 
-    async def _read(self, socket: web.WebSocketResponse, connection: Connection) -> None:
+    async def _read(self, socket: web.WebSocketResponse, connection: DeviceConnection) -> None:
         """Take what a device sends, as fast as it may be and as can be written, until its connection ends."""
         exchange, limits, now = self._exchange, self.limits, self._clock.now
         pace = self._paces.setdefault(connection.device, Pace(limits, now()))
@@ -292,7 +294,7 @@ class Gateway:
         return self._exchange.held
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> GatewayMetrics:
         """What it has done since it was started."""
         return self._exchange.figures
 

@@ -12,18 +12,18 @@ from aiohttp import web
 from remit.relay.gateway.addresses import Network
 from remit.relay.gateway.certificate import Certificate
 from remit.relay.gateway.doorway import Doorway
-from remit.relay.gateway.limits import Limits
+from remit.relay.gateway.limits import GatewayLimits
 from remit.relay.gateway.server import Gateway
 from remit.stores.connection import Durability
 from remit.transports.listening import BACKLOG, listening
 
-# Who asks for nothing but the health page may keep its connection for so long: less than `Limits.hello_s`.
+# Who asks for nothing but the health page may keep its connection for so long: less than `GatewayLimits.hello_s`.
 KEEP_ALIVE_S = 5.0
 # So soon a certificate that was renewed is used.
 LOOK_S = 60.0
 
 
-class Serving:
+class GatewayListener:
     """A gateway with its socket, open while the block lasts; leaving it tells every device to go."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Serving:
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{'wss' if self._certificate else 'ws'}://{host}:{self._port}"
 
-    async def __aenter__(self) -> "Serving":
+    async def __aenter__(self) -> "GatewayListener":
         gateway = self.gateway
         bound = Doorway(
             listening(self._host, self._port),
@@ -106,7 +106,7 @@ async def serve_gateway(
     name: str,
     host: str = "127.0.0.1",
     port: int = 0,
-    limits: Limits | None = None,
+    limits: GatewayLimits | None = None,
     durability: Durability = "power",
     proxies: Sequence[Network] = (),
     watchers: Sequence[Network] | None = None,
@@ -122,7 +122,7 @@ async def serve_gateway(
     loop = asyncio.get_running_loop()
     signals = () if stop else (signal.SIGTERM, signal.SIGINT)
     gateway = Gateway(folder, name=name, limits=limits, durability=durability, proxies=proxies, watchers=watchers)
-    async with Serving(gateway, host=host, port=port, certificate=certificate) as serving:
+    async with GatewayListener(gateway, host=host, port=port, certificate=certificate) as serving:
         for number in signals:
             with suppress(NotImplementedError):
                 loop.add_signal_handler(number, told.set)

@@ -15,7 +15,7 @@ from remit.relay.wire import Expired
 ROWS = 500
 
 
-class Step(NamedTuple):
+class CleanupResult(NamedTuple):
     """What was forgotten, and what its senders are to be told."""
 
     full: bool
@@ -25,7 +25,7 @@ class Step(NamedTuple):
     devices: int = 0
 
 
-def passing(queue: Queue) -> Iterator[Step]:
+def passing(queue: Queue) -> Iterator[CleanupResult]:
     """Go through everything once; each step may be a transaction of its own."""
     yield from _messages(queue)
     yield from _pairs(queue)
@@ -33,7 +33,7 @@ def passing(queue: Queue) -> Iterator[Step]:
     yield from _devices(queue)
 
 
-def _messages(queue: Queue) -> Iterator[Step]:
+def _messages(queue: Queue) -> Iterator[CleanupResult]:
     """Delete what was not fetched for too long; what is for a device that is there now, it is about to get."""
     after, looked = 0, ROWS
     while looked == ROWS:
@@ -54,7 +54,7 @@ def _messages(queue: Queue) -> Iterator[Step]:
         yield _expire(queue, old, full=looked == ROWS)
 
 
-def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: bool) -> Step:
+def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: bool) -> CleanupResult:
     """Delete messages (place, receiver, sender, number, size), and keep for their senders that they were."""
     now_ms = queue.wall_ms()
     last: dict[tuple[int, int], int] = {}
@@ -73,10 +73,10 @@ def _expire(queue: Queue, rows: list[tuple[int, int, int, int, int]], *, full: b
         ((sender_id, receiver_id),) = queue.connection.execute(ids, (sender, receiver)).fetchall()
         if sender_id and receiver_id:
             told.append((sender_id, queue.expired(receiver_id, number)))
-    return Step(full, tuple(told), expired=len(rows))
+    return CleanupResult(full, tuple(told), expired=len(rows))
 
 
-def _pairs(queue: Queue) -> Iterator[Step]:
+def _pairs(queue: Queue) -> Iterator[CleanupResult]:
     """Forget who sent what so long ago that no repeat can come any more."""
     after, looked = (0, 0), ROWS
     while looked == ROWS:
@@ -95,10 +95,10 @@ def _pairs(queue: Queue) -> Iterator[Step]:
             queue.forget_ways()
         looked = len(rows)
         after = rows[-1][:2] if rows else after
-        yield Step(looked == ROWS)
+        yield CleanupResult(looked == ROWS)
 
 
-def _one_time(queue: Queue) -> Iterator[Step]:
+def _one_time(queue: Queue) -> Iterator[CleanupResult]:
     """Forget which keys were handed out so long ago that nobody publishes them again."""
     after, looked = 0, ROWS
     while looked == ROWS:
@@ -112,10 +112,10 @@ def _one_time(queue: Queue) -> Iterator[Step]:
         queue.kept -= ROW_BYTES * len(old)
         looked = len(rows)
         after = rows[-1][0] if rows else after
-        yield Step(looked == ROWS)
+        yield CleanupResult(looked == ROWS)
 
 
-def _devices(queue: Queue) -> Iterator[Step]:
+def _devices(queue: Queue) -> Iterator[CleanupResult]:
     """Forget devices that were not there for too long, and note which are there."""
     after, looked = 0, ROWS
     while looked == ROWS:
@@ -135,12 +135,12 @@ def _devices(queue: Queue) -> Iterator[Step]:
                 gone.append(key)
         looked = len(rows)
         after = rows[-1][0] if rows else after
-        yield Step(looked == ROWS)
+        yield CleanupResult(looked == ROWS)
         for key in gone:
             yield from _device(queue, key, before_ms)
 
 
-def _device(queue: Queue, key: int, before_ms: float) -> Iterator[Step]:
+def _device(queue: Queue, key: int, before_ms: float) -> Iterator[CleanupResult]:
     """Forget a device, after all that waits for it; unless it came between two steps."""
     while True:
         seen = queue.connection.execute("SELECT seen_ms FROM device WHERE key = ?", (key,)).fetchone()
@@ -154,7 +154,7 @@ def _device(queue: Queue, key: int, before_ms: float) -> Iterator[Step]:
             break
         yield _expire(queue, rows, full=True)
     queue.remove_device(key)
-    yield Step(full=False, devices=1)
+    yield CleanupResult(full=False, devices=1)
 
 
 def _before_ms(queue: Queue, age_s: float) -> float:

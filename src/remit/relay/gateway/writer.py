@@ -39,7 +39,7 @@ class Job(NamedTuple):
     then: Callable[[Any], None]
 
 
-class Writer:
+class GatewayWriter:
     """The jobs and the thread behind them. Everything but `_run` and what it calls happens in the event loop alone."""
 
     def __init__(

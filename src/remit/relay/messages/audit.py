@@ -14,10 +14,10 @@ from msgspec import Struct
 from remit.policy.verdict import Detector
 from remit.protocol.errors import Fault
 from remit.protocol.records import Kind, SharedStep
-from remit.relay.device.state import State as File
-from remit.relay.session.moves import Ask, Send
-from remit.relay.session.run import Step
-from remit.runtime.ports import Numbered, Recorder, StoreError
+from remit.relay.device.state import DeviceFile
+from remit.relay.session.moves import AskPerson, Send
+from remit.relay.session.run import Transition
+from remit.runtime.ports import NumberedRecord, Recorder, StoreError
 
 # A reason is a sentence or two; more would be what somebody wanted to have on record.
 LONGEST_REASON = 500
@@ -41,7 +41,7 @@ class Person(Struct, frozen=True):
     via: Literal["chat", "pending", "api"]
 
 
-class Note(Struct, frozen=True, kw_only=True):
+class AuditEntry(Struct, frozen=True, kw_only=True):
     """A step that is to be recorded."""
 
     at_ms: int
@@ -52,7 +52,7 @@ class Note(Struct, frozen=True, kw_only=True):
 
 def struck(text: str, detect: Detector) -> str:
     """Return a reason, not too long, with the kind of everything that was found in it in place of what was found."""
-    text = plain(text, LONGEST_REASON)
+    text = printable(text, LONGEST_REASON)
     parts: list[str] = []
     end = 0
     for found in detect(text) if text else ():
@@ -61,21 +61,28 @@ def struck(text: str, detect: Detector) -> str:
     return "".join([*parts, text[end:]])
 
 
-def plain(text: str, longest: int = LONGEST_NAME) -> str:
+def printable(text: str, longest: int = LONGEST_NAME) -> str:
     """Return a text as it can be written anywhere; the name of a user may hold bytes that are no text."""
     return text[:longest].encode(errors="replace").decode()
 
 
 def of_step(
-    taken: Step, event: str, by: Person | None, why: Fault | None, *, requester: str, detect: Detector, now_ms: int
-) -> Note:
+    taken: Transition,
+    event: str,
+    by: Person | None,
+    why: Fault | None,
+    *,
+    requester: str,
+    detect: Detector,
+    now_ms: int,
+) -> AuditEntry:
     """Return what is recorded of a step of a run: not a word of what was said, and of a reason nothing that is secret.
 
     *by* is who did it, if a person did; *why*, what it was refused for.
     """
     run = taken.overlay
     label = next((each.label for each in taken.effects if isinstance(each, Send)), "")
-    asked = next((each.reviews for each in taken.effects if isinstance(each, Ask)), ())
+    asked = next((each.reviews for each in taken.effects if isinstance(each, AskPerson)), ())
     step = SharedStep(
         side="asks",
         profile=run.profile,
@@ -88,18 +95,18 @@ def of_step(
         active_ms=run.active_ms,
         label=label,
         rules=tuple(each.rule for each in asked),
-        by="" if by is None else plain(by.name),
+        by="" if by is None else printable(by.name),
         via="" if by is None else by.via,
         code="" if why is None else why.code,
         failure=struck(run.failure if why is None else why.message, detect),
     )
-    return Note(at_ms=now_ms, run=run.id, session=run.session, step=step)
+    return AuditEntry(at_ms=now_ms, run=run.id, session=run.session, step=step)
 
 
 # ── in the device's file ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def keep(file: File, note: Note) -> None:
+def keep(file: DeviceFile, note: AuditEntry) -> None:
     """Keep a note, in the transaction with what it tells of if there is one."""
     with file.writing():
         number = _last(file) + 1
@@ -107,29 +114,31 @@ def keep(file: File, note: Note) -> None:
         file.keep(_name(number), note)
 
 
-def left(file: File, after: int, limit: int = TOGETHER) -> list[Numbered]:
+def left(file: DeviceFile, after: int, limit: int = TOGETHER) -> list[NumberedRecord]:
     """Return the notes that are kept, beginning after that number."""
     rows = file.rows(
         "SELECT name, value FROM facts WHERE name > ? AND name < 'note0' ORDER BY name LIMIT ?", _name(after), limit
     )
-    found = [(int(name[5:], 16), file.unlock(value, f"facts/{name}", Note)) for name, value in rows]
-    return [Numbered(number, Kind.SHARED, note.at_ms, note.run, note.session, note.step) for number, note in found]
+    found = [(int(name[5:], 16), file.unlock(value, f"facts/{name}", AuditEntry)) for name, value in rows]
+    return [
+        NumberedRecord(number, Kind.SHARED, note.at_ms, note.run, note.session, note.step) for number, note in found
+    ]
 
 
-def forget(file: File, until: int) -> None:
+def forget(file: DeviceFile, until: int) -> None:
     """Forget the notes up to that number."""
     with file.writing():
         file.execute("DELETE FROM facts WHERE name > 'note/' AND name <= ?", _name(until))
 
 
-def go_on_after(file: File, number: int) -> None:
+def go_on_after(file: DeviceFile, number: int) -> None:
     """Number what is noted from now on higher than that: a file that was put back from a backup has fallen behind."""
     with file.writing():
         if _last(file) < number:
             file.keep("notes", number)
 
 
-def _last(file: File) -> int:
+def _last(file: DeviceFile) -> int:
     return file.fact("notes", int) or 0
 
 
@@ -143,7 +152,7 @@ def _name(number: int) -> str:
 class Recording:
     """Brings what is noted in a device's file to the record, while the block lasts."""
 
-    def __init__(self, file: File, recorder: Recorder, *, device: str) -> None:
+    def __init__(self, file: DeviceFile, recorder: Recorder, *, device: str) -> None:
         self._file = file
         self._recorder = recorder
         self._source = f"device/{device}"

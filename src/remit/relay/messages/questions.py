@@ -11,11 +11,11 @@ from remit.protocol.envelope import Answer, Response
 from remit.protocol.errors import Fault
 from remit.protocol.records import SharedStep
 from remit.protocol.submission import Submission
-from remit.protocol.trace import Place, span_id, trace_id
+from remit.protocol.trace import TraceContext, span_id, trace_id
 from remit.relay.e2e.channel import Opened
 from remit.relay.messages import audit
-from remit.relay.messages.audit import Note
-from remit.relay.messages.types import Answers, Asks, Declines
+from remit.relay.messages.audit import AuditEntry
+from remit.relay.messages.types import AnswerMessage, DeclineMessage, QuestionMessage
 
 # What a name and an objective of the envelope may be (`protocol/remit.py`, `protocol/envelope.py`); of a text that is
 # longer, this much is shown as what it is about.
@@ -39,7 +39,7 @@ def fitting(text: str, most: int) -> str:
 # ── to the hub ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def submission(opened: Opened, asks: Asks, agent: str) -> Submission:
+def submission(opened: Opened, asks: QuestionMessage, agent: str) -> Submission:
     """Return what a device asks as a client of the hub would."""
     trace = trace_id(asks.control.trace_id)
     said = asks.request or _in_words(asks.text)
@@ -51,7 +51,7 @@ def submission(opened: Opened, asks: Asks, agent: str) -> Submission:
         # Whatever two devices call their conversations, they are their own.
         session=fitting(f"{opened.sender}/{asks.session}", MOST_NAME),
         depth=max(said.depth, asks.control.hop_count - 1),
-        traceparent=str(Place(trace, span_id(asks.id), sampled=True)),
+        traceparent=str(TraceContext(trace, span_id(asks.id), sampled=True)),
     )
 
 
@@ -75,12 +75,12 @@ def _in_words(text: str) -> Submission:
 # ── to the device ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def answered(asks: Asks, response: Response) -> Answers:
+def answered(asks: QuestionMessage, response: Response) -> AnswerMessage:
     """Return what an agent said: whole to a hub that asks, as a text to a person's run."""
     tokens = response.usage.total
     if asks.request is None:
         text = text_of(response.result) or response.summary
-        return Answers(to=asks.id, session=asks.session, text=text, tokens=tokens)
+        return AnswerMessage(to=asks.id, session=asks.session, text=text, tokens=tokens)
     answer = Answer(
         response.result,
         summary=response.summary,
@@ -94,12 +94,12 @@ def answered(asks: Asks, response: Response) -> Answers:
         unfinished=response.unfinished,
         metadata=response.metadata,
     )
-    return Answers(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
+    return AnswerMessage(to=asks.id, session=asks.session, text="", tokens=tokens, answer=answer)
 
 
-def declined(asks: Asks, why: Fault) -> Declines:
+def declined(asks: QuestionMessage, why: Fault) -> DeclineMessage:
     """Return why there is no answer."""
-    return Declines(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
+    return DeclineMessage(to=asks.id, session=asks.session, code=why.code.value, reason=why.outward().message[:2_000])
 
 
 # ── to the record ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -107,7 +107,7 @@ def declined(asks: Asks, why: Fault) -> Declines:
 
 def step_of(
     opened: Opened,
-    asks: Asks,
+    asks: QuestionMessage,
     event: str,
     code: str,
     now_ms: int,
@@ -115,13 +115,13 @@ def step_of(
     name: str = "",
     took_ms: int = 0,
     task: str = "",
-) -> Note:
+) -> AuditEntry:
     """Return what happened to a question, as it is kept for the record."""
     step = SharedStep(
         side="shares",
         profile=name,
         device=opened.sender,
-        requester=audit.plain(opened.requester),
+        requester=audit.printable(opened.requester),
         event=event,
         active_ms=took_ms,
         origin=_id(asks.control.origin_agent_device_id),
@@ -131,7 +131,7 @@ def step_of(
     )
     # No run of the hub is called so, whatever the other device calls its own.
     run = f"{opened.sender}/{_id(asks.control.trace_id)}"
-    return Note(at_ms=now_ms, run=run, session=run, step=step)
+    return AuditEntry(at_ms=now_ms, run=run, session=run, step=step)
 
 
 def _id(said: str) -> str:

@@ -9,14 +9,14 @@ from remit.protocol.envelope import Answer
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Count, Name
 from remit.protocol.submission import Submission
-from remit.relay.session.profile import MAX_ID, Control, Id
+from remit.relay.session.profile import MAX_ID, ControlEnvelope, Id
 
 # More than anybody shares with one device; it bounds what is kept and shown of a claim.
 MAX_OFFERED = 100
 MAX_DESCRIPTION = 500
 
 
-class Asks(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="asks"):
+class QuestionMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="asks"):
     """Something for the agent that the other device shares."""
 
     id: Id
@@ -24,14 +24,14 @@ class Asks(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="typ
     session: Id
     """The conversation that it belongs to."""
     text: Annotated[str, Meta(min_length=1, max_length=1_000_000)]
-    control: Control
+    control: ControlEnvelope
     agent: Annotated[str, Meta(max_length=MAX_ID)] = ""
     """Which agent, where the other device shares several with this one."""
     request: Submission | None = None
     """All of it, where an agent of a hub asks, as a client of the other hub would; `text` is then for who looks on."""
 
 
-class Answers(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answers"):
+class AnswerMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="answers"):
     """What the shared agent said."""
 
     to: Id
@@ -42,7 +42,7 @@ class Answers(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """All of it, where an agent of a hub asked; `text` is then empty."""
 
 
-class Declines(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="declines"):
+class DeclineMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="declines"):
     """Why there is no answer, and will be none."""
 
     to: Id
@@ -56,14 +56,14 @@ class Declines(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field=
     """What was spent on it all the same."""
 
 
-class Withdraws(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="withdraws"):
+class WithdrawMessage(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="withdraws"):
     """Nobody waits any more for the answer to a question; whoever works on it can stop."""
 
     to: Id
     session: Id
 
 
-class Offer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AgentOffer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent that a device says it shares."""
 
     name: Name
@@ -71,10 +71,10 @@ class Offer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: Annotated[str, Meta(max_length=MAX_DESCRIPTION)] = ""
 
 
-class Offers(Struct, frozen=True, kw_only=True, tag_field="type", tag="offers"):
+class OffersMessage(Struct, frozen=True, kw_only=True, tag_field="type", tag="offers"):
     """All that the device shares with the one that reads this, in place of what it said before."""
 
-    agents: Annotated[tuple[Offer, ...], Meta(max_length=MAX_OFFERED)]
+    agents: Annotated[tuple[AgentOffer, ...], Meta(max_length=MAX_OFFERED)]
     """Empty: nothing any more."""
 
     def __post_init__(self) -> None:
@@ -82,13 +82,13 @@ class Offers(Struct, frozen=True, kw_only=True, tag_field="type", tag="offers"):
             raise ValueError("an agent is offered twice")
 
 
-Letter = Asks | Answers | Declines | Withdraws | Offers
+Letter = QuestionMessage | AnswerMessage | DeclineMessage | WithdrawMessage | OffersMessage
 
 _decoder = msgspec.json.Decoder(Letter)
 write = msgspec.json.Encoder().encode
 
 
-def read(body: bytes) -> Letter:
+def decode_message(body: bytes) -> Letter:
     """Return what another device said, or raise a `RemitError` that names the field."""
     try:
         return _decoder.decode(body)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import Constraints, PromptRequest, Turn
+from remit.relay.bridge.frames import ConversationTurn, PromptConstraints, PromptRequest
 from remit.relay.session.moves import Prompt
 from remit.text.sentences import cut, squeezed
 
@@ -21,11 +21,11 @@ class Bounded(Struct, frozen=True, kw_only=True):
     """
 
     remote_message: str = ""
-    history: tuple[Turn, ...] = ()
+    history: tuple[ConversationTurn, ...] = ()
     history_summary: str = ""
 
 
-def bounded(turns: Sequence[Turn], constraints: Constraints) -> Bounded:
+def bounded(turns: Sequence[ConversationTurn], constraints: PromptConstraints) -> Bounded:
     """Return what of *turns* (oldest first) goes into the next prompt; the same for the same turns, always.
 
     Turns are shown whole or not at all. Where some are not, a quarter of the characters is kept for the summary.
@@ -45,7 +45,7 @@ def bounded(turns: Sequence[Turn], constraints: Constraints) -> Bounded:
     )
 
 
-def request(prompt: Prompt, *, profile: str, session: str, constraints: Constraints) -> PromptRequest:
+def request(prompt: Prompt, *, profile: str, session: str, constraints: PromptConstraints) -> PromptRequest:
     """Return what the local agent of *profile* is asked, its history bounded."""
     shown = bounded(prompt.turns, constraints)
     return PromptRequest(
@@ -62,7 +62,7 @@ def request(prompt: Prompt, *, profile: str, session: str, constraints: Constrai
     )
 
 
-def _fitting(turns: Sequence[Turn], most: int, chars: int) -> int:
+def _fitting(turns: Sequence[ConversationTurn], most: int, chars: int) -> int:
     """Return how many of the newest turns keep within both bounds."""
     for count, turn in enumerate(reversed(turns)):
         chars -= len(turn.text)
@@ -71,7 +71,7 @@ def _fitting(turns: Sequence[Turn], most: int, chars: int) -> int:
     return len(turns)
 
 
-def _summary(turns: Sequence[Turn], room: int) -> str:
+def _summary(turns: Sequence[ConversationTurn], room: int) -> str:
     """Return a line for each of the newest of *turns*, in at most *room* characters."""
     if not room:
         return ""
@@ -98,7 +98,7 @@ def _earlier(count: int) -> str:
     return f"{count} earlier turn{'s' if count > 1 else ''}"
 
 
-def _line(turn: Turn, length: int) -> str:
+def _line(turn: ConversationTurn, length: int) -> str:
     """Return the beginning of what was said, as one line; of a long text no more is read than may be shown."""
     head = turn.text[: 4 * length]
     said = squeezed(head) + ("…" if len(head) < len(turn.text) else "")

@@ -11,12 +11,12 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from remit.relay.bridge.frames import Mode, Turn
-from remit.relay.bridge.ports import Draft, Failed
+from remit.relay.bridge.frames import ConversationTurn, Mode
+from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.session.review import Review
 
 
-class State(StrEnum):
+class SessionState(StrEnum):
     """Where a run is."""
 
     IDLE = "idle"
@@ -41,7 +41,7 @@ class State(StrEnum):
     """Ended by a person or at a limit."""
 
 
-ENDED = frozenset({State.COMPLETED, State.STOPPED})
+ENDED = frozenset({SessionState.COMPLETED, SessionState.STOPPED})
 
 Label = Literal["auto_sent", "approved", "edited", "yours"]
 """Who let a message go: nobody, a person as it was, a person with changes; or a person wrote it."""
@@ -75,7 +75,7 @@ class LocalFailed(Struct, frozen=True, tag=True):
     """The local agent has not answered a prompt, or could not be given it."""
 
     id: str
-    failed: Failed
+    failed: DraftFailure
 
 
 class Approve(Struct, frozen=True, tag=True):
@@ -196,7 +196,7 @@ class Prompt(Struct, frozen=True, tag=True):
     """The turn that is drafted, from 1."""
     mode: Mode
     objective: str
-    turns: tuple[Turn, ...]
+    turns: tuple[ConversationTurn, ...]
     """All that was said; `history.bounded` makes of it what a prompt may hold."""
 
 
@@ -209,7 +209,7 @@ class Send(Struct, frozen=True, tag=True):
     label: Label
 
 
-class Ask(Struct, frozen=True, tag=True):
+class AskPerson(Struct, frozen=True, tag="Ask"):
     """Ask a person about a draft, who says `Approve` or `Reject`."""
 
     draft: str
@@ -227,30 +227,30 @@ class Cancel(Struct, frozen=True, tag=True):
 class Ended(Struct, frozen=True, tag=True):
     """The run has ended."""
 
-    state: State
+    state: SessionState
     why: Reason
     banner: str = ""
 
 
-Effect = Prompt | Send | Ask | Cancel | Ended
+Effect = Prompt | Send | AskPerson | Cancel | Ended
 
 # ── the table ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _SHORT = {
-    "I": State.IDLE,
-    "P": State.PLANNING,
-    "L": State.WAITING_LOCAL,
-    "S": State.READY_TO_SEND,
-    "R": State.WAITING_REMOTE,
-    "O": State.PROCESSING_REMOTE,
-    "C": State.COMPLETED,
-    "Z": State.PAUSED,
-    "E": State.ERROR,
-    "X": State.STOPPED,
+    "I": SessionState.IDLE,
+    "P": SessionState.PLANNING,
+    "L": SessionState.WAITING_LOCAL,
+    "S": SessionState.READY_TO_SEND,
+    "R": SessionState.WAITING_REMOTE,
+    "O": SessionState.PROCESSING_REMOTE,
+    "C": SessionState.COMPLETED,
+    "Z": SessionState.PAUSED,
+    "E": SessionState.ERROR,
+    "X": SessionState.STOPPED,
 }
 
 
-def _rows(event: type[Event], moves: str) -> Iterator[tuple[tuple[State, type[Event]], frozenset[State]]]:
+def _rows(event: type[Event], moves: str) -> Iterator[tuple[tuple[SessionState, type[Event]], frozenset[SessionState]]]:
     for move in moves.split():
         state, _, after = move.partition(">")
         yield (_SHORT[state], event), frozenset(_SHORT[each] for each in after)
@@ -258,7 +258,7 @@ def _rows(event: type[Event], moves: str) -> Iterator[tuple[tuple[State, type[Ev
 
 # I idle, P planning, L waiting_local, S ready_to_send, R waiting_remote, O processing_remote,
 # C completed, Z paused, E error, X stopped; where a run can go to several, limits and modes say where.
-TABLE: dict[tuple[State, type[Event]], frozenset[State]] = {
+TABLE: dict[tuple[SessionState, type[Event]], frozenset[SessionState]] = {
     row: after
     for event, moves in {
         Start: "I>P",
@@ -287,7 +287,7 @@ TABLE: dict[tuple[State, type[Event]], frozenset[State]] = {
 }
 
 
-def refusal(state: State, event: type[Event]) -> str:
+def refusal(state: SessionState, event: type[Event]) -> str:
     """Say that something cannot happen to a run that is in *state*, and what can."""
     if state in ENDED:
         return f"{event.__name__} is not possible: the run is {state}, and that is final"
@@ -297,14 +297,16 @@ def refusal(state: State, event: type[Event]) -> str:
 
 def as_markdown() -> str:
     """Return the table for the documentation: a row for each event, a column for each state that it can happen in."""
-    states = [state for state in State if state not in ENDED]
+    states = [state for state in SessionState if state not in ENDED]
     lines = [
         _line(["event", *(f"`{state}`" for state in states)]),
         _line(["---"] * (1 + len(states))),
     ]
     for event in EVENTS:
-        cells = (TABLE.get((state, event), frozenset[State]()) for state in states)
-        lines.append(_line([f"`{event.__name__}`", *(", ".join(filter(cell.__contains__, State)) for cell in cells)]))
+        cells = (TABLE.get((state, event), frozenset[SessionState]()) for state in states)
+        lines.append(
+            _line([f"`{event.__name__}`", *(", ".join(filter(cell.__contains__, SessionState)) for cell in cells)])
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,8 @@
 """What a local profile may do with shared agents, and what those may ask of it (S10, S11).
 
-Nothing is allowed until it is switched on. Each message carries a `Control` beside its text, inside the encryption:
-where it began, on which trace, over how many hops. What it says is a peer's claim; the session proves who sent it.
+Nothing is allowed until it is switched on. Each message carries a `ControlEnvelope` beside its text, inside the
+encryption: where it began, on which trace, over how many hops. What it says is a peer's claim; the session proves who
+sent it.
 """
 
 from typing import Annotated
@@ -12,15 +13,15 @@ from remit.policy.rate import Window, count, wait_ms
 from remit.protocol.card import Rate
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import MAX_INTEGER
-from remit.relay.bridge.frames import Constraints, Mode
-from remit.relay.session.review import Rules
+from remit.relay.bridge.frames import Mode, PromptConstraints
+from remit.relay.session.review import ReviewRules
 
 MAX_ID = 256
 Id = Annotated[str, Meta(min_length=1, max_length=MAX_ID)]
 """What devices, traces, profiles, questions and conversations are called between devices."""
 
 
-class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProfileLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where a run ends whatever its agents say (S7)."""
 
     max_turns: Annotated[int, Meta(ge=1)] = 8
@@ -44,12 +45,12 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate: Rate = Rate(calls=30, seconds=60)
     """How often it may call each device, and each device it."""
     mode: Mode = "manual"
-    limits: Limits = Limits()
-    rules: Rules = Rules()
-    constraints: Constraints = Constraints()
+    limits: ProfileLimits = ProfileLimits()
+    rules: ReviewRules = ReviewRules()
+    constraints: PromptConstraints = PromptConstraints()
 
 
-class Control(Struct, frozen=True, kw_only=True):
+class ControlEnvelope(Struct, frozen=True, kw_only=True):
     """What travels beside a message and is shown to nobody: where it began, and how far it has come."""
 
     origin_agent_device_id: Id
@@ -61,9 +62,9 @@ class Control(Struct, frozen=True, kw_only=True):
     orchestrator_profile_id: Id
     """The profile that sends this message."""
 
-    def onward(self, profile: Profile) -> "Control":
+    def onward(self, profile: Profile) -> "ControlEnvelope":
         """Return the control of what *profile* asks of others on the way of doing what this message asked of it."""
-        return Control(
+        return ControlEnvelope(
             origin_agent_device_id=self.origin_agent_device_id,
             trace_id=self.trace_id,
             hop_count=self.hop_count + 1,
@@ -71,12 +72,14 @@ class Control(Struct, frozen=True, kw_only=True):
         )
 
 
-def origin(profile: Profile, *, device: str, trace_id: str) -> Control:
+def origin(profile: Profile, *, device: str, trace_id: str) -> ControlEnvelope:
     """Return the control of a run that a person starts on *device*."""
-    return Control(origin_agent_device_id=device, trace_id=trace_id, hop_count=1, orchestrator_profile_id=profile.id)
+    return ControlEnvelope(
+        origin_agent_device_id=device, trace_id=trace_id, hop_count=1, orchestrator_profile_id=profile.id
+    )
 
 
-class Standing(Struct, frozen=True, kw_only=True):
+class ProfileActivity(Struct, frozen=True, kw_only=True):
     """What else is going on, at the moment of judging."""
 
     in_flight: int = 0
@@ -93,7 +96,7 @@ def counted(window: Window, profile: Profile, now_ms: int) -> Window:
 
 
 def judge_outgoing(
-    profile: Profile, control: Control, *, target: str, device: str, standing: Standing, now_ms: int
+    profile: Profile, control: ControlEnvelope, *, target: str, device: str, standing: ProfileActivity, now_ms: int
 ) -> Fault | None:
     """Say why *profile* on *device* may not send this to the device *target*; None: it may."""
     if target in (control.origin_agent_device_id, device):
@@ -107,7 +110,7 @@ def judge_outgoing(
 
 
 def judge_incoming(
-    profile: Profile, control: Control, *, sender: str, device: str, standing: Standing, now_ms: int
+    profile: Profile, control: ControlEnvelope, *, sender: str, device: str, standing: ProfileActivity, now_ms: int
 ) -> Fault | None:
     """Say why what the device *sender* asks is not given to *profile* on *device*; None: it is.
 
@@ -153,7 +156,7 @@ def _kept_in(profile: Profile, device: str) -> Fault | None:
     return None
 
 
-def _too_far(profile: Profile, control: Control) -> Fault | None:
+def _too_far(profile: Profile, control: ControlEnvelope) -> Fault | None:
     if control.hop_count <= profile.max_hop_count:
         return None
     return fault(
@@ -163,7 +166,7 @@ def _too_far(profile: Profile, control: Control) -> Fault | None:
     )
 
 
-def _too_often(profile: Profile, device: str, standing: Standing, now_ms: int) -> Fault | None:
+def _too_often(profile: Profile, device: str, standing: ProfileActivity, now_ms: int) -> Fault | None:
     wait = wait_ms(standing.window, profile.rate, now_ms / 1_000)
     if not wait:
         return None
@@ -173,7 +176,7 @@ def _too_often(profile: Profile, device: str, standing: Standing, now_ms: int) -
     return fault(Code.RATE_LIMITED, message, retry_after_ms=wait, suggestion="")
 
 
-def _too_many(profile: Profile, standing: Standing, code: Code) -> Fault | None:
+def _too_many(profile: Profile, standing: ProfileActivity, code: Code) -> Fault | None:
     most = profile.max_concurrent_shared_calls
     if standing.in_flight < most:
         return None

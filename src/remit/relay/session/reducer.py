@@ -36,61 +36,61 @@ from remit.relay.session.moves import (
     Resume,
     Say,
     Sent,
+    SessionState,
     SetMode,
     SetObjective,
     Start,
-    State,
     Stop,
     TakeOver,
     Tick,
     refusal,
 )
-from remit.relay.session.run import Entry, Overlay, Pending, Refused, Step
+from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
 from remit.text.sentences import cut
 
-__all__ = ["Entry", "Overlay", "Pending", "Refused", "Step", "step"]
+__all__ = ["MoveRefused", "Overlay", "PendingDraft", "TimelineEntry", "Transition", "step"]
 
 # What an agent is reminded of that a person did not let go.
 _LONGEST_REMINDER = 500
 
 
-def step(overlay: Overlay, event: Event, now_ms: int) -> Step | Refused:
+def step(overlay: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
     """Return the run after *event*, and what is to be done about it; or why it cannot happen.
 
     *now_ms* is the host's clock; if that is set back, no time has passed.
     """
     allowed = TABLE.get((overlay.state, type(event)))
     if allowed is None:
-        return Refused(refusal(overlay.state, type(event)))
+        return MoveRefused(refusal(overlay.state, type(event)))
     # Nobody knows for how long a host that died was still at work.
     active_ms = overlay.active_ms if isinstance(event, Restarted) else overlay.spent_ms(now_ms)
     taken = _take(replace(overlay, active_ms=active_ms, since_ms=None), event, now_ms)
-    if isinstance(taken, Refused):
+    if isinstance(taken, MoveRefused):
         return taken
     run = taken.overlay
     if run.state not in allowed:
         raise IllegalMoveError(f"{type(event).__name__} cannot move a run from {overlay.state} to {run.state}")
-    return Step(replace(run, since_ms=now_ms) if _is_at_work(run) else run, taken.effects)
+    return Transition(replace(run, since_ms=now_ms) if _is_at_work(run) else run, taken.effects)
 
 
 def _is_at_work(run: Overlay) -> bool:
     match run.state:
-        case State.WAITING_LOCAL | State.WAITING_REMOTE:
+        case SessionState.WAITING_LOCAL | SessionState.WAITING_REMOTE:
             return True
-        case State.PLANNING | State.PROCESSING_REMOTE:
+        case SessionState.PLANNING | SessionState.PROCESSING_REMOTE:
             return run.decides == "agent"
-        case State.READY_TO_SEND:
+        case SessionState.READY_TO_SEND:
             return run.pending is None
         case _:
             return False
 
 
-def _take(run: Overlay, event: Event, now_ms: int) -> Step | Refused:
+def _take(run: Overlay, event: Event, now_ms: int) -> Transition | MoveRefused:
     match event:
         case Start():
             return _start(run)
         case Prompted(id=prompt):
-            return turns.not_awaited(run, prompt) or Step(replace(run, state=State.WAITING_LOCAL))
+            return turns.not_awaited(run, prompt) or Transition(replace(run, state=SessionState.WAITING_LOCAL))
         case Drafted(id=prompt, draft=draft, reviews=reviews):
             answered = replace(run, prompt=None)
             return turns.not_awaited(run, prompt) or turns.drafted(answered, prompt, draft, reviews, now_ms)
@@ -111,7 +111,7 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Step | Refused:
         case Resume(agent=agent):
             return _resume(run if run.agent else replace(run, agent=agent))
         case Stop():
-            return turns.end(run, State.STOPPED, "user")
+            return turns.end(run, SessionState.STOPPED, "user")
         case TakeOver():
             return _take_over(run)
         case HandBack():
@@ -119,34 +119,38 @@ def _take(run: Overlay, event: Event, now_ms: int) -> Step | Refused:
         case Say(text=text):
             return _say(run, text, now_ms)
         case Tick():
-            return turns.end_at(run, "max_duration_ms") if run.back is None and turns.is_out_of_time(run) else Step(run)
+            return (
+                turns.end_at(run, "max_duration_ms")
+                if run.back is None and turns.is_out_of_time(run)
+                else Transition(run)
+            )
         case Restarted():
-            return Step(_restarted(run))
+            return Transition(_restarted(run))
         case SetObjective(objective=objective):
             return _redirect(run, objective)
         case SetMode(mode=mode):
-            return Step(replace(run, mode=mode))
+            return Transition(replace(run, mode=mode))
 
 
 # ── what a person does ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _start(run: Overlay) -> Step | Refused:
-    return turns.go_on(run) if run.objective.strip() else Refused("a run cannot start without an objective")
+def _start(run: Overlay) -> Transition | MoveRefused:
+    return turns.go_on(run) if run.objective.strip() else MoveRefused("a run cannot start without an objective")
 
 
-def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Step | Refused:
+def _approve(run: Overlay, draft: str, text: str | None, now_ms: int) -> Transition | MoveRefused:
     pending = run.pending
     if pending is None or pending.id != draft:
         return _not_pending(run, draft)
     if text is not None and not text.strip():
-        return Refused("an empty message cannot be sent; reject the draft instead")
+        return MoveRefused("an empty message cannot be sent; reject the draft instead")
     if text is None or text == pending.text:
         return turns.send(run, pending.text, "approved", now_ms)
     return turns.send(run, text, "edited", now_ms)
 
 
-def _reject(run: Overlay, draft: str, reason: str) -> Step | Refused:
+def _reject(run: Overlay, draft: str, reason: str) -> Transition | MoveRefused:
     pending = run.pending
     if pending is None or pending.id != draft:
         return _not_pending(run, draft)
@@ -156,39 +160,39 @@ def _reject(run: Overlay, draft: str, reason: str) -> Step | Refused:
     return turns.go_on(replace(run, pending=None, guidance=guidance))
 
 
-def _not_pending(run: Overlay, draft: str) -> Refused:
+def _not_pending(run: Overlay, draft: str) -> MoveRefused:
     now = run.pending.id if run.pending else "none"
-    return Refused(f"the draft {draft} is not the one that waits for an answer ({now})")
+    return MoveRefused(f"the draft {draft} is not the one that waits for an answer ({now})")
 
 
-def _say(run: Overlay, text: str, now_ms: int) -> Step | Refused:
+def _say(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     if run.decides != "person":
-        return Refused("the agent says what is said next; take over first")
+        return MoveRefused("the agent says what is said next; take over first")
     if not text.strip():
-        return Refused("an empty message cannot be sent")
+        return MoveRefused("an empty message cannot be sent")
     return turns.send(run, text, "yours", now_ms)
 
 
-def _pause(run: Overlay) -> Step:
-    paused = replace(run, state=State.PAUSED, back=run.state)
-    if run.state in {State.PLANNING, State.PROCESSING_REMOTE}:
+def _pause(run: Overlay) -> Transition:
+    paused = replace(run, state=SessionState.PAUSED, back=run.state)
+    if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}:
         # What was not begun is not begun now; a draft that is being made is kept when it comes.
-        return Step(replace(paused, prompt=None), turns.cancel(run))
-    return Step(paused)
+        return Transition(replace(paused, prompt=None), turns.cancel(run))
+    return Transition(paused)
 
 
-def _resume(run: Overlay) -> Step:
+def _resume(run: Overlay) -> Transition:
     back = run.back
     run = replace(run, back=None, failure="")
     if run.sending:
-        return Step(replace(run, state=State.READY_TO_SEND))
-    if back is State.WAITING_REMOTE:
+        return Transition(replace(run, state=SessionState.READY_TO_SEND))
+    if back is SessionState.WAITING_REMOTE:
         return turns.await_reply(run)
     run = turns.with_kept(run)
     if run.pending is not None:
         return turns.complete(run, run.pending.text) if run.pending.done else turns.ask(run, run.pending)
-    if back is State.WAITING_LOCAL:
-        return Step(replace(run, state=back))
+    if back is SessionState.WAITING_LOCAL:
+        return Transition(replace(run, state=back))
     return turns.go_on(run)
 
 
@@ -202,42 +206,42 @@ def _undraft(run: Overlay) -> Overlay:
     return replace(run, state=left) if run.back is None else replace(run, back=left)
 
 
-def _take_over(run: Overlay) -> Step | Refused:
+def _take_over(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "person":
-        return Refused("a person says what is said next already")
+        return MoveRefused("a person says what is said next already")
     taken = replace(_undraft(run), decides="person")
     if run.back is None:
-        return Step(taken, turns.cancel(run))
+        return Transition(taken, turns.cancel(run))
     resumed = _resume(taken)
-    return Step(resumed.overlay, (*turns.cancel(run), *resumed.effects))
+    return Transition(resumed.overlay, (*turns.cancel(run), *resumed.effects))
 
 
-def _hand_back(run: Overlay) -> Step | Refused:
+def _hand_back(run: Overlay) -> Transition | MoveRefused:
     if run.decides == "agent":
-        return Refused("the agent says what is said next already")
+        return MoveRefused("the agent says what is said next already")
     run = replace(run, decides="agent")
-    return turns.go_on(run) if run.state in {State.PLANNING, State.PROCESSING_REMOTE} else Step(run)
+    return turns.go_on(run) if run.state in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE} else Transition(run)
 
 
-def _redirect(run: Overlay, objective: str) -> Step | Refused:
+def _redirect(run: Overlay, objective: str) -> Transition | MoveRefused:
     if not objective.strip():
-        return Refused("the objective must not be empty")
+        return MoveRefused("the objective must not be empty")
     run = replace(run, objective=objective)
     undrafted = _undraft(run)
-    if run.back is not None or undrafted.state not in {State.PLANNING, State.PROCESSING_REMOTE}:
-        return Step(undrafted, turns.cancel(run))
+    if run.back is not None or undrafted.state not in {SessionState.PLANNING, SessionState.PROCESSING_REMOTE}:
+        return Transition(undrafted, turns.cancel(run))
     if run.decides == "person":
-        return Step(run)
+        return Transition(run)
     following = turns.go_on(undrafted)
-    return Step(following.overlay, (*turns.cancel(run), *following.effects))
+    return Transition(following.overlay, (*turns.cancel(run), *following.effects))
 
 
 # ── what a host does ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _restarted(run: Overlay) -> Overlay:
-    if run.state in {State.IDLE, State.ERROR}:
+    if run.state in {SessionState.IDLE, SessionState.ERROR}:
         return run
-    paused = run if run.state is State.PAUSED else replace(run, state=State.PAUSED, back=run.state)
+    paused = run if run.state is SessionState.PAUSED else replace(run, state=SessionState.PAUSED, back=run.state)
     # The agent that was drafting is gone.
     return replace(paused, prompt=None, back=turns.open_state(run)) if run.prompt else paused

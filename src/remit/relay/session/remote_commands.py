@@ -9,17 +9,17 @@ import secrets
 
 from msgspec import Struct
 
-from remit.relay.device.state import State as File
+from remit.relay.device.state import DeviceFile
 from remit.relay.session import moves
-from remit.relay.session.moves import State
-from remit.relay.session.repository import Runs
+from remit.relay.session.moves import SessionState
+from remit.relay.session.repository import RunRepository
 from remit.relay.session.run import Overlay
 
 Wanted = moves.Approve | moves.Reject | moves.Pause | moves.Resume | moves.Stop
 """What can be wanted from afar: what leaves no question of who types next."""
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class RemoteCommand(Struct, frozen=True, kw_only=True):
     """What is wanted of a run."""
 
     run: str
@@ -28,7 +28,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     """Who wants it."""
 
 
-def leave(file: File, wish: Wish) -> str:
+def leave(file: DeviceFile, wish: RemoteCommand) -> str:
     """Leave a wish for the host; return its name."""
     # Names grow, so that they are done in the order in which they were left.
     with file.writing():
@@ -39,58 +39,58 @@ def leave(file: File, wish: Wish) -> str:
     return name
 
 
-def left(file: File) -> list[tuple[str, Wish]]:
+def left(file: DeviceFile) -> list[tuple[str, RemoteCommand]]:
     """Return the wishes that were left and not done, oldest first."""
     # Read together with their values: a host may do and forget one at any moment.
     rows = file.rows("SELECT name, value FROM facts WHERE name >= 'do/' AND name < 'do0' ORDER BY name")
-    return [(name, file.unlock(value, f"facts/{name}", Wish)) for name, value in rows]
+    return [(name, file.unlock(value, f"facts/{name}", RemoteCommand)) for name, value in rows]
 
 
-def forget(file: File, name: str) -> None:
+def forget(file: DeviceFile, name: str) -> None:
     """Forget a wish: it is done, or cannot be."""
     with file.writing():
         file.execute("DELETE FROM facts WHERE name = ?", name)
 
 
-def refuse(file: File, name: str, why: str) -> None:
+def refuse(file: DeviceFile, name: str, why: str) -> None:
     """Forget a wish that cannot be done any more, and keep why."""
     with file.writing():
         forget(file, name)
         file.keep(f"undone/{name}", why)
 
 
-def is_left(file: File, name: str) -> bool:
+def is_left(file: DeviceFile, name: str) -> bool:
     """Say whether a wish is neither done nor refused yet."""
     return file.one("SELECT 1 FROM facts WHERE name = ?", name) is not None
 
 
-def refusal(file: File, name: str) -> str | None:
+def refusal(file: DeviceFile, name: str) -> str | None:
     """Return why a wish could not be done; None if it was, or may still be."""
     return file.fact(f"undone/{name}", str)
 
 
-def forget_refusals(file: File) -> None:
+def forget_refusals(file: DeviceFile) -> None:
     """Forget why wishes could not be done: whoever waited for it has heard it, or is gone."""
     with file.writing():
         file.execute("DELETE FROM facts WHERE name >= 'undone/' AND name < 'undone0'")
 
 
-def is_early(wish: Wish, run: Overlay) -> bool:
+def is_early(wish: RemoteCommand, run: Overlay) -> bool:
     """Say whether a wish waits until the run is resumed: an answer to its draft does, for it ends no pause."""
     if not isinstance(wish.event, moves.Approve | moves.Reject) or run.pending is None:
         return False
-    return run.state in {State.PAUSED, State.ERROR} and run.pending.id == wish.event.draft
+    return run.state in {SessionState.PAUSED, SessionState.ERROR} and run.pending.id == wish.event.draft
 
 
 # ── what waits ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def kept_runs(file: File) -> list[Overlay]:
+def kept_runs(file: DeviceFile) -> list[Overlay]:
     """Return the runs of a device as they were last kept, oldest first."""
-    return Runs(file).all()
+    return RunRepository(file).all()
 
 
-def waiting(file: File) -> list[Overlay]:
+def waiting(file: DeviceFile) -> list[Overlay]:
     """Return the runs that have a draft which waits for a person, and nobody has answered yet."""
     answered = {wish.event.draft for _, wish in left(file) if isinstance(wish.event, moves.Approve | moves.Reject)}
     return [run for run in kept_runs(file) if run.waits and run.draft and run.draft.id not in answered]

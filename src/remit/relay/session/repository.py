@@ -9,8 +9,8 @@ import secrets
 
 from msgspec.structs import replace
 
-from remit.relay.device.state import State
-from remit.relay.session.run import Entry, Overlay
+from remit.relay.device.state import DeviceFile
+from remit.relay.session.run import Overlay, TimelineEntry
 
 # Shorter ones are no longer than what stands around them.
 LONG = 1_000
@@ -18,10 +18,10 @@ LONG = 1_000
 Names = tuple[str, ...]
 
 
-class Runs:
+class RunRepository:
     """The runs of a device, kept in its file. All of it is synchronous, and within the caller's transaction."""
 
-    def __init__(self, file: State) -> None:
+    def __init__(self, file: DeviceFile) -> None:
         self._file = file
         self._names: dict[str, dict[str, str]] = {}
         """How the long texts of a run are named: whatever else holds one, and however it moves, it is the same text."""
@@ -84,7 +84,7 @@ def _pairs(run: Overlay, names: Names) -> list[tuple[str, str]]:
 def _with(run: Overlay, texts: tuple[str, ...]) -> Overlay:
     """The run with these texts at the places of its own."""
     result, pending, *said = texts
-    entries: list[Entry] = [
+    entries: list[TimelineEntry] = [
         entry if entry.text == text else replace(entry, text=text)
         for entry, text in zip((*run.timeline, *run.kept), said, strict=True)
     ]

@@ -38,7 +38,7 @@ RULES: dict[Rule, str] = {
 """Every rule, in the order in which they are asked, and what users are told of it."""
 
 
-class Rules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ReviewRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The rules as a profile wants them."""
 
     off: frozenset[Rule] = frozenset()
@@ -50,7 +50,7 @@ class Rules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Which share of a draft's telling words must stand in the objective or in the last reply."""
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class ReviewFacts(Struct, frozen=True, kw_only=True):
     """What is looked at besides the draft."""
 
     objective: str
@@ -68,7 +68,7 @@ class Review(Struct, frozen=True, kw_only=True):
     why: str
 
 
-def reviews(draft: Draft, facts: Facts, rules: Rules = Rules()) -> tuple[Review, ...]:  # noqa: B008 (it is frozen)
+def reviews(draft: Draft, facts: ReviewFacts, rules: ReviewRules = ReviewRules()) -> tuple[Review, ...]:  # noqa: B008 (it is frozen)
     """Return the rules that want a person to see the draft first, in the order of `RULES`; if none, it may be sent."""
     look = _Look(draft, facts, rules)
     found = ((rule, _ASKED[rule](look)) for rule in RULES if rule not in rules.off)
@@ -78,7 +78,7 @@ def reviews(draft: Draft, facts: Facts, rules: Rules = Rules()) -> tuple[Review,
 class _Look:
     """A draft with what several rules need of it, worked out once."""
 
-    def __init__(self, draft: Draft, facts: Facts, rules: Rules) -> None:
+    def __init__(self, draft: Draft, facts: ReviewFacts, rules: ReviewRules) -> None:
         self.draft, self.facts, self.rules = draft, facts, rules
         self.text = _plain(draft.text)
         self.kinds = sorted({finding.kind for finding in facts.detect(draft.text)})

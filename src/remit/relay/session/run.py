@@ -5,12 +5,12 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.relay.bridge.frames import Mode, Role
-from remit.relay.session.moves import ENDED, Effect, Label, Reason, State
-from remit.relay.session.profile import Limits
+from remit.relay.session.moves import ENDED, Effect, Label, Reason, SessionState
+from remit.relay.session.profile import ProfileLimits
 from remit.relay.session.review import Review
 
 
-class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class TimelineEntry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something that was said: a line of the timeline."""
 
     role: Role
@@ -31,7 +31,7 @@ class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     """Why it got no reply and will not get one."""
 
 
-class Pending(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class PendingDraft(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A draft that was not sent, or not yet."""
 
     id: str
@@ -53,9 +53,9 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     agent: str = ""
     """What the device shares the other agent as; empty: the only one that it shares."""
     mode: Mode = "manual"
-    limits: Limits = Limits()
-    state: State = State.IDLE
-    back: State | None = None
+    limits: ProfileLimits = ProfileLimits()
+    state: SessionState = SessionState.IDLE
+    back: SessionState | None = None
     """Where a run that is paused or in error goes on."""
     decides: Literal["agent", "person"] = "agent"
     """Who says what is said next."""
@@ -70,15 +70,15 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     prompts: int = 0
     prompt: str | None = None
     """The prompt that is due or in flight."""
-    pending: Pending | None = None
+    pending: PendingDraft | None = None
     """The draft that a person is asked about; after the end, what was left unsent."""
     sending: str | None = None
     """The message of which it is not known yet that it is on its way."""
-    kept: tuple[Entry, ...] = ()
+    kept: tuple[TimelineEntry, ...] = ()
     """Replies that came while they could not be worked on."""
     guidance: str = ""
     """What the agent is told of the draft that a person rejected."""
-    timeline: tuple[Entry, ...] = ()
+    timeline: tuple[TimelineEntry, ...] = ()
     failure: str = ""
     """What failed last, while the run is in error or after failures ended it."""
     ended: Reason | None = None
@@ -99,7 +99,7 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return None if last is None or last.role == "remote_agent" or last.failed else last.id
 
     @property
-    def draft(self) -> Pending | None:
+    def draft(self) -> PendingDraft | None:
         """The draft that waits for a person, or was left unsent at the end; none, if the agent is done with it."""
         return None if self.pending is None or self.pending.done else self.pending
 
@@ -109,14 +109,14 @@ class Overlay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
         return self.draft is not None and self.state not in ENDED
 
 
-class Step(Struct, frozen=True):
+class Transition(Struct, frozen=True):
     """Where a run is now, and what is to be done."""
 
     overlay: Overlay
     effects: tuple[Effect, ...] = ()
 
 
-class Refused(Struct, frozen=True):
+class MoveRefused(Struct, frozen=True):
     """It cannot happen to this run now; nothing has changed."""
 
     why: str

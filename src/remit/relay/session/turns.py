@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from remit.relay.bridge.frames import Turn
-from remit.relay.bridge.ports import Draft, Failed
-from remit.relay.session.moves import Ask, Cancel, Ended, Label, Prompt, Reason, Send, State
+from remit.relay.bridge.frames import ConversationTurn
+from remit.relay.bridge.ports import Draft, DraftFailure
+from remit.relay.session.moves import AskPerson, Cancel, Ended, Label, Prompt, Reason, Send, SessionState
 from remit.relay.session.review import Review
-from remit.relay.session.run import Entry, Overlay, Pending, Refused, Step
+from remit.relay.session.run import MoveRefused, Overlay, PendingDraft, TimelineEntry, Transition
 
 # More without a word from here is a flood; it would be shown, kept and committed again with every step.
 MOST_UNANSWERED = 100
@@ -31,7 +31,7 @@ def _limit(run: Overlay) -> Reason | None:
     return "max_duration_ms" if is_out_of_time(run) else None
 
 
-def end_at(run: Overlay, limit: Reason) -> Step:
+def end_at(run: Overlay, limit: Reason) -> Transition:
     """End a run at a limit, with the banner that says so (S7)."""
     limits = run.limits
     reached = {
@@ -40,19 +40,19 @@ def end_at(run: Overlay, limit: Reason) -> Step:
         "max_failures": f"{_many(limits.max_failures, 'failure')} in a row, the last: {run.failure}",
         "max_tokens_budget": _many(limits.max_tokens_budget or 0, "token"),
     }
-    return end(run, State.STOPPED, limit, f"The run has ended at its limit of {reached[limit]}")
+    return end(run, SessionState.STOPPED, limit, f"The run has ended at its limit of {reached[limit]}")
 
 
 def _many(count: float, what: str) -> str:
     return f"{count:.10g} {what}{'' if count == 1 else 's'}"
 
 
-def end(run: Overlay, state: State, why: Reason, banner: str = "") -> Step:
+def end(run: Overlay, state: SessionState, why: Reason, banner: str = "") -> Transition:
     """End a run for good; nothing that came is lost, and a draft that was not sent can still be seen."""
     ended = replace(
         with_kept(run), state=state, back=None, ended=why, banner=banner, prompt=None, sending=None, guidance=""
     )
-    return Step(ended, (*cancel(run), Ended(state=state, why=why, banner=banner)))
+    return Transition(ended, (*cancel(run), Ended(state=state, why=why, banner=banner)))
 
 
 def cancel(run: Overlay) -> tuple[Cancel, ...]:
@@ -62,55 +62,55 @@ def cancel(run: Overlay) -> tuple[Cancel, ...]:
 # ── whose turn it is ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def open_state(run: Overlay) -> State:
+def open_state(run: Overlay) -> SessionState:
     """Return where a run is while what is said next is open."""
     replied = bool(run.timeline) and run.timeline[-1].role == "remote_agent"
-    return State.PROCESSING_REMOTE if replied else State.PLANNING
+    return SessionState.PROCESSING_REMOTE if replied else SessionState.PLANNING
 
 
-def go_on(run: Overlay) -> Step:
+def go_on(run: Overlay) -> Transition:
     """Let whoever decides say what is said next, unless a limit is reached."""
     if limit := _limit(run):
         return end_at(run, limit)
     if run.decides == "person":
-        return Step(replace(run, state=open_state(run)))
+        return Transition(replace(run, state=open_state(run)))
     if _is_out_of_tokens(run):
         return end_at(run, "max_tokens_budget")
     made = run.prompts + 1
     prompt = Prompt(
         id=f"{run.id}.p{made}", turn_index=run.turn + 1, mode=run.mode, objective=run.objective, turns=_turns(run)
     )
-    return Step(replace(run, state=open_state(run), prompts=made, prompt=prompt.id), (prompt,))
+    return Transition(replace(run, state=open_state(run), prompts=made, prompt=prompt.id), (prompt,))
 
 
-def _turns(run: Overlay) -> tuple[Turn, ...]:
+def _turns(run: Overlay) -> tuple[ConversationTurn, ...]:
     """Return what was said; not what never reached the other side, but what the agent is to know of its last draft."""
-    said = tuple(Turn(role=entry.role, text=entry.text) for entry in run.timeline if not entry.failed)
-    return (*said, Turn(role="user", text=run.guidance)) if run.guidance else said
+    said = tuple(ConversationTurn(role=entry.role, text=entry.text) for entry in run.timeline if not entry.failed)
+    return (*said, ConversationTurn(role="user", text=run.guidance)) if run.guidance else said
 
 
-def not_awaited(run: Overlay, prompt: str) -> Refused | None:
+def not_awaited(run: Overlay, prompt: str) -> MoveRefused | None:
     if run.prompt == prompt:
         return None
-    return Refused(f"the prompt {prompt} is not the one that is awaited ({run.prompt or 'none'})")
+    return MoveRefused(f"the prompt {prompt} is not the one that is awaited ({run.prompt or 'none'})")
 
 
 # ── from the local agent ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...], now_ms: int) -> Step:
+def drafted(run: Overlay, prompt: str, draft: Draft, reviews: tuple[Review, ...], now_ms: int) -> Transition:
     # An agent that does not say what it spent has spent at least its draft: a token has about four characters.
     tokens = -(-len(draft.text) // 4) if draft.tokens is None else draft.tokens
     run = replace(run, tokens=run.tokens + tokens)
     if not draft.done and not draft.text.strip():
-        return local_failed(run, Failed(reason="the draft is empty", hard=False))
+        return local_failed(run, DraftFailure(reason="the draft is empty", hard=False))
     asked = _why_asked(run, reviews)
-    pending = Pending(id=prompt, text=draft.text, reviews=asked, took_ms=draft.duration_ms, done=draft.done)
+    pending = PendingDraft(id=prompt, text=draft.text, reviews=asked, took_ms=draft.duration_ms, done=draft.done)
     run = replace(run, failures=0, failure="", pending=pending)
     if not draft.done and _is_out_of_tokens(run, 1):
         return end_at(run, "max_tokens_budget")
-    if run.state is State.PAUSED:
-        return Step(replace(run, back=State.READY_TO_SEND))
+    if run.state is SessionState.PAUSED:
+        return Transition(replace(run, back=SessionState.READY_TO_SEND))
     if draft.done:
         return complete(run, draft.text)
     return ask(run, pending) if asked else send(run, pending.text, "auto_sent", now_ms)
@@ -121,40 +121,40 @@ def _why_asked(run: Overlay, reviews: tuple[Review, ...]) -> tuple[Review, ...]:
     why = () if run.mode == "full_auto" else reviews
     if run.mode == "manual":
         why = (Review(rule="manual", why="In manual mode you see every draft first."), *why)
-    if run.state is State.PAUSED:
+    if run.state is SessionState.PAUSED:
         why = (Review(rule="paused", why="It came while the run was paused."), *why)
     return why
 
 
-def ask(run: Overlay, pending: Pending) -> Step:
-    asked = Ask(draft=pending.id, text=pending.text, reviews=pending.reviews)
-    return Step(replace(run, state=State.READY_TO_SEND), (asked,))
+def ask(run: Overlay, pending: PendingDraft) -> Transition:
+    asked = AskPerson(draft=pending.id, text=pending.text, reviews=pending.reviews)
+    return Transition(replace(run, state=SessionState.READY_TO_SEND), (asked,))
 
 
-def complete(run: Overlay, result: str) -> Step:
-    return end(replace(run, pending=None, result=result), State.COMPLETED, "done")
+def complete(run: Overlay, result: str) -> Transition:
+    return end(replace(run, pending=None, result=result), SessionState.COMPLETED, "done")
 
 
-def local_failed(run: Overlay, failed: Failed) -> Step:
+def local_failed(run: Overlay, failed: DraftFailure) -> Transition:
     run = replace(run, failures=run.failures + 1, failure=failed.reason)
     if run.failures >= run.limits.max_failures:
         return end_at(run, "max_failures")
     if failed.hard:
-        return Step(replace(run, state=State.ERROR, back=open_state(run)))
-    if run.state is State.PAUSED:
-        return Step(replace(run, back=open_state(run)))
+        return Transition(replace(run, state=SessionState.ERROR, back=open_state(run)))
+    if run.state is SessionState.PAUSED:
+        return Transition(replace(run, back=open_state(run)))
     return go_on(run)
 
 
 # ── to the remote agent ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def send(run: Overlay, text: str, label: Label, now_ms: int) -> Step:
+def send(run: Overlay, text: str, label: Label, now_ms: int) -> Transition:
     """Send *text*: the draft that is pending, or what a person typed."""
     if limit := _limit(run):
         return end_at(run, limit)
     turn, draft = run.turn + 1, run.pending
-    entry = Entry(
+    entry = TimelineEntry(
         role="user" if label == "yours" else "local_agent",
         text=text,
         turn=turn,
@@ -166,70 +166,72 @@ def send(run: Overlay, text: str, label: Label, now_ms: int) -> Step:
     )
     run = replace(
         run,
-        state=State.READY_TO_SEND,
+        state=SessionState.READY_TO_SEND,
         turn=turn,
         pending=None,
         guidance="",
         sending=entry.id,
         timeline=(*run.timeline, entry),
     )
-    return Step(run, (Send(id=entry.id, turn=turn, text=text, label=label),))
+    return Transition(run, (Send(id=entry.id, turn=turn, text=text, label=label),))
 
 
-def sent(run: Overlay, message: str, now_ms: int) -> Step | Refused:
+def sent(run: Overlay, message: str, now_ms: int) -> Transition | MoveRefused:
     if run.sending != message:
-        return Refused(f"the message {message} is not the one that is being sent ({run.sending or 'none'})")
+        return MoveRefused(f"the message {message} is not the one that is being sent ({run.sending or 'none'})")
     timeline = tuple(replace(entry, sent_ms=now_ms) if entry.id == message else entry for entry in run.timeline)
     run = replace(run, sending=None, timeline=timeline)
-    if run.state is State.PAUSED:
-        return Step(replace(run, back=State.WAITING_REMOTE))
+    if run.state is SessionState.PAUSED:
+        return Transition(replace(run, back=SessionState.WAITING_REMOTE))
     return await_reply(run)
 
 
 # ── from the remote agent ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def await_reply(run: Overlay) -> Step:
+def await_reply(run: Overlay) -> Transition:
     """Wait for the reply, or go on with what has come already."""
     if run.kept:
         return go_on(replace(with_kept(run), failures=0, failure=""))
-    return Step(replace(run, state=State.WAITING_REMOTE))
+    return Transition(replace(run, state=SessionState.WAITING_REMOTE))
 
 
 def with_kept(run: Overlay) -> Overlay:
     return replace(run, timeline=(*run.timeline, *run.kept), kept=())
 
 
-def arrived(run: Overlay, text: str, now_ms: int) -> Step | Refused:
+def arrived(run: Overlay, text: str, now_ms: int) -> Transition | MoveRefused:
     said = list(run.timeline)
     while said and said[-1].role == "remote_agent":
         said.pop()
     waited = max(0, now_ms - said[-1].at_ms) if said else 0
-    reply = Entry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited)
+    reply = TimelineEntry(role="remote_agent", text=text, turn=run.turn, at_ms=now_ms, took_ms=waited)
     unanswered = len(run.timeline) - len(said)
     if unanswered + len(run.kept) >= MOST_UNANSWERED:
-        return Refused(f"the remote agent has said {MOST_UNANSWERED} things without an answer; this one is not taken")
-    if run.state is State.WAITING_REMOTE:
+        return MoveRefused(
+            f"the remote agent has said {MOST_UNANSWERED} things without an answer; this one is not taken"
+        )
+    if run.state is SessionState.WAITING_REMOTE:
         return await_reply(replace(run, kept=(*run.kept, reply)))
-    if run.state in {State.PAUSED, State.ERROR} or run.sending:
-        return Step(replace(run, kept=(*run.kept, reply)))
+    if run.state in {SessionState.PAUSED, SessionState.ERROR} or run.sending:
+        return Transition(replace(run, kept=(*run.kept, reply)))
     # Said out of turn: the next prompt has it, and the person who is asked about a draft sees it.
-    return Step(replace(run, timeline=(*run.timeline, reply)))
+    return Transition(replace(run, timeline=(*run.timeline, reply)))
 
 
-def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Step | Refused:
-    if not run.sending and State.WAITING_REMOTE not in {run.state, run.back}:
-        return Refused("no message is under way that could have failed")
+def remote_failed(run: Overlay, reason: str, *, lost: bool) -> Transition | MoveRefused:
+    if not run.sending and SessionState.WAITING_REMOTE not in {run.state, run.back}:
+        return MoveRefused("no message is under way that could have failed")
     run = replace(run, sending=None, failures=run.failures + 1, failure=reason)
-    back = State.WAITING_REMOTE
+    back = SessionState.WAITING_REMOTE
     if lost:
         run, back = _lose(run, reason)
     if run.failures >= run.limits.max_failures:
         return end_at(run, "max_failures")
-    return Step(replace(run, state=State.ERROR, back=back))
+    return Transition(replace(run, state=SessionState.ERROR, back=back))
 
 
-def _lose(run: Overlay, reason: str) -> tuple[Overlay, State]:
+def _lose(run: Overlay, reason: str) -> tuple[Overlay, SessionState]:
     """Return the run without its last message, which a person may let go again if the agent wrote it."""
     place = max(place for place, entry in enumerate(run.timeline) if entry.id)
     entry = run.timeline[place]
@@ -238,4 +240,4 @@ def _lose(run: Overlay, reason: str) -> tuple[Overlay, State]:
     if run.decides == "person":
         return run, open_state(run)
     why = Review(rule="lost", why="It was sent before and got no reply; it would be sent once more.")
-    return replace(run, pending=Pending(id=entry.id, text=entry.text, reviews=(why,))), State.READY_TO_SEND
+    return replace(run, pending=PendingDraft(id=entry.id, text=entry.text, reviews=(why,))), SessionState.READY_TO_SEND

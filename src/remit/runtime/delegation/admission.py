@@ -17,14 +17,14 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.answer_cache import Lookup
 from remit.runtime.answer_cache import lookup as lookup_of
 from remit.runtime.aside import aside
-from remit.runtime.context import Parts
-from remit.runtime.delegation.attempt import Attempt
+from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, passes_all
-from remit.runtime.delegation.looking import Looked
+from remit.runtime.delegation.looking import RequestInspection
 from remit.runtime.ledger import Frame, Run
-from remit.runtime.ports import Owner
-from remit.runtime.registry import Entry
+from remit.runtime.ports import SessionOwner
+from remit.runtime.registry import RegisteredAgent
 from remit.runtime.schemas import unfit_input
 
 log = logging.getLogger("remit")
@@ -33,10 +33,12 @@ log = logging.getLogger("remit")
 class Admission:
     """Judges requests and reserves what they are granted."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
 
-    def facts_of_call(self, attempt: Attempt, request: Request, *, repeated: bool, session: Owner | None) -> Facts:
+    def facts_of_call(
+        self, attempt: CallAttempt, request: Request, *, repeated: bool, session: SessionOwner | None
+    ) -> Facts:
         """Return what the guards are to know about the call of an agent."""
         parts, parent, card, entry = self.parts, attempt.parent, attempt.card, attempt.entry
         ledger, run, goes_on = parts.ledger, parent.run, attempt.before is not None
@@ -66,7 +68,13 @@ class Admission:
         return replace(facts, approved=attempt.approved) if attempt.approved else facts
 
     def facts_of_root(
-        self, request: Request, run: Run, entry: Entry | None, owner: Owner | None, approved: frozenset[str], now: float
+        self,
+        request: Request,
+        run: Run,
+        entry: RegisteredAgent | None,
+        owner: SessionOwner | None,
+        approved: frozenset[str],
+        now: float,
     ) -> Facts:
         """Return what the guards are to know about the request of a user."""
         ledger = self.parts.ledger
@@ -84,7 +92,13 @@ class Admission:
         )
 
     def judge(
-        self, request: Request, facts: Facts, run: Run, looked: Looked | None = None, *, light: bool | None = None
+        self,
+        request: Request,
+        facts: Facts,
+        run: Run,
+        looked: RequestInspection | None = None,
+        *,
+        light: bool | None = None,
     ) -> "Rewrite | Refuse | Ask | Heavy":
         """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through.
 
@@ -103,25 +117,27 @@ class Admission:
 
     async def look_through(
         self, request: Request, facts: Facts, run: Run, *, of_user: bool, sent: Request | None = None
-    ) -> Looked:
+    ) -> RequestInspection:
         """Judge a large request outside the event loop, and make ready what is to be kept of it.
 
         *sent* is what the caller itself sent, if it is an agent, which gets that back.
         """
         known, redactor = dict(run.known), self.parts.redactor
 
-        def look() -> Looked:
+        def look() -> RequestInspection:
             verdict = self._judge(request, facts, known)
             taken, mine = None, dict[str, str | int]()
             if isinstance(verdict, Rewrite) and verdict.struck:
                 fresh = {token: raw for token, raw in verdict.struck.items() if token not in known}
                 taken = redactor.take(run.scope, verdict.struck, fresh, of_user=of_user)
                 mine = struck_in(sent, facts.sealing) if sent is not None else mine
-            return Looked(said_in(request), facts.sealing, facts.approved, verdict, taken, mine)
+            return RequestInspection(said_in(request), facts.sealing, facts.approved, verdict, taken, mine)
 
         return await aside.run(look)
 
-    def keep(self, run: Run, struck: Mapping[str, str | int], looked: Looked | None, *, of_user: bool) -> None:
+    def keep(
+        self, run: Run, struck: Mapping[str, str | int], looked: RequestInspection | None, *, of_user: bool
+    ) -> None:
         """Remember what tokens stand for, as it was made ready if the request was large."""
         if looked is not None and looked.taken is not None:
             self.parts.redactor.keep_taken(run, struck, looked.taken, of_user=of_user)
@@ -163,7 +179,13 @@ class Admission:
         )
 
     def reserve(
-        self, clean: Request, entry: Entry, run: Run, parent: Frame | None, now: float, errand: CallKey | None = None
+        self,
+        clean: Request,
+        entry: RegisteredAgent,
+        run: Run,
+        parent: Frame | None,
+        now: float,
+        errand: CallKey | None = None,
     ) -> Frame:
         """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
         frame = Frame(clean, entry, run, parent, now, errand)
@@ -177,18 +199,18 @@ class Admission:
         self.parts.ledger.open(frame)
         return frame
 
-    def lookup(self, request: Request, clean: Request, entry: Entry, run: Run) -> Lookup | None:
+    def lookup(self, request: Request, clean: Request, entry: RegisteredAgent, run: Run) -> Lookup | None:
         """Return where an earlier answer to the same may be kept."""
         cache, keys = self.parts.cache, self.parts.redactor.keys
         return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
 
-    def holds(self, parent: Frame, sent: Request, looked: Looked | None = None) -> None:
+    def holds(self, parent: Frame, sent: Request, looked: RequestInspection | None = None) -> None:
         """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
         mine = looked.mine if looked is not None else struck_in(sent, parent.run.sealing)
         if mine:
             parent.held = {**(parent.held or {}), **mine}
 
-    def draft_now(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Request:
+    def draft_now(self, parent: Frame, call: Call, entry: RegisteredAgent | None, path: str) -> Request:
         """Return the request that a call makes now."""
         parts, now = self.parts, self.parts.clock.now()
         card, caller = entry.card if entry is not None else None, parts.registry.agents[parent.card.name].card

@@ -13,12 +13,12 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Approval, Kind
 from remit.runtime.approvers import EDITABLE, check_edits
 from remit.runtime.aside import aside
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.guards import GUARDS
-from remit.runtime.delegation.recording import Recording
+from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import presentable
 from remit.runtime.delegation.slots import regain_slot
-from remit.runtime.delegation.tasks import Tasks
+from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 
@@ -35,7 +35,7 @@ SHOWN = 200
 class Approvals:
     """Asks people, while the clocks of those who wait stand still."""
 
-    def __init__(self, parts: Parts, recording: Recording, tasks: Tasks) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecorder, tasks: DelegationTasks) -> None:
         self.parts = parts
         self.recording = recording
         self.tasks = tasks

@@ -7,16 +7,16 @@ from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Call, Json
 from remit.runtime import journal
 from remit.runtime.delegation.draft import granted
-from remit.runtime.delegation.looking import Looked
-from remit.runtime.ledger import Frame, Route, child_path
-from remit.runtime.ports import Owner
-from remit.runtime.registry import Entry
-from remit.runtime.sessions import Shown
+from remit.runtime.delegation.looking import RequestInspection
+from remit.runtime.ledger import Frame, RoutedCall, child_path
+from remit.runtime.ports import SessionOwner
+from remit.runtime.registry import RegisteredAgent
+from remit.runtime.sessions import ViewRequest
 
 _NONE: frozenset[str] = frozenset()
 
 
-class Attempt:
+class CallAttempt:
     """A call of one agent to one other. It is counted as it is made, whatever becomes of it."""
 
     __slots__ = (
@@ -41,7 +41,7 @@ class Attempt:
         "step",
     )
 
-    def __init__(self, parent: Frame, call: Call, route: Route | None, at_once: int | None, hedge: bool) -> None:
+    def __init__(self, parent: Frame, call: Call, route: RoutedCall | None, at_once: int | None, hedge: bool) -> None:
         tally, name = parent.run.tally, parent.card.name
         tally.delegations += 1
         self.asked_by_agent = tally.by_agent[name] = tally.by_agent.get(name, 0) + 1
@@ -57,19 +57,19 @@ class Attempt:
             self.path = child_path(parent, parent.calls if call.step is None else call.step)
         else:
             self.path = route.leg_path
-        self.entry: Entry | None = None
+        self.entry: RegisteredAgent | None = None
         self.card: AgentCard | None = None
         self.caller = parent.card
-        self.owner: Owner | None = None
+        self.owner: SessionOwner | None = None
         """Whose the session is that the call names."""
-        self.shown: Shown | None = None
+        self.shown: ViewRequest | None = None
         self.now = 0.0
         self.approved = _NONE
         """The questions that a person has answered with yes."""
         self.questions = 0
-        self.looked: Looked | None = None
+        self.looked: RequestInspection | None = None
         self.step = b""
-        self.before: journal.Step | None = None
+        self.before: journal.JournalStep | None = None
         """How far it came before a restart."""
 
     def granted(self, limits: Limits) -> int:

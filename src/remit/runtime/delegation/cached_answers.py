@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code
 from remit.runtime.answer_cache import Flight, Landing, Lookup, answered_before, failed_beside, landing, moment
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.response import for_record
 from remit.runtime.ledger import Frame
 
@@ -18,7 +18,7 @@ log = logging.getLogger("remit")
 class CachedAnswers:
     """Answers delegations from the cache, or from an equal one under way."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
 
     async def answer(self, frame: Frame, wanted: Lookup) -> Response:

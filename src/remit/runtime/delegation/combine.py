@@ -15,7 +15,7 @@ from remit.runtime import journal
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
 from remit.runtime.delegation.slots import give_slot, regain_slot
-from remit.runtime.ledger import Frame, Route
+from remit.runtime.ledger import Frame, RoutedCall
 from remit.text.components import Component, Findings
 
 # To compare so many bytes takes about two milliseconds, and to hand them to a thread a tenth of one.
@@ -34,7 +34,7 @@ async def combine(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], stra
             return Combined(responses=tuple(_unknown(dispatch, parent, calls, past.lost)))
     responses = await refused_whole(dispatch, parent, calls)
     if responses is None:
-        aggregation, responses = await _heard(dispatch, parent, shared_out(parent, calls), strategy, past)
+        aggregation, responses = await _gather_responses(dispatch, parent, shared_out(parent, calls), strategy, past)
     else:
         aggregation = start(strategy, len(responses))
         for place, refusal in enumerate(responses):
@@ -64,11 +64,11 @@ async def _findings(components: Sequence[Component]) -> Findings | None:
     return await asyncio.to_thread(find, components)
 
 
-async def _heard(
-    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "Past | None"
+async def _gather_responses(
+    dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "JournaledCalls | None"
 ) -> tuple[Aggregation, list[Response]]:
     """Return what was heard until it was enough, and how each call ended: none of them is in flight any more."""
-    several = Several(dispatch, parent, calls)
+    several = ParallelCalls(dispatch, parent, calls)
     aggregation = start(strategy, len(calls))
     give_slot(parent)
     try:
@@ -97,7 +97,7 @@ async def _heard(
 # ── the calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Several:
+class ParallelCalls:
     """Calls of one caller that are under way at once: each is heard when it ends, and the rest can be called off."""
 
     def __init__(self, dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> None:
@@ -183,7 +183,7 @@ class Several:
 
         return await race(self._dispatch.tasks, self._dispatch.routing, frame, frame.hedge_ms, self._begin_beside)
 
-    def _begin_beside(self, route: Route) -> Coroutine[Any, Any, Frame | Response]:
+    def _begin_beside(self, route: RoutedCall) -> Coroutine[Any, Any, Frame | Response]:
         # Both count as one of those that the caller has in flight.
         parent = self._parent
         return self._dispatch.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route)
@@ -210,7 +210,7 @@ class Several:
 # ── after a restart ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Past(NamedTuple):
+class JournaledCalls(NamedTuple):
     """What the journal knows of several calls that were asked at once."""
 
     path: str
@@ -224,7 +224,7 @@ class Past(NamedTuple):
 
 def _remembered(
     dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy
-) -> tuple[list[Call], Past]:
+) -> tuple[list[Call], JournaledCalls]:
     """Return the calls with names, by which each is known in whichever order they are made, and what is known."""
     run, keys = parent.run, dispatch.parts.redactor.keys
     parent.calls += 1
@@ -236,7 +236,7 @@ def _remembered(
     path, digest = f"{parent.path}.{number}", journal.combination_digest(strategy, len(calls), keys)
     step = journal.recall(run, path, digest, keys, repeatable=True)
     came, lost = (None, step) if isinstance(step, Fault) else (step and step.value, None)
-    return named, Past(
+    return named, JournaledCalls(
         path,
         digest,
         known=frozenset(place for place, at in enumerate(paths) if journal.is_done(run, at, keys)),
@@ -252,7 +252,7 @@ def _unknown(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], lost: Fau
         yield dispatch.turn_down(parent, call, f"{parent.path}.{call.step}", lost)
 
 
-async def _heard_before(several: Several, aggregation: Aggregation, past: Past) -> Aggregation:
+async def _heard_before(several: ParallelCalls, aggregation: Aggregation, past: JournaledCalls) -> Aggregation:
     """Hear those whose end is known: as they came, if they made the answer before, else as far as one needs them."""
     came = past.came or ()
     wanted = past.known.union(place for place, refusal in came if refusal is None)
@@ -266,8 +266,8 @@ async def _heard_before(several: Several, aggregation: Aggregation, past: Past) 
     return aggregation
 
 
-def _note(dispatch: Dispatch, parent: Frame, past: Past, came: list[tuple[int, Response | None]]) -> None:
+def _note(dispatch: Dispatch, parent: Frame, past: JournaledCalls, came: list[tuple[int, Response | None]]) -> None:
     """Have the answer noted before the rest is called off: then nobody of the rest is asked again."""
     if not parent.run.handed_back:
-        step = journal.Step(past.digest, True, value=came)
+        step = journal.JournalStep(past.digest, True, value=came)
         journal.note(dispatch.parts.store, parent.run, past.path, step, dispatch.parts.redactor.keys)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 
 from remit.policy.reception import context_cut
-from remit.policy.repeats import CallKey, Earlier, beside_of, is_outdated
+from remit.policy.repeats import CallKey, EarlierAnswer, beside_of, is_outdated
 from remit.policy.verdict import Ask, Refuse, Rewrite
 from remit.policy.weight import is_light_call, is_light_request
 from remit.protocol.codec import checked
@@ -13,23 +13,23 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import CONTEXT_TOKENS
 from remit.runtime.aside import aside
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission, Heavy
 from remit.runtime.delegation.approval import Approvals
-from remit.runtime.delegation.attempt import Attempt
+from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.cached_answers import CachedAnswers
 from remit.runtime.delegation.draft import draft, errand_of
-from remit.runtime.delegation.recording import Recording
-from remit.runtime.delegation.refusals import Refusals, undrafted
+from remit.runtime.delegation.recording import RunRecorder
+from remit.runtime.delegation.refusals import DelegationRefusals, undrafted
 from remit.runtime.delegation.repeats import given_again
-from remit.runtime.delegation.replay import Replay, go_on
+from remit.runtime.delegation.replay import JournalReplay, go_on
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.slots import give_slot
-from remit.runtime.delegation.tasks import Tasks
-from remit.runtime.ledger import Frame, Route
+from remit.runtime.delegation.tasks import DelegationTasks
+from remit.runtime.ledger import Frame, RoutedCall
 from remit.runtime.ports import Remote
-from remit.runtime.registry import Entry
-from remit.runtime.sessions import Shown
+from remit.runtime.registry import RegisteredAgent
+from remit.runtime.sessions import ViewRequest
 
 log = logging.getLogger("remit")
 
@@ -37,15 +37,15 @@ log = logging.getLogger("remit")
 class Dispatch:
     """The way from a wanted call to its response."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
-        self.recording = Recording(parts)
-        self.refusals = Refusals(parts, self.recording)
+        self.recording = RunRecorder(parts)
+        self.refusals = DelegationRefusals(parts, self.recording)
         self.admission = Admission(parts)
-        self.tasks = Tasks(parts, self.recording, CachedAnswers(parts))
+        self.tasks = DelegationTasks(parts, self.recording, CachedAnswers(parts))
         self.approval = Approvals(parts, self.recording, self.tasks)
         self.routing = Routing(parts)
-        self.replay = Replay(parts, self.recording, self.refusals, self.admission)
+        self.replay = JournalReplay(parts, self.recording, self.refusals, self.admission)
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
         """Carry out one call in *parent*'s name and return how it ended, whatever happened."""
@@ -70,7 +70,7 @@ class Dispatch:
         call: Call,
         *,
         at_once: int | None = None,
-        route: Route | None = None,
+        route: RoutedCall | None = None,
         hedge: bool = False,
     ) -> Frame | Response:
         """Judge a call and start it, or return the refusal; with a refusal, nothing was started.
@@ -79,18 +79,18 @@ class Dispatch:
         is given if others were asked before; *hedge* promises that its end is awaited by `routed`.
         """
         while True:
-            attempt = Attempt(parent, call, route, at_once, hedge)
+            attempt = CallAttempt(parent, call, route, at_once, hedge)
             try:
                 begun = await self._try(attempt)
             except RemitError as error:
                 why = self.replay.still_true(parent.run, attempt.path, attempt.entry, attempt.call, error.fault)
                 return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why)
-            if not isinstance(begun, Route):
+            if not isinstance(begun, RoutedCall):
                 return begun
             # The next agent that offers the same, judged anew.
             route, call, at_once, hedge = begun, begun.call, attempt.at_once, attempt.hedge
 
-    async def _try(self, attempt: Attempt) -> Frame | Response | Route:
+    async def _try(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
         """Start a call, refuse it, or return the way to the agent that is to be asked instead."""
         parts, parent, call = self.parts, attempt.parent, attempt.call
         attempt.call = call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
@@ -136,7 +136,7 @@ class Dispatch:
                 case Ask() as ask:
                     await self._ask(attempt, request, ask)
 
-    async def _prepare(self, attempt: Attempt) -> None:
+    async def _prepare(self, attempt: CallAttempt) -> None:
         """Find out whom a call goes to, in which session, and what its callee is shown."""
         parts, parent, call, route = self.parts, attempt.parent, attempt.call, attempt.route
         if call.step is not None and route is None:
@@ -157,7 +157,7 @@ class Dispatch:
         if call.retry_of is not None and parent.run.steps is not None:
             await self.replay.take_over(parent, call.retry_of, attempt.path)
 
-    def _known_before(self, attempt: Attempt) -> Response | Route | None:
+    def _known_before(self, attempt: CallAttempt) -> Response | RoutedCall | None:
         """Return what came of a call before a restart; of a leg that failed then, the way to the next one."""
         if attempt.entry is None or _is_ending(attempt.parent):
             return None
@@ -172,7 +172,7 @@ class Dispatch:
             attempt.at_once, attempt.hedge = None, False
         return onward or known
 
-    def _draft(self, attempt: Attempt) -> Request:
+    def _draft(self, attempt: CallAttempt) -> Request:
         """Return the request that a call makes now."""
         parts, parent, clock = self.parts, attempt.parent, self.parts.clock
         attempt.now = now = clock.now()
@@ -183,7 +183,7 @@ class Dispatch:
         attempt.card = card = None if entry is None else entry.card
         return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), parts.limits, caller)
 
-    def _start(self, attempt: Attempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
+    def _start(self, attempt: CallAttempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
         """Reserve what a call was granted, and set it going."""
         parent, entry, clean = attempt.parent, attempt.entry, verdict.request
         assert entry is not None, "a guard refuses unknown targets"
@@ -205,21 +205,21 @@ class Dispatch:
             go_on(frame, attempt.before, entry)
         return self.tasks.start(frame)
 
-    def _refused(self, attempt: Attempt, request: Request, why: Fault) -> Response | Route:
+    def _refused(self, attempt: CallAttempt, request: Request, why: Fault) -> Response | RoutedCall:
         """Record a refusal; return it, or the way to whom else to ask."""
         why = self.replay.still_true(attempt.parent.run, attempt.path, attempt.entry, attempt.call, why)
         refusal = self.refusals.refuse(request, why)
         onward = self.routing.onward(attempt.route, why) if attempt.route is not None else None
         return refusal if onward is None or _is_ending(attempt.parent) else onward
 
-    async def _ask(self, attempt: Attempt, request: Request, ask: Ask) -> None:
+    async def _ask(self, attempt: CallAttempt, request: Request, ask: Ask) -> None:
         """Have a person asked, and go on with what they agreed to."""
         edits = await self.approval.consult(attempt.parent, request, ask, attempt.questions)
         attempt.agreed(ask.question, edits)
         target = attempt.call.target if attempt.route is None else attempt.route.names[0]
         attempt.entry = self.parts.registry.agents.get(target) if target is not None else None
 
-    def _answered_before(self, parent: Frame, request: Request, earlier: Earlier) -> Response:
+    def _answered_before(self, parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
         """Give a caller the answer that it got before, and record that."""
         response = given_again(parent, request, earlier)
         self.recording.notice(parent, response.warnings[-1])
@@ -251,7 +251,7 @@ class Dispatch:
                 raise
         return response
 
-    async def _shown(self, parent: Frame, call: Call, entry: Entry | None, path: str) -> Shown | None:
+    async def _shown(self, parent: Frame, call: Call, entry: RegisteredAgent | None, path: str) -> ViewRequest | None:
         """Return what the callee is to be shown of the caller's conversation, before it is known what fits."""
         parts = self.parts
         card = entry.card if entry is not None else None
@@ -305,7 +305,7 @@ def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
             frame.warnings = [context_cut(context_tokens, held, "context_tokens")]
 
 
-def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: Earlier | None) -> bool:
+def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: EarlierAnswer | None) -> bool:
     """Say whether a call is the same as one under way, or one that succeeded and whose answer is still true."""
     if parent.errands is None or key not in parent.errands:
         return False

@@ -8,14 +8,14 @@ from typing import Any
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.delegation.routing import Routing
-from remit.runtime.delegation.tasks import Tasks
-from remit.runtime.ledger import Frame, Route
+from remit.runtime.delegation.tasks import DelegationTasks
+from remit.runtime.ledger import Frame, RoutedCall
 
-Begin = Callable[[Route], Coroutine[Any, Any, Frame | Response]]
+Begin = Callable[[RoutedCall], Coroutine[Any, Any, Frame | Response]]
 """Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""
 
 
-async def race(tasks: Tasks, routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
+async def race(tasks: DelegationTasks, routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
     """Return that of the two delegations whose end counts; it has ended.
 
     Both together get no more than the first was granted: what the second gets was set aside for it from the beginning.
@@ -34,7 +34,7 @@ async def race(tasks: Tasks, routing: Routing, first: Frame, hedge_ms: int, begi
         raise
 
 
-async def _takes_long(tasks: Tasks, frame: Frame, hedge_ms: int) -> bool:
+async def _takes_long(tasks: DelegationTasks, frame: Frame, hedge_ms: int) -> bool:
     """Return once a delegation has ended, or has taken so long that another is asked too; say whether that is so.
 
     The time in which a person is asked does not count.
@@ -59,7 +59,7 @@ def _ring(rung: "asyncio.Future[None]") -> None:
         rung.set_result(None)
 
 
-async def _asked_beside(tasks: Tasks, routing: Routing, first: Frame, begin: Begin) -> Frame | None:
+async def _asked_beside(tasks: DelegationTasks, routing: Routing, first: Frame, begin: Begin) -> Frame | None:
     """Return what was begun beside the first; None if nobody else may be asked, or the first ended meanwhile."""
     route = routing.beside(first)
     if route is None:
@@ -88,7 +88,7 @@ async def _begun(admission: "asyncio.Task[Frame | Response]") -> Frame | None:
     return begun if isinstance(begun, Frame) else None
 
 
-async def _decided(tasks: Tasks, first: Frame, second: Frame) -> Frame:
+async def _decided(tasks: DelegationTasks, first: Frame, second: Frame) -> Frame:
     both = (first, second)
     while True:
         for frame, other in (both, both[::-1]):

@@ -7,17 +7,17 @@ from msgspec.structs import replace
 from remit.policy.verdict import Ask, Facts, Refuse, Rewrite, Sealing
 from remit.policy.weight import said_in
 from remit.protocol.envelope import Json, Request
-from remit.runtime.redactor import Taken
+from remit.runtime.redactor import RedactedValues
 
 
-class Looked(NamedTuple):
+class RequestInspection(NamedTuple):
     """What came of looking a large request through outside the event loop, and what was looked at."""
 
     said: tuple[Json, ...]
     sealing: Sealing | None
     approved: frozenset[str]
     verdict: Rewrite | Refuse | Ask
-    taken: Taken | None
+    taken: RedactedValues | None
     mine: dict[str, str | int]
     """What its caller itself had put into it."""
 

@@ -8,7 +8,7 @@ from remit.policy.withheld import can_be_used, token_given, tokens_asked_for
 from remit.protocol.errors import Code
 from remit.protocol.records import Body, Kind, Notice
 from remit.runtime import journal
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.ledger import Frame
 
 log = logging.getLogger("remit")
@@ -17,10 +17,10 @@ log = logging.getLogger("remit")
 MOST_WARNINGS = 20
 
 
-class Recording:
+class RunRecorder:
     """Writes notices, warnings and steps to the record of a run."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
 
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
@@ -69,5 +69,5 @@ class Recording:
         root = self.parts.ledger.frames.get(run)
         return self.parts.redactor.sealing(run) if root is None else root.run.sealing
 
-    def note_step(self, frame: Frame, step: journal.Step) -> None:
+    def note_step(self, frame: Frame, step: journal.JournalStep) -> None:
         journal.note(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)

@@ -8,18 +8,18 @@ from remit.policy.weight import LIGHT, is_light_request
 from remit.protocol.envelope import VERSION, Call, Request, Response
 from remit.protocol.errors import Code, Fault
 from remit.protocol.records import Kind, Refusal
-from remit.runtime.context import Parts
-from remit.runtime.delegation.recording import Recording
+from remit.runtime.context import RuntimeContext
+from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import brief_fault, presentable, refused
 from remit.runtime.ledger import Frame
 
 log = logging.getLogger("remit")
 
 
-class Refusals:
+class DelegationRefusals:
     """Makes refusals and records them."""
 
-    def __init__(self, parts: Parts, recording: Recording) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecorder) -> None:
         self.parts = parts
         self.recording = recording
 

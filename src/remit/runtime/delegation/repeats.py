@@ -4,21 +4,21 @@ from collections import Counter
 
 from msgspec.structs import replace
 
-from remit.policy.repeats import ENOUGH, CallKey, Earlier, Said, repeated_without_progress, words_of
+from remit.policy.repeats import ENOUGH, CallKey, CallWords, EarlierAnswer, repeated_without_progress, words_of
 from remit.policy.weight import is_light, is_light_response
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.lifecycle import Status
 from remit.runtime.answer_cache import moment
 from remit.runtime.delegation.response import for_record
-from remit.runtime.ledger import Asked, Frame
+from remit.runtime.ledger import Frame, PastCall
 
 # Answers that one delegation keeps to be given again. An agent backed by a model makes some dozens of calls.
 MOST_ANSWERS = 200
 # Calls of one delegation to one callee that are compared with each other. Code that makes more than that iterates.
 MOST_WATCHED = 50
 
-_UNWATCHED: list[Asked] = []
+_UNWATCHED: list[PastCall] = []
 
 
 def is_read_only(card: AgentCard, request: Request) -> bool:
@@ -43,12 +43,12 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, be
     if kept is None or key not in kept:
         return
     if len(kept) <= MOST_ANSWERS and (isinstance(outcome.result, str) or is_light_response(outcome)):
-        kept[key] = Earlier(for_record(outcome), changes, beside)
+        kept[key] = EarlierAnswer(for_record(outcome), changes, beside)
     else:
         del kept[key]
 
 
-def ended(frame: Frame, outcome: Response) -> None:
+def note_end(frame: Frame, outcome: Response) -> None:
     """Note how a delegation ended: for who asks the same again, and for who goes in circles."""
     parent, request = frame.parent, frame.request
     if parent is None:
@@ -68,7 +68,7 @@ def ended(frame: Frame, outcome: Response) -> None:
         frame.asked.answer = result if isinstance(result, str) or is_light(result) else outcome.summary
 
 
-def given_again(parent: Frame, request: Request, earlier: Earlier) -> Response:
+def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
     """Return an earlier answer as the answer to a request for the same; it costs nothing."""
     was = earlier.response
     note = f"{parent.card.name} asked this before ({was.id}) and nothing was changed since: the earlier answer again"
@@ -85,7 +85,7 @@ def given_again(parent: Frame, request: Request, earlier: Earlier) -> Response:
     )
 
 
-def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Asked | None:
+def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> PastCall | None:
     """Remember what a caller asks a callee or a tool for; None: it is not watched any more.
 
     It `circles` if it is nearly the same as before, again without progress: the caller is to be warned, once.
@@ -98,11 +98,11 @@ def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Aske
         return None
     if before is None:
         before = parent.asked_of[callee] = []
-    asked = Asked(said)
+    asked = PastCall(said)
     before.append(asked)
     # One that is not the fourth of its kind repeats nothing, and most are not.
     if len(before) > ENOUGH and is_light(*said):
-        earlier = [Said(_words(each), _answer_words(each)) for each in before[:-1]]
+        earlier = [CallWords(_words(each), _answer_words(each)) for each in before[:-1]]
         asked.circles = repeated_without_progress(_words(asked), earlier)
     if asked.circles or len(before) >= MOST_WATCHED:
         parent.asked_of[callee] = _UNWATCHED
@@ -117,13 +117,13 @@ def circling(parent: Frame, name: str) -> str:
     )
 
 
-def _words(asked: Asked) -> Counter[str]:
+def _words(asked: PastCall) -> Counter[str]:
     if asked.words is None:
         asked.words = words_of(*asked.said) if is_light(*asked.said) else Counter()
     return asked.words
 
 
-def _answer_words(asked: Asked) -> Counter[str] | None:
+def _answer_words(asked: PastCall) -> Counter[str] | None:
     if asked.answer is None:
         return None
     if asked.answer_words is None:

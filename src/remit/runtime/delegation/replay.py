@@ -10,23 +10,25 @@ from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Kind, Notice
 from remit.runtime import journal
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.admission import Admission
 from remit.runtime.delegation.draft import errand_of
-from remit.runtime.delegation.recording import Recording
-from remit.runtime.delegation.refusals import Refusals
+from remit.runtime.delegation.recording import RunRecorder
+from remit.runtime.delegation.refusals import DelegationRefusals
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
 from remit.runtime.ledger import Frame, Run
 from remit.runtime.ports import Remote
-from remit.runtime.registry import Entry
+from remit.runtime.registry import RegisteredAgent
 
 log = logging.getLogger("remit")
 
 
-class Replay:
+class JournalReplay:
     """Answers calls from the journal of a run that was taken up again."""
 
-    def __init__(self, parts: Parts, recording: Recording, refusals: Refusals, admission: Admission) -> None:
+    def __init__(
+        self, parts: RuntimeContext, recording: RunRecorder, refusals: DelegationRefusals, admission: Admission
+    ) -> None:
         self.parts = parts
         self.recording = recording
         self.refusals = refusals
@@ -40,8 +42,8 @@ class Replay:
             journal.take_over(parent.run, path, parent.run.id, of, steps, self.parts.redactor.keys)
 
     def find_again(
-        self, parent: Frame, call: Call, entry: Entry, path: str
-    ) -> Response | tuple[bytes, journal.Step | None]:
+        self, parent: Frame, call: Call, entry: RegisteredAgent, path: str
+    ) -> Response | tuple[bytes, journal.JournalStep | None]:
         """Return what came of a call before a restart; if that is not known, what identifies it and how far it came."""
         request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
         step = journal.errand_digest(parent.run, request, keys)
@@ -53,7 +55,7 @@ class Replay:
             return self.refusals.refuse(request, gone)
         return step, before
 
-    def _replay(self, parent: Frame, request: Request, entry: Entry, digest: bytes) -> Response | None:
+    def _replay(self, parent: Frame, request: Request, entry: RegisteredAgent, digest: bytes) -> Response | None:
         keys = self.parts.redactor.keys
         repeatable = journal.is_repeatable(entry.card, request)
         step = journal.recall(parent.run, request.id, digest, keys, repeatable=repeatable)
@@ -79,7 +81,7 @@ class Replay:
             parent.run.overrun = True
         return step.response
 
-    def still_true(self, run: Run, path: str, entry: Entry | None, call: Call, why: Fault) -> Fault:
+    def still_true(self, run: Run, path: str, entry: RegisteredAgent | None, call: Call, why: Fault) -> Fault:
         """Return why a call is refused; of one that had begun before a restart, that it may have been done."""
         before = journal.begun(run, path, self.parts.redactor.keys) if run.steps else None
         doubt = "" if before is None else doubt_about(before, entry, call.capability)
@@ -88,7 +90,7 @@ class Replay:
         return fault(Code.OUTCOME_UNKNOWN, f"{doubt}; it cannot be resumed now: {why.message}", detail=why.detail)
 
 
-def doubt_about(before: journal.Step, entry: Entry | None, asked: str | None) -> str:
+def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, asked: str | None) -> str:
     """Say why it is not known what came of a step that was begun before a restart; empty: then nothing came of it."""
     if before.departed is not None:
         return "it had left for another hub before the restart, and may have been done"
@@ -98,7 +100,7 @@ def doubt_about(before: journal.Step, entry: Entry | None, asked: str | None) ->
     return "it had begun before the restart, and it is not known how far it came"
 
 
-def _at_home_now(entry: Entry, before: journal.Step) -> Fault | None:
+def _at_home_now(entry: RegisteredAgent, before: journal.JournalStep) -> Fault | None:
     """Return what to say of a call that left for a peer before the restart, if its agent lives here now."""
     left = before.departed
     if left is None or isinstance(entry.agent, Remote):
@@ -107,12 +109,12 @@ def _at_home_now(entry: Entry, before: journal.Step) -> Fault | None:
     return fault(Code.OUTCOME_UNKNOWN, f"{what}: it is not known what came of it", detail=f"it was sent to {left.to}")
 
 
-def _replayed(request: Request, step: journal.Step) -> Notice:
+def _replayed(request: Request, step: journal.JournalStep) -> Notice:
     when = "in the run that this one tries again" if step.earlier else "before the restart"
     return Notice(delegation=request.id, agent=request.target, text=f"answered from the journal: it was done {when}")
 
 
-def go_on(frame: Frame, before: journal.Step, entry: Entry) -> None:
+def go_on(frame: Frame, before: journal.JournalStep, entry: RegisteredAgent) -> None:
     """Let a call go on from where it was before a restart."""
     frame.departed = before.departed
     frame.doubt = doubt_about(before, entry, frame.request.capability)

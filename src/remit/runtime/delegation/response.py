@@ -84,7 +84,7 @@ def answered(frame: Frame, answer: Answer) -> Response:
     return response
 
 
-def ended(frame: Frame, status: Status, why: Fault) -> Response:
+def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
     """An end without a whole answer; what the callee had reported as finished is kept."""
     request, partial = frame.request, frame.partial() if callable(frame.partial) else frame.partial or Answer()
     return Response(
@@ -111,7 +111,7 @@ def ended(frame: Frame, status: Status, why: Fault) -> Response:
 
 def stopped(frame: Frame, why: Fault) -> Response:
     """The end of a delegation that was told to stop."""
-    return ended(frame, Status.TIMEOUT if why.code is Code.TIMEOUT else Status.CANCELLED, why)
+    return ended_response(frame, Status.TIMEOUT if why.code is Code.TIMEOUT else Status.CANCELLED, why)
 
 
 def handed_on(frame: Frame, response: Response) -> Response:
@@ -135,10 +135,12 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
     except RemitError as error:
         wrong = error.fault
         message = f"{request.target} gave an answer that cannot be used: {wrong.message}"
-        return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems))
+        return ended_response(
+            frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message, problems=wrong.problems)
+        )
     if given.ok is (given.fault is not None):
         message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
-        return ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
+        return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
     return replace(
         # What an agent's code did is for its own hub to say.
         given if given.fault is None or given.fault.origin is None else given.outward(),

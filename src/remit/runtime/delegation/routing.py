@@ -12,11 +12,11 @@ from remit.protocol.card import AgentCard, Capability
 from remit.protocol.envelope import Call, Response
 from remit.protocol.errors import Fault
 from remit.runtime import journal
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.draft import errands_of
-from remit.runtime.ledger import Frame, Route, Run, leg_path
-from remit.runtime.ports import Owner, StoreError
-from remit.runtime.registry import Entry
+from remit.runtime.ledger import Frame, RoutedCall, Run, leg_path
+from remit.runtime.ports import SessionOwner, StoreError
+from remit.runtime.registry import RegisteredAgent
 
 log = logging.getLogger("remit")
 
@@ -27,10 +27,12 @@ RECALL_S = 0.25
 class Routing:
     """The choice among several agents that offer the same; each is judged anew when its turn comes."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
 
-    def route(self, parent: Frame, call: Call, capability: str, path: str, owner: Owner | None) -> Route | None:
+    def route(
+        self, parent: Frame, call: Call, capability: str, path: str, owner: SessionOwner | None
+    ) -> RoutedCall | None:
         """Return the way of a call by capability: as it went before a restart, else as it looks best now.
 
         A way that names nobody hangs on what this hub does not remember yet: find the way again after `recall`.
@@ -38,11 +40,11 @@ class Routing:
         offering = self.parts.registry.offering(capability)
         if not offering:
             return None
-        route = Route(call, path, self._names(parent, call, capability, offering, owner))
+        route = RoutedCall(call, path, self._names(parent, call, capability, offering, owner))
         return route if not route.names else self.recorded_leg(parent.run, route, 0) or route
 
     def _names(
-        self, parent: Frame, call: Call, capability: str, offering: list[Entry], owner: Owner | None
+        self, parent: Frame, call: Call, capability: str, offering: list[RegisteredAgent], owner: SessionOwner | None
     ) -> tuple[str, ...]:
         names = [entry.card.name for entry in offering]
         if len(names) == 1:
@@ -80,7 +82,7 @@ class Routing:
     def _recalling(self) -> asyncio.Lock:
         return asyncio.Lock()
 
-    def recorded_leg(self, run: Run, route: Route, first: int) -> Route | None:
+    def recorded_leg(self, run: Run, route: RoutedCall, first: int) -> RoutedCall | None:
         """Return an attempt, of those from *first* on, that was made before a restart.
 
         It is the first that was answered, else the first. Whom it went to is part of its digest; what cannot be found
@@ -99,13 +101,13 @@ class Routing:
         others = tuple(each for each in (route.names[1:] if first else route.names) if each != name)
         return route._replace(names=route.names if name is None else (name, *others), leg=leg)
 
-    def onward(self, route: Route, why: Fault) -> Route | None:
+    def onward(self, route: RoutedCall, why: Fault) -> RoutedCall | None:
         """Return the way to the next after a refusal: only where this one could not take it on, and another might."""
         if len(route.names) < 2 or not may_try_another(why, begun=False, read_only=False):
             return None
         return route._replace(names=route.names[1:], leg=route.leg + 1)
 
-    def next_leg(self, frame: Frame, response: Response) -> Route | None:
+    def next_leg(self, frame: Frame, response: Response) -> RoutedCall | None:
         """Return the way to the next after an attempt that failed, within the time and tokens that it left over."""
         route, why = frame.route, response.fault
         if route is None or route.call.capability is None or why is None or len(route.names) < 2:
@@ -118,7 +120,7 @@ class Routing:
         left = max(0, frame.granted + frame.aside - frame.used)
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=left))
 
-    def beside(self, frame: Frame) -> Route | None:
+    def beside(self, frame: Frame) -> RoutedCall | None:
         """Return the way to whom to ask beside one that takes long; what was set aside for that is free from now on."""
         route, left_ms = frame.route, frame.time_left_ms(self.parts.clock.now())
         if route is None or left_ms < FLOOR_MS or frame.stopping is not None or not frame.aside:
@@ -126,7 +128,7 @@ class Routing:
         tokens = self.parts.ledger.hand_over(frame)
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=tokens), beside=frame)
 
-    def under_way(self, frame: Frame, route: Route, *, hedge: bool) -> None:
+    def under_way(self, frame: Frame, route: RoutedCall, *, hedge: bool) -> None:
         """Note how a delegation came to its callee, and keep part of its grant for who may be asked beside it."""
         frame.route = route
         if route.beside is not None:
@@ -143,18 +145,18 @@ class Routing:
         if frame.recorded is not None:
             frame.recorded = replace(frame.recorded, remit=remit)
 
-    def _another(self, frame: Frame, route: Route, call: Call, *, beside: Frame | None = None) -> Route:
+    def _another(self, frame: Frame, route: RoutedCall, call: Call, *, beside: Frame | None = None) -> RoutedCall:
         onward = route._replace(call=call, beside=beside)
         return self.recorded_leg(frame.run, onward, route.leg + 1) or onward._replace(
             names=route.names[1:], leg=route.leg + 1
         )
 
 
-def _offered(card: AgentCard, route: Route) -> Capability | None:
+def _offered(card: AgentCard, route: RoutedCall) -> Capability | None:
     return None if route.call.capability is None else card.capability(route.call.capability)
 
 
-def _may_reach(parent: Frame, call: Call, entry: Entry) -> bool:
+def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
     """Say whether the guards would let it be asked, as far as that hangs on who it is."""
     remit, card = parent.request.remit, entry.card
     return (

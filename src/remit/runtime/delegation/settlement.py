@@ -18,15 +18,15 @@ from remit.protocol.lifecycle import Status, advance
 from remit.protocol.records import Kind
 from remit.runtime import journal
 from remit.runtime.aside import aside
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation import repeats
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.recording import Recording
-from remit.runtime.delegation.response import ended, for_record, stopped
-from remit.runtime.delegation.timer_wheel import Wheel
+from remit.runtime.delegation.recording import RunRecorder
+from remit.runtime.delegation.response import ended_response, for_record, stopped
+from remit.runtime.delegation.timer_wheel import TimerWheel
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import Remote
-from remit.runtime.redactor import Taken
+from remit.runtime.redactor import RedactedValues
 from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 
 log = logging.getLogger("remit")
@@ -38,7 +38,9 @@ _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
 class Settlement:
     """The one place where the life of a delegation ends."""
 
-    def __init__(self, parts: Parts, recording: Recording, cached: CachedAnswers, wheel: Wheel[Frame]) -> None:
+    def __init__(
+        self, parts: RuntimeContext, recording: RunRecorder, cached: CachedAnswers, wheel: TimerWheel[Frame]
+    ) -> None:
         self.parts = parts
         self.recording = recording
         self.cached = cached
@@ -62,7 +64,7 @@ class Settlement:
                     self.settle(frame, looked.clean, looked)
                     return
 
-    def settle(self, frame: Frame, response: Response, looked: "LookedResponse | None" = None) -> None:
+    def settle(self, frame: Frame, response: Response, looked: "ResponseInspection | None" = None) -> None:
         """Settle, record and hand over the outcome: exactly once, whoever comes first.
 
         A large response was *looked* through before, outside the event loop.
@@ -105,13 +107,13 @@ class Settlement:
             outcome = replace(response, **looked.restored)
         elif run.known and parent is not None:
             outcome = self.parts.redactor.for_caller(response, parent)
-        repeats.ended(frame, outcome)
+        repeats.note_end(frame, outcome)
         try:
             if frame.lookup is not None:
                 self.cached.land(frame, frame.lookup, response, now)
             self._keep(frame, response, looked)
             if run.steps is not None and parent is not None and not run.handed_back:
-                self.recording.note_step(frame, journal.Step(frame.step, True, outcome))
+                self.recording.note_step(frame, journal.JournalStep(frame.step, True, outcome))
                 run.unsaved = True
         finally:
             # Whatever a store does, nobody waits for an outcome that has been settled.
@@ -148,7 +150,7 @@ class Settlement:
 
     def _look_through(
         self, frame: Frame, response: Response, sealing: Sealing | None, known: dict[str, Raw], held: Held | None
-    ) -> "LookedResponse":
+    ) -> "ResponseInspection":
         """Return a large response as it may be kept, with all that is made of it; it changes nothing."""
         found: dict[str, Raw] = {}
         clean = response if sealing is None else self._struck(frame, response, sealing, found)
@@ -160,7 +162,7 @@ class Settlement:
             given = self.parts.redactor.for_caller(clean, frame.parent, known | found)
             fields = ((name, getattr(given, name)) for name in _SAID)
             restored = {name: value for name, value in fields if value is not getattr(clean, name)}
-        return LookedResponse(clean, sealing, found, taken, recorded, held, restored)
+        return ResponseInspection(clean, sealing, found, taken, recorded, held, restored)
 
     def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
         """Return the end of what may have been carried out elsewhere, and was stopped here before that was known."""
@@ -190,12 +192,12 @@ class Settlement:
             frame.partial = None  # nor could this be redacted
             if isinstance(error, RemitError):
                 why = f"the answer of {frame.card.name} cannot be used: {error.fault.message}"
-                failed = ended(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
+                failed = ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
             else:
                 log.error("a detector failed on %s: %s", frame.path, self.parts.redactor.worded(error, sealing))
                 what = f"({type(error).__name__}), so it is not given"
                 why = f"the answer of {frame.card.name} could not be redacted {what}"
-                failed = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why))
+                failed = ended_response(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why))
             return replace(failed, usage=response.usage)
         # An error's words are never restored: they end up in logs.
         return (
@@ -204,7 +206,7 @@ class Settlement:
             else replace(clean, fault=self.parts.redactor.clean(response.fault, sealing))
         )
 
-    def _keep(self, frame: Frame, response: Response, looked: "LookedResponse | None") -> None:
+    def _keep(self, frame: Frame, response: Response, looked: "ResponseInspection | None") -> None:
         """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
         if frame.parent is not None:
             request = frame.request
@@ -232,13 +234,13 @@ class Settlement:
 _SAID = ("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata")
 
 
-class LookedResponse(NamedTuple):
+class ResponseInspection(NamedTuple):
     """What was made of a large response outside the event loop."""
 
     clean: Response
     sealing: Sealing | None
     found: dict[str, Raw]
-    taken: Taken
+    taken: RedactedValues
     recorded: Response
     held: Held | None
     """What its caller held then."""

@@ -8,17 +8,17 @@ from contextlib import suppress
 from remit.policy.weight import is_light_response
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.protocol.lifecycle import State, Status, advance
+from remit.protocol.lifecycle import DelegationState, Status, advance
 from remit.protocol.records import Kind
 from remit.runtime import journal
-from remit.runtime.context import Parts
+from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.cached_answers import CachedAnswers
-from remit.runtime.delegation.recording import Recording
+from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.repeats import circling, watch
-from remit.runtime.delegation.response import ended, stopped
+from remit.runtime.delegation.response import ended_response, stopped
 from remit.runtime.delegation.settlement import Settlement
 from remit.runtime.delegation.slots import give_slot, regain_slot
-from remit.runtime.delegation.timer_wheel import Wheel
+from remit.runtime.delegation.timer_wheel import TimerWheel
 from remit.runtime.ledger import Frame
 from remit.runtime.ports import NobodyServesError, Remote
 
@@ -28,15 +28,15 @@ log = logging.getLogger("remit")
 _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
 
 
-class Tasks:
+class DelegationTasks:
     """Starts delegations, waits for them and stops them."""
 
-    def __init__(self, parts: Parts, recording: Recording, cached: CachedAnswers) -> None:
+    def __init__(self, parts: RuntimeContext, recording: RunRecorder, cached: CachedAnswers) -> None:
         self.parts = parts
         self.recording = recording
         self.cached = cached
         self.abandoned: set[asyncio.Task[None]] = set()
-        self._wheel: Wheel[Frame] = Wheel(parts.clock, self._due)
+        self._wheel: TimerWheel[Frame] = TimerWheel(parts.clock, self._due)
         self.settlement = Settlement(parts, recording, cached, self._wheel)
 
     def start(self, frame: Frame) -> Frame:
@@ -138,25 +138,27 @@ class Tasks:
             if frame.lookup is not None:
                 response = await self.cached.answer(frame, frame.lookup)
                 if frame.lookup.follows:
-                    frame.state = advance(frame.state, State.RUNNING)  # by another in its place
+                    frame.state = advance(frame.state, DelegationState.RUNNING)  # by another in its place
             elif frame.doubt:
                 response = await self._request_again(frame)
             else:
                 response = await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
         except asyncio.CancelledError:
-            response = ended(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"{frame.card.name} cancelled itself"))
+            response = ended_response(
+                frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"{frame.card.name} cancelled itself")
+            )
         except NobodyServesError:
-            response = ended(
+            response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_UNAVAILABLE, f"nobody serves {frame.request.target}")
             )
         except TimeoutError:
-            response = ended(frame, Status.TIMEOUT, _too_late(frame))
+            response = ended_response(frame, Status.TIMEOUT, _too_late(frame))
         except RemitError as error:
             status = Status.REFUSED if error.fault.code is Code.OVERLOADED else Status.FAILED
-            response = ended(frame, status, error.fault)
+            response = ended_response(frame, status, error.fault)
         except Exception as error:  # noqa: BLE001 - logged without what it must not show
             log.error("the transport failed on %s: %s", frame.path, self.parts.redactor.traced(error))
-            response = ended(
+            response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
         while frame.children and not frame.abandoned:
@@ -234,7 +236,7 @@ class Tasks:
     async def _note_begun(self, frame: Frame) -> None:
         if frame.departed is not None:
             return  # what is on record of it says more
-        step = journal.Step(frame.step)
+        step = journal.JournalStep(frame.step)
         # What may be done twice can begin unrecorded. What was done before is kept first, also where it may be done
         # twice: what a model found costs money to find again.
         if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):

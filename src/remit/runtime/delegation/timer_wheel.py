@@ -11,7 +11,7 @@ T = TypeVar("T")
 TICK_S = 0.01
 
 
-class Wheel(Generic[T]):
+class TimerWheel(Generic[T]):
     """Calls back with each item whose time has come and its tick, at most one tick late and never early.
 
     An item that is taken off while its own tick is being called back is still called: compare the tick.

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from remit.dialects.a2a.declined import OWN_RPC, Declined, Error, ErrorBody, told
+from remit.dialects.a2a.declined import OWN_RPC, Declined, Error, ErrorBody, error_body
 from remit.dialects.a2a.extension import EXTENSION
 from remit.dialects.a2a.words import (
     EXTENSIONS_HEADER,
@@ -32,9 +32,9 @@ from remit.dialects.a2a.words import (
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.server.a2a.standing import Asked
+from remit.server.a2a.standing import A2aCall
 from remit.server.a2a.tasks import Streaming, Tasks
-from remit.server.bodies import Gone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
+from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.server.delegations import Delegations
 from remit.server.refusals import note
 from remit.server.streams import KEEP_ALIVE
@@ -52,11 +52,11 @@ _STREAM = (
 _ACTIVE = ((EXTENSIONS_HEADER.encode(), EXTENSION.encode()),)
 
 
-class Operation(NamedTuple):
+class A2aOperation(NamedTuple):
     """What can be asked for: what it takes, and who does it."""
 
     takes: type[Struct]
-    does: Callable[[Asked, Any], Awaitable[Struct | Streaming]]
+    does: Callable[[A2aCall, Any], Awaitable[Struct | Streaming]]
 
 
 class RpcRequest(Struct, frozen=True, kw_only=True):
@@ -178,18 +178,18 @@ class Bindings:
         self._delegations = delegations
         self._serves = serves
         self._required = required
-        self._methods: dict[str, Operation] = {
-            "SendMessage": Operation(SendMessage, tasks.send),
-            "SendStreamingMessage": Operation(SendMessage, tasks.stream),
-            "GetTask": Operation(GetTask, tasks.get),
-            "ListTasks": Operation(ListTasks, tasks.listed),
-            "CancelTask": Operation(CancelTask, tasks.cancel),
-            "SubscribeToTask": Operation(Subscribe, tasks.subscribe),
-            "CreateTaskPushNotificationConfig": Operation(PushConfig, tasks.create_push),
-            "GetTaskPushNotificationConfig": Operation(OnePush, tasks.get_push),
-            "ListTaskPushNotificationConfigs": Operation(ListPush, tasks.list_push),
-            "DeleteTaskPushNotificationConfig": Operation(OnePush, tasks.delete_push),
-            "GetExtendedAgentCard": Operation(GetCard, tasks.extended_card),
+        self._methods: dict[str, A2aOperation] = {
+            "SendMessage": A2aOperation(SendMessage, tasks.send),
+            "SendStreamingMessage": A2aOperation(SendMessage, tasks.stream),
+            "GetTask": A2aOperation(GetTask, tasks.get),
+            "ListTasks": A2aOperation(ListTasks, tasks.listed),
+            "CancelTask": A2aOperation(CancelTask, tasks.cancel),
+            "SubscribeToTask": A2aOperation(Subscribe, tasks.subscribe),
+            "CreateTaskPushNotificationConfig": A2aOperation(PushConfig, tasks.create_push),
+            "GetTaskPushNotificationConfig": A2aOperation(OnePush, tasks.get_push),
+            "ListTaskPushNotificationConfigs": A2aOperation(ListPush, tasks.list_push),
+            "DeleteTaskPushNotificationConfig": A2aOperation(OnePush, tasks.delete_push),
+            "GetExtendedAgentCard": A2aOperation(GetCard, tasks.extended_card),
         }
 
     async def rpc(self, agent: str, scope: Scope, receive: Receive, send: Send) -> None:
@@ -231,7 +231,7 @@ class Bindings:
 
         await _answered(act, reply, scope)
 
-    async def _do(self, operation: Operation, asked: Asked, params: dict[str, Json], reply: _Reply) -> None:
+    async def _do(self, operation: A2aOperation, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
         done = await operation.does(asked, convert(params, operation.takes))
         if isinstance(done, Streaming):
             assert asked.receive is not None, "it came over HTTP"
@@ -239,7 +239,7 @@ class Bindings:
         else:
             await reply.value(done)
 
-    async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> Asked:
+    async def _asked(self, agent: str, scope: Scope, headers: Headers, receive: Receive) -> A2aCall:
         """Return who asks, once it is clear that it may, and speaks as is spoken here."""
         # A host is a host: it sees what its own client asked for, whatever else that client may do here.
         sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
@@ -263,7 +263,7 @@ class Bindings:
                 f"this agent takes only requests that use the extension {EXTENSION}: name it in `A2A-Extensions`",
                 about={"extension": EXTENSION},
             )
-        return Asked(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
+        return A2aCall(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
 
 
 async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Scope) -> None:
@@ -274,13 +274,13 @@ async def _answered(act: Callable[[], Awaitable[None]], reply: _Reply, scope: Sc
         if isinstance(error, RemitError):
             note(scope, headers_of(scope), error.fault)
         if not reply.started:
-            await reply.error(told(error))
-    except Gone:
+            await reply.error(error_body(error))
+    except ClientGone:
         pass
     except Exception as error:  # noqa: BLE001 - logged without what it must not show
         log.error("%s %s failed: %s", scope["method"], scope["path"][:100], type(error).__name__)
         if not reply.started:
-            await reply.error(told(Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")))
+            await reply.error(error_body(Declined(Error.INTERNAL_ERROR, f"the server failed ({type(error).__name__})")))
 
 
 def _object(raw: bytes) -> dict[str, Json]:

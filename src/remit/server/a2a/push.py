@@ -13,15 +13,15 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.answering import Stream, Telling
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import MEDIA_TYPE, PushConfig, Said
+from remit.dialects.a2a.words import MEDIA_TYPE, PushConfig, StreamResponse
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Kind, Record
-from remit.runtime.hub import Hub
-from remit.runtime.keys import Keys
+from remit.runtime.hub import Engine
+from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
-from remit.server.streams import Following, ends, heard
-from remit.transports.addresses import Outbound, Reach, looked_up
+from remit.server.streams import Following, ends, follow_records
+from remit.transports.addresses import OutboundClient, Reach, looked_up
 
 log = logging.getLogger("remit")
 
@@ -41,7 +41,7 @@ TOKEN_HEADER = "x-a2a-notification-token"
 _INDEX = "a2a/push"
 
 
-class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PushRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is kept of the notifications of one task."""
 
     run: str = ""
@@ -50,27 +50,27 @@ class Kept(Struct, frozen=True, kw_only=True, omit_defaults=True):
     configs: tuple[PushConfig, ...] = ()
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class PushIndexEntry(Struct, frozen=True, kw_only=True):
     """A task of which somebody is to be told."""
 
     by: str
     until_ms: int
 
 
-_read_kept = msgspec.json.Decoder(Kept).decode
-_read_index = msgspec.json.Decoder(dict[str, Entry]).decode
+_read_kept = msgspec.json.Decoder(PushRecord).decode
+_read_index = msgspec.json.Decoder(dict[str, PushIndexEntry]).decode
 
 
 class Push:
     """The notifications of one server. What is to be told is in the store, so that it survives the server."""
 
-    def __init__(self, hub: Hub, wall_ms: Callable[[], int], reach: Reach) -> None:
+    def __init__(self, hub: Engine, wall_ms: Callable[[], int], reach: Reach) -> None:
         from aiohttp import ClientTimeout
 
         self._hub = hub
         self._wall_ms = wall_ms
         self._reach = reach
-        self._outbound = Outbound(reach, ClientTimeout(total=PATIENCE_S))
+        self._outbound = OutboundClient(reach, ClientTimeout(total=PATIENCE_S))
         self._me = secrets.token_hex(8)
         self._telling: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._keeper = asyncio.create_task(self._keep())
@@ -94,7 +94,13 @@ class Push:
         await looked_up(config.url, self._reach)
 
     async def add(
-        self, telling: Telling, run: str, config: PushConfig, *, ended: Said | None = None, since_ms: int | None = None
+        self,
+        telling: Telling,
+        run: str,
+        config: PushConfig,
+        *,
+        ended: StreamResponse | None = None,
+        since_ms: int | None = None,
     ) -> PushConfig:
         """Keep where to tell of a task that goes on as *run*, and begin: with what is new, or what was *since*.
 
@@ -107,7 +113,7 @@ class Push:
             others = tuple(each for each in kept.configs if each.id != config.id)
             if len(others) >= MOST:
                 raise Declined(Error.INVALID_PARAMS, f"a task has at most {MOST} notification configurations")
-            new = Kept(run=run, context=telling.context, configs=(*others, config))
+            new = PushRecord(run=run, context=telling.context, configs=(*others, config))
             if await self._keep_as(telling.task, revision, new):
                 break
         if ended is not None:
@@ -142,31 +148,33 @@ class Push:
         for config in kept.configs:
             self._follow(task, replace(kept, run=run), config, 0)
 
-    async def _kept(self, task: str) -> tuple[int, Kept]:
+    async def _kept(self, task: str) -> tuple[int, PushRecord]:
         found = await self._hub.store.get(f"{_INDEX}/{task}")
         if found is None:
-            return 0, Kept()
+            return 0, PushRecord()
         # They hold what clients are to be known by.
-        opened = Keys(self._hub.store.secret()).unlock(found[1], f"{_INDEX}/{task}")
-        return found[0], Kept() if opened is None else _read_kept(opened)
+        opened = HubKeys(self._hub.store.secret()).unlock(found[1], f"{_INDEX}/{task}")
+        return found[0], PushRecord() if opened is None else _read_kept(opened)
 
-    async def _keep_as(self, task: str, revision: int, kept: Kept) -> bool:
+    async def _keep_as(self, task: str, revision: int, kept: PushRecord) -> bool:
         key = f"{_INDEX}/{task}"
-        locked = Keys(self._hub.store.secret()).lock(encode(kept), key)
+        locked = HubKeys(self._hub.store.secret()).lock(encode(kept), key)
         return await self._hub.store.cas(key, revision, locked) is not None
 
     # ── who tells ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _claim(self, *tasks: str) -> None:
-        entry = Entry(by=self._me, until_ms=self._wall_ms() + LEASE_MS)
+        entry = PushIndexEntry(by=self._me, until_ms=self._wall_ms() + LEASE_MS)
         await self._index(lambda index: index | dict.fromkeys(tasks, entry))
 
-    async def _index(self, change: Callable[[dict[str, Entry]], dict[str, Entry]]) -> dict[str, Entry]:
+    async def _index(
+        self, change: Callable[[dict[str, PushIndexEntry]], dict[str, PushIndexEntry]]
+    ) -> dict[str, PushIndexEntry]:
         """Change which tasks are told of by whom, though others may do so, too."""
         store = self._hub.store
         while True:
             found = await store.get(_INDEX)
-            revision, index = (0, dict[str, Entry]()) if found is None else (found[0], _read_index(found[1]))
+            revision, index = (0, dict[str, PushIndexEntry]()) if found is None else (found[0], _read_index(found[1]))
             new = change(index)
             if new == index or await store.cas(_INDEX, revision, encode(new)) is not None:
                 return new
@@ -186,10 +194,10 @@ class Push:
     async def _take_up(self) -> None:
         now_ms, taken = self._wall_ms(), set[str]()
 
-        def take(index: dict[str, Entry]) -> dict[str, Entry]:
+        def take(index: dict[str, PushIndexEntry]) -> dict[str, PushIndexEntry]:
             taken.clear()
             taken.update(task for task, entry in index.items() if entry.until_ms <= now_ms)
-            return index | dict.fromkeys(taken, Entry(by=self._me, until_ms=now_ms + LEASE_MS))
+            return index | dict.fromkeys(taken, PushIndexEntry(by=self._me, until_ms=now_ms + LEASE_MS))
 
         await self._index(take)
         for task in taken:
@@ -205,7 +213,7 @@ class Push:
 
     # ── telling ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _follow(self, task: str, kept: Kept, config: PushConfig, since_ms: int) -> None:
+    def _follow(self, task: str, kept: PushRecord, config: PushConfig, since_ms: int) -> None:
         telling = Telling(task=task, context=kept.context)
         self._start(task, config.id, self._tell(telling, kept.run, config, since_ms))
 
@@ -225,13 +233,13 @@ class Push:
     async def _tell(self, telling: Telling, run: str, config: PushConfig, since_ms: int) -> None:
         stream = Stream(telling, run)
         with self._hub.follow(run) as events:
-            async for records in heard(self._hub, Following(run=run), events):
+            async for records in follow_records(self._hub, Following(run=run), events):
                 for said in stream.of(worth_telling(records, since_ms)):
                     await self._post(config, said)
         if all(task != telling.task or id == config.id for task, id in self._telling):
             await self._done(telling.task)
 
-    async def _post(self, config: PushConfig, said: Said) -> None:
+    async def _post(self, config: PushConfig, said: StreamResponse) -> None:
         headers = {"content-type": MEDIA_TYPE}
         if config.token:
             headers[TOKEN_HEADER] = config.token

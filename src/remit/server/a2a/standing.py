@@ -7,10 +7,10 @@ own, in the same session; its correlation says which task it goes on with. Calle
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.answering import Telling, ended, state_of, under_way
+from remit.dialects.a2a.answering import Telling, ended_task, state_of, under_way
 from remit.dialects.a2a.asking import message_of
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import AGENT, ENDED, PAGE, ListTasks, Message, State, Task, TaskList, milliseconds
+from remit.dialects.a2a.words import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
 from remit.policy.reception import Sender
 from remit.policy.session_names import there
 from remit.protocol.envelope import VERSION, Response
@@ -23,7 +23,7 @@ from remit.server.delegations import Delegations, may_see, visible
 _OF_TASK = "task:"
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class A2aCall(Struct, frozen=True, kw_only=True):
     """Who wants something of which agent, and how."""
 
     sender: Sender
@@ -38,7 +38,7 @@ class Asked(Struct, frozen=True, kw_only=True):
         return there(session, self.sender.name) if self.sender.is_hub else session
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FoundTask(Struct, frozen=True, kw_only=True):
     """A task, and where it stands."""
 
     task: str
@@ -46,7 +46,7 @@ class Found(Struct, frozen=True, kw_only=True):
     """Its runs, in order; it went on by the last one."""
     user: str
     session: str
-    state: State
+    state: TaskState
     changed_ms: int
     sent: tuple[str, ...] = ()
     """The ids of the messages that it went on with."""
@@ -69,7 +69,7 @@ def going_on_with(task: str) -> str:
     return f"{_OF_TASK}{task}"
 
 
-class Standing:
+class TaskRecords:
     """The tasks of one server, as they are on record."""
 
     def __init__(self, delegations: Delegations) -> None:
@@ -78,7 +78,7 @@ class Standing:
 
     # ── one ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def find(self, asked: Asked, task: str) -> Found:
+    async def find(self, asked: A2aCall, task: str) -> FoundTask:
         """Return a task by its id, or decline: also one that its sender may not know of does not exist."""
         try:
             summary = await self._delegations.find(task, asked.sender)
@@ -90,7 +90,7 @@ class Standing:
             raise no_task(task)
         if summary.response is None:
             return await self._under_way(summary)
-        found = Found(
+        found = FoundTask(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
@@ -98,42 +98,42 @@ class Standing:
             state=state_of(summary.response),
             changed_ms=summary.changed_ms,
         )
-        return await self._gone_on(asked, found) if found.state is State.INPUT_REQUIRED else found
+        return await self._gone_on(asked, found) if found.state is TaskState.INPUT_REQUIRED else found
 
-    async def _under_way(self, summary: RunSummary) -> Found:
+    async def _under_way(self, summary: RunSummary) -> FoundTask:
         question = await self._question(summary.run)
         waits = bool(question) or summary.state == "waiting"
-        return Found(
+        return FoundTask(
             task=summary.run,
             runs=(summary.run,),
             user=summary.user,
             session=summary.session,
-            state=State.AUTH_REQUIRED if waits else State.WORKING,
+            state=TaskState.AUTH_REQUIRED if waits else TaskState.WORKING,
             changed_ms=summary.changed_ms,
             says=question,
         )
 
-    async def _gone_on(self, asked: Asked, found: Found) -> Found:
+    async def _gone_on(self, asked: A2aCall, found: FoundTask) -> FoundTask:
         """Return a task that required input, with whatever became of that."""
         rows = await self._hub.store.states(agent=asked.agent, users=[found.user], session=found.session)
         for each in _joined(rows, frozenset()):
             if each.task == found.task:
-                question = await self._question(each.run) if each.state is State.WORKING else ""
-                return replace(each, state=State.AUTH_REQUIRED, says=question) if question else each
+                question = await self._question(each.run) if each.state is TaskState.WORKING else ""
+                return replace(each, state=TaskState.AUTH_REQUIRED, says=question) if question else each
         return found
 
     async def _question(self, run: str) -> str:
         """Return what a person is asked in a run; empty if nobody is."""
         return next((each.text for each in await self._hub.pending() if each.request.run == run), "")
 
-    async def _refused(self, asked: Asked, task: str) -> Found:
+    async def _refused(self, asked: A2aCall, task: str) -> FoundTask:
         """Return a task of which nothing is on record but that it was refused."""
         for record in await self._hub.store.records(run=task, limit=1):
             if isinstance(record.body, Refusal):
                 request, response = record.body.request, record.body.response
                 summary = RunSummary(task, request.remit.user, request.target, "", 0, response, via=request.via or "")
                 if request.parent is None and request.target == asked.agent and may_see(asked.sender, summary):
-                    return Found(
+                    return FoundTask(
                         task=task,
                         runs=(task,),
                         user=request.remit.user,
@@ -144,38 +144,38 @@ class Standing:
                     )
         raise no_task(task)
 
-    async def task(self, asked: Asked, found: Found, length: int | None, *, artifacts: bool = True) -> Task:
+    async def task(self, asked: A2aCall, found: FoundTask, length: int | None, *, artifacts: bool = True) -> Task:
         """Return a task as A2A has it, with as much of its history as is wanted."""
         telling = self.telling(asked, found)
         history = () if length == 0 else cut(await self.history(found, telling), length)
         response = found.response
-        if response is None and (found.ended or found.state is State.INPUT_REQUIRED):
+        if response is None and (found.ended or found.state is TaskState.INPUT_REQUIRED):
             response = await self._hub.outcome(found.run)
         if response is None or found.state is not state_of(response):
-            says = "it was called off" if found.state is State.CANCELED else found.says
+            says = "it was called off" if found.state is TaskState.CANCELED else found.says
             return under_way(telling, found.state, found.changed_ms, says=says, history=history)
-        task = ended(telling, response, found.changed_ms, history)
+        task = ended_task(telling, response, found.changed_ms, history)
         return task if artifacts else replace(task, artifacts=())
 
-    def telling(self, asked: Asked, found: Found) -> Telling:
+    def telling(self, asked: A2aCall, found: FoundTask) -> Telling:
         """Return how a task is told of to whoever asks."""
         return Telling(task=found.task, context=asked.context(found.session), extended=asked.extended)
 
-    async def history(self, found: Found, telling: Telling, *, answered: bool = False) -> list[Message]:
+    async def history(self, found: FoundTask, telling: Telling, *, answered: bool = False) -> list[A2aMessage]:
         """Return what was said in a task: by its user, and by the agent, where it asked back and is *answered*."""
-        said: list[Message] = []
+        said: list[A2aMessage] = []
         for run in found.runs:
             if (request := await self._hub.asked(run)) is not None:
                 said.append(message_of(request, task=telling.task, context=telling.context))
             if (answered or run != found.run) and (response := await self._hub.outcome(run)) is not None:
-                question = ended(replace(telling, extended=False), response, 0).status.message
+                question = ended_task(replace(telling, extended=False), response, 0).status.message
                 if question is not None:
                     said.append(replace(question, message_id=f"{run}-question", role=AGENT))
         return said
 
     # ── several ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def listed(self, asked: Asked, params: ListTasks) -> TaskList:
+    async def listed(self, asked: A2aCall, params: ListTasks) -> TaskList:
         """Return a page of the tasks that a sender may know of, the one that changed last first."""
         size, before = params.page_size or PAGE, _cursor(params.page_token)
         since_ms = milliseconds(params.status_timestamp_after) if params.status_timestamp_after else 0
@@ -184,7 +184,7 @@ class Standing:
         found = [
             each
             for each in await self._visible(asked, params.context_id)
-            if params.status in (State.UNSPECIFIED, each.state) and each.changed_ms >= since_ms
+            if params.status in (TaskState.UNSPECIFIED, each.state) and each.changed_ms >= since_ms
         ]
         left = [each for each in found if before is None or _place(each) < before]
         tasks = [
@@ -198,7 +198,7 @@ class Standing:
             total_size=len(found),
         )
 
-    async def _visible(self, asked: Asked, context: str) -> list[Found]:
+    async def _visible(self, asked: A2aCall, context: str) -> list[FoundTask]:
         whose = visible(asked.sender)
         rows = await self._hub.store.states(agent=asked.agent, users=whose.users)
         rows = [row for row in rows if whose.via in (None, row.via)]
@@ -207,7 +207,7 @@ class Standing:
         return sorted(found, key=_place, reverse=True)
 
 
-def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[Found]:
+def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[FoundTask]:
     """Return tasks, each with all the runs by which it went on; in *waiting* ones a person is asked."""
     later: dict[tuple[str, str, str], list[RunState]] = {}
     roots: list[RunState] = []
@@ -221,11 +221,11 @@ def _joined(rows: list[RunState], waiting: frozenset[str]) -> list[Found]:
     return [_found(root, later.get((root.run, root.user, root.session), []), waiting) for root in roots]
 
 
-def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> Found:
+def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> FoundTask:
     # Ids of runs are in the order of time.
     chain = [root, *sorted(later, key=lambda row: row.run)]
     last = chain[-1]
-    return Found(
+    return FoundTask(
         task=root.run,
         runs=tuple(row.run for row in chain),
         user=root.user,
@@ -236,24 +236,24 @@ def _found(root: RunState, later: list[RunState], waiting: frozenset[str]) -> Fo
     )
 
 
-def _state(row: RunState, waiting: frozenset[str]) -> State:
+def _state(row: RunState, waiting: frozenset[str]) -> TaskState:
     if row.status is None:
-        return State.AUTH_REQUIRED if row.run in waiting else State.WORKING
+        return TaskState.AUTH_REQUIRED if row.run in waiting else TaskState.WORKING
     if row.called_off:
-        return State.CANCELED
+        return TaskState.CANCELED
     return state_of(Response(version=VERSION, id=row.id, target="", status=row.status, requires_followup=row.asks_back))
 
 
-def cut(messages: list[Message], length: int | None) -> tuple[Message, ...]:
+def cut(messages: list[A2aMessage], length: int | None) -> tuple[A2aMessage, ...]:
     """Return the last messages, as many as are wanted."""
     return tuple(messages if length is None else messages[max(0, len(messages) - length) :])
 
 
-def _place(found: Found) -> tuple[int, str]:
+def _place(found: FoundTask) -> tuple[int, str]:
     return found.changed_ms, found.task
 
 
-def _token(found: Found) -> str:
+def _token(found: FoundTask) -> str:
     return f"{found.changed_ms}.{found.task}"
 
 

@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from remit.dialects.a2a.answering import Stream, Telling, declines, ended, under_way
+from remit.dialects.a2a.answering import Stream, Telling, declines, ended_task, under_way
 from remit.dialects.a2a.asking import message_of, submission
 from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.parts import Taste
+from remit.dialects.a2a.parts import AcceptedContent
 from remit.dialects.a2a.words import (
+    A2aMessage,
+    A2aObject,
     AskedMessage,
     CancelTask,
     Configuration,
@@ -17,56 +19,54 @@ from remit.dialects.a2a.words import (
     GetTask,
     ListPush,
     ListTasks,
-    Message,
     OnePush,
     PushConfig,
     PushList,
-    Said,
     SendMessage,
-    State,
+    StreamResponse,
     Subscribe,
     Task,
     TaskList,
-    Words,
+    TaskState,
 )
 from remit.policy.reception import Sender
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Kind, Notice, Record, Refusal
 from remit.runtime.events import Events
-from remit.runtime.ports import Owner
-from remit.runtime.root_runs import Going
+from remit.runtime.ports import SessionOwner
+from remit.runtime.root_runs import ActiveRun
 from remit.runtime.sessions import resumed
 from remit.server.a2a.push import Push
-from remit.server.a2a.standing import Asked, Found, Standing, cut, going_on_with, invalid, no_task
+from remit.server.a2a.standing import A2aCall, FoundTask, TaskRecords, cut, going_on_with, invalid, no_task
 from remit.server.delegations import Delegations, Handle
-from remit.server.streams import Following, ends, heard
+from remit.server.streams import Following, ends, follow_records
 
 # For so long nobody else may go on with a task, unless whoever was first was refused.
 CLAIM_MS = 30_000
 
 
-class Nothing(Words, frozen=True, kw_only=True):
+class Nothing(A2aObject, frozen=True, kw_only=True):
     """An answer that says only that it was done."""
 
 
 class Streaming(NamedTuple):
     """A stream that has begun: its first event, those that follow, and what is to be closed after them."""
 
-    first: Said
-    rest: AsyncGenerator[list[Said], None] | None = None
+    first: StreamResponse
+    rest: AsyncGenerator[list[StreamResponse], None] | None = None
     events: Events | None = None
 
 
 class Begun(NamedTuple):
     """A message that was taken: what it asks for, how it is answered, and what it goes on with."""
 
-    asked: Asked
+    asked: A2aCall
     request: Request
     telling: Telling
-    found: Found | None
-    history: tuple[Message, ...]
-    going: Going | Response
+    found: FoundTask | None
+    history: tuple[A2aMessage, ...]
+    going: ActiveRun | Response
 
 
 class Tasks:
@@ -75,13 +75,13 @@ class Tasks:
     def __init__(self, delegations: Delegations, wall_ms: Callable[[], int], push: Push | None) -> None:
         self._delegations = delegations
         self._hub = delegations.hub
-        self._standing = Standing(delegations)
+        self._standing = TaskRecords(delegations)
         self._wall_ms = wall_ms
         self._push = push
 
     # ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def send(self, asked: Asked, params: SendMessage) -> Said:
+    async def send(self, asked: A2aCall, params: SendMessage) -> StreamResponse:
         """`SendMessage`: the task that a message began or went on with, at its end unless it is wanted at once."""
         how = params.configuration or Configuration()
         begun = await self._begin(asked, params.message, how)
@@ -91,16 +91,16 @@ class Tasks:
         if isinstance(going, Response):
             return self._ended(begun, going)
         if how.return_immediately:
-            return self._under_way(begun, State.WORKING)
+            return self._under_way(begun, TaskState.WORKING)
         match await self._delegations.end_of(going, begun.request.id, asked.receive):
             case Response() as response:
                 return self._ended(begun, response)
             case Handle(state="waiting", question=question):
-                return self._under_way(begun, State.AUTH_REQUIRED, question)
+                return self._under_way(begun, TaskState.AUTH_REQUIRED, question)
             case Handle():  # this server goes down
-                return self._under_way(begun, State.WORKING)
+                return self._under_way(begun, TaskState.WORKING)
 
-    async def stream(self, asked: Asked, params: SendMessage) -> Streaming:
+    async def stream(self, asked: A2aCall, params: SendMessage) -> Streaming:
         """`SendStreamingMessage`: the task, then what becomes of it."""
         how = params.configuration or Configuration()
         request, telling, found = await self._request(asked, params.message, how)
@@ -115,20 +115,22 @@ class Tasks:
                 events.close()
                 events = self._hub.follow(run)
             task = begun.going.task if run == begun.going.run else None
-            records = heard(self._hub, Following(run=run, task=task), events)
+            records = follow_records(self._hub, Following(run=run, task=task), events)
             first = await anext(records, list[Record]())
         except BaseException:
             events.close()
             raise
         at_ms = first[0].at_ms if first else self._wall_ms()
-        task = under_way(begun.telling, State.SUBMITTED, at_ms, history=begun.history)
-        return Streaming(Said(task=task), _told(Stream(begun.telling, run), first, records), events)
+        task = under_way(begun.telling, TaskState.SUBMITTED, at_ms, history=begun.history)
+        return Streaming(
+            StreamResponse(task=task), _stream_responses(Stream(begun.telling, run), first, records), events
+        )
 
-    async def _begin(self, asked: Asked, message: AskedMessage, how: Configuration) -> Begun:
+    async def _begin(self, asked: A2aCall, message: AskedMessage, how: Configuration) -> Begun:
         return await self._started(asked, *await self._request(asked, message, how), how)
 
     async def _started(
-        self, asked: Asked, request: Request, telling: Telling, found: Found | None, how: Configuration
+        self, asked: A2aCall, request: Request, telling: Telling, found: FoundTask | None, how: Configuration
     ) -> Begun:
         going = await self._delegations.begin(request)
         said = [] if found is None else await self._standing.history(found, telling, answered=True)
@@ -152,10 +154,10 @@ class Tasks:
         return begun
 
     async def _request(
-        self, asked: Asked, message: AskedMessage, how: Configuration
-    ) -> tuple[Request, Telling, Found | None]:
+        self, asked: A2aCall, message: AskedMessage, how: Configuration
+    ) -> tuple[Request, Telling, FoundTask | None]:
         """Return what a message asks for, how that is answered, and the task that it goes on with, if it does."""
-        taste = Taste(how.accepted_output_modes)
+        taste = AcceptedContent(how.accepted_output_modes)
         if how.task_push_notification_config is not None:
             await self._pushing().judge(how.task_push_notification_config)
         traceparent = asked.headers.get("traceparent")
@@ -177,7 +179,9 @@ class Tasks:
         )
         return request, telling, found
 
-    async def _placed(self, request: Request, asked: Asked, message: AskedMessage, found: Found | None) -> Request:
+    async def _placed(
+        self, request: Request, asked: A2aCall, message: AskedMessage, found: FoundTask | None
+    ) -> Request:
         """Return a request in the conversation that it goes on with, once it is clear that it may."""
         if found is None:
             return await self._in_context(request, asked.sender) if message.context_id else request
@@ -187,15 +191,15 @@ class Tasks:
             await self._claim(found, request.run)
         return replace(request, session=found.session)
 
-    async def _goes_on(self, asked: Asked, message: AskedMessage) -> Found:
+    async def _goes_on(self, asked: A2aCall, message: AskedMessage) -> FoundTask:
         found = await self._standing.find(asked, message.task_id)
         if message.context_id and message.context_id != asked.context(found.session):
             raise invalid("message.contextId", f"is not that of the task {found.task}")
-        if message.message_id in found.sent or found.state is State.INPUT_REQUIRED:
+        if message.message_id in found.sent or found.state is TaskState.INPUT_REQUIRED:
             return found  # sent once more, it is answered as it was
         if found.ended:
             raise _unsupported(found, "it has ended; send the message without its id")
-        waits = found.state is State.AUTH_REQUIRED
+        waits = found.state is TaskState.AUTH_REQUIRED
         raise _unsupported(found, "it waits for a person to agree" if waits else "it is still at work")
 
     async def _in_context(self, request: Request, sender: Sender) -> Request:
@@ -203,11 +207,11 @@ class Tasks:
         if sender.is_hub:
             request = await resumed(request, self._hub.store)
         owner = await self._hub.store.owner(request.session or request.run)
-        if owner not in (None, Owner(request.remit.user, request.target)):
+        if owner not in (None, SessionOwner(request.remit.user, request.target)):
             raise invalid("message.contextId", "names no conversation of this user with this agent")
         return request
 
-    async def _claim(self, found: Found, run: str) -> None:
+    async def _claim(self, found: FoundTask, run: str) -> None:
         """See to it that of several messages that go on with a task at once only one does."""
         store, key, now_ms = self._hub.store, f"a2a/task/{found.task}", self._wall_ms()
         held = await store.get(key)
@@ -221,26 +225,26 @@ class Tasks:
         if await store.cas(key, revision, f"{run} {now_ms}".encode()) is None:
             raise _unsupported(found, "another message goes on with it")
 
-    def _under_way(self, begun: Begun, state: State, says: str = "") -> Said:
-        return Said(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
+    def _under_way(self, begun: Begun, state: TaskState, says: str = "") -> StreamResponse:
+        return StreamResponse(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
 
-    def _ended(self, begun: Begun, response: Response) -> Said:
+    def _ended(self, begun: Begun, response: Response) -> StreamResponse:
         if (why := declines(response)) is not None:
             raise RemitError(why)
         begun = _renamed(begun, response.run, response.session)
-        return Said(task=ended(begun.telling, response, self._wall_ms(), begun.history))
+        return StreamResponse(task=ended_task(begun.telling, response, self._wall_ms(), begun.history))
 
     # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
 
-    async def get(self, asked: Asked, params: GetTask) -> Task:
+    async def get(self, asked: A2aCall, params: GetTask) -> Task:
         """`GetTask`."""
         return await self._standing.task(asked, await self._standing.find(asked, params.id), params.history_length)
 
-    async def listed(self, asked: Asked, params: ListTasks) -> TaskList:
+    async def listed(self, asked: A2aCall, params: ListTasks) -> TaskList:
         """`ListTasks`."""
         return await self._standing.listed(asked, params)
 
-    async def subscribe(self, asked: Asked, params: Subscribe) -> Streaming:
+    async def subscribe(self, asked: A2aCall, params: Subscribe) -> Streaming:
         """`SubscribeToTask`: the task as it is, then what becomes of it."""
         since_ms = self._wall_ms()
         found = await self._standing.find(asked, params.id)
@@ -250,23 +254,25 @@ class Tasks:
         try:
             # What happens from here on is heard; what happened until here is in the task.
             found = await self._standing.find(asked, found.task)
-            first = Said(task=await self._standing.task(asked, found, None))
+            first = StreamResponse(task=await self._standing.task(asked, found, None))
         except BaseException:
             events.close()
             raise
-        if found.ended or found.state is State.INPUT_REQUIRED:
+        if found.ended or found.state is TaskState.INPUT_REQUIRED:
             events.close()
             return Streaming(first)
         stream = Stream(self._standing.telling(asked, found), found.run)
-        return Streaming(first, _new(stream, heard(self._hub, Following(run=found.run), events), since_ms), events)
+        return Streaming(
+            first, _new(stream, follow_records(self._hub, Following(run=found.run), events), since_ms), events
+        )
 
-    async def cancel(self, asked: Asked, params: CancelTask) -> Task:
+    async def cancel(self, asked: A2aCall, params: CancelTask) -> Task:
         """`CancelTask`."""
         found = await self._standing.find(asked, params.id)
         if found.ended:
             why = f"the task {found.task} cannot be cancelled: it has ended ({found.state})"
             raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": found.task})
-        if found.state is State.INPUT_REQUIRED:
+        if found.state is TaskState.INPUT_REQUIRED:
             # Nothing is at work any more; that nobody will answer is put on record.
             text = f"cancelled: by {asked.sender.name}"
             body = Notice(delegation=found.run, agent=asked.agent, text=text, code=Code.CANCELLED)
@@ -279,16 +285,16 @@ class Tasks:
 
     # ── notifications ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def create_push(self, asked: Asked, params: PushConfig) -> PushConfig:
+    async def create_push(self, asked: A2aCall, params: PushConfig) -> PushConfig:
         """`CreateTaskPushNotificationConfig`."""
         push = self._pushing()
         if not params.task_id:
             raise invalid("taskId", "is missing")
         found = await self._standing.find(asked, params.task_id)
-        over = Said(task=await self._standing.task(asked, found, 0)) if found.ended else None
+        over = StreamResponse(task=await self._standing.task(asked, found, 0)) if found.ended else None
         return await push.add(self._standing.telling(asked, found), found.run, params, ended=over)
 
-    async def get_push(self, asked: Asked, params: OnePush) -> PushConfig:
+    async def get_push(self, asked: A2aCall, params: OnePush) -> PushConfig:
         """`GetTaskPushNotificationConfig`."""
         push, found = self._pushing(), await self._standing.find(asked, params.task_id)
         for each in await push.of(found.task):
@@ -300,12 +306,12 @@ class Tasks:
             about={"taskId": found.task},
         )
 
-    async def list_push(self, asked: Asked, params: ListPush) -> PushList:
+    async def list_push(self, asked: A2aCall, params: ListPush) -> PushList:
         """`ListTaskPushNotificationConfigs`."""
         push, found = self._pushing(), await self._standing.find(asked, params.task_id)
         return PushList(configs=tuple(_without_secret(each) for each in await push.of(found.task)))
 
-    async def delete_push(self, asked: Asked, params: OnePush) -> Nothing:
+    async def delete_push(self, asked: A2aCall, params: OnePush) -> Nothing:
         """`DeleteTaskPushNotificationConfig`."""
         push, found = self._pushing(), await self._standing.find(asked, params.task_id)
         await push.remove(found.task, params.id)
@@ -316,7 +322,7 @@ class Tasks:
             raise Declined(Error.PUSH_NOTIFICATION_NOT_SUPPORTED, "this agent sends no notifications")
         return self._push
 
-    async def extended_card(self, asked: Asked, _: GetCard) -> Nothing:
+    async def extended_card(self, asked: A2aCall, _: GetCard) -> Nothing:
         """`GetExtendedAgentCard`: the public one says everything."""
         raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no other card than the public one")
 
@@ -335,9 +341,9 @@ def _session_of(begun: Begun, run: str, session: str | None) -> str:
     return run if session in (None, begun.request.run) else session
 
 
-async def _told(
+async def _stream_responses(
     stream: Stream, first: list[Record], rest: AsyncGenerator[list[Record], None]
-) -> AsyncGenerator[list[Said], None]:
+) -> AsyncGenerator[list[StreamResponse], None]:
     yield stream.of(first)
     if not any(map(ends, first)):
         async for records in rest:
@@ -346,7 +352,7 @@ async def _told(
 
 async def _new(
     stream: Stream, rest: AsyncGenerator[list[Record], None], since_ms: int
-) -> AsyncGenerator[list[Said], None]:
+) -> AsyncGenerator[list[StreamResponse], None]:
     async for records in rest:
         yield stream.of(each for each in records if each.at_ms >= since_ms or each.kind is Kind.DELTA or ends(each))
 
@@ -357,7 +363,7 @@ def _without_secret(config: PushConfig) -> PushConfig:
     return config if shown is None else replace(config, authentication=replace(shown, credentials=""))
 
 
-def _unsupported(found: Found, why: str) -> Declined:
+def _unsupported(found: FoundTask, why: str) -> Declined:
     return Declined(
         Error.UNSUPPORTED_OPERATION,
         f"this cannot be done with the task {found.task}: {why}",

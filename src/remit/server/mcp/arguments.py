@@ -11,7 +11,7 @@ from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
-from remit.server.bodies import Failure
+from remit.server.bodies import FailureBody
 from remit.server.looking import PublicCard
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class DelegationCancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     reason: Annotated[str, Meta(max_length=200, description="Why; it is recorded.")] = ""
 
 
-def read(arguments: dict[str, Any] | None, kind: type[T]) -> T:
+def read_arguments(arguments: dict[str, Any] | None, kind: type[T]) -> T:
     """Return the arguments of a tool, or raise a `RemitError` that names every one that is wrong."""
     try:
         return convert(arguments or {}, kind)
@@ -93,7 +93,7 @@ def read(arguments: dict[str, Any] | None, kind: type[T]) -> T:
 # ── what they give ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class McpQuestion(Struct, frozen=True, kw_only=True):
     """What a person is asked before the work goes on."""
 
     id: str
@@ -107,7 +107,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     """How a person answers it, elsewhere than here."""
 
 
-class Delegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class McpDelegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a delegation is, or how it ended."""
 
     id: str
@@ -127,23 +127,23 @@ class Delegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     tokens_used: int = 0
     duration_ms: int = 0
-    question: Asked | None = None
+    question: McpQuestion | None = None
     fault: Fault | None = None
 
 
-class Delegations(Struct, frozen=True, kw_only=True):
+class McpDelegationList(Struct, frozen=True, kw_only=True):
     """The newest delegations first."""
 
-    delegations: tuple[Delegation, ...]
+    delegations: tuple[McpDelegation, ...]
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class McpAgentList(Struct, frozen=True, kw_only=True):
     """The agents that can be asked."""
 
     agents: tuple[PublicCard, ...]
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class McpToolResult(Struct, frozen=True, kw_only=True):
     """What a tool gives back: a text for the model, the same as data for programs, and whether it is an error."""
 
     text: str
@@ -151,11 +151,11 @@ class Told(Struct, frozen=True, kw_only=True):
     is_error: bool = False
 
 
-def ended(response: Response) -> Told:
+def ended_result(response: Response) -> McpToolResult:
     """Return how a delegation ended, as others are told of it."""
     response = response.outward()
     why = response.fault
-    data = Delegation(
+    data = McpDelegation(
         id=response.run,
         state="finished",
         agent=response.target,
@@ -179,26 +179,26 @@ def ended(response: Response) -> Told:
     if response.requires_followup and response.session:
         lines.append(f"It asks back: answer with delegate_task and session {response.session}.")
     text = "\n\n".join(lines) or f"{response.target} is done, and has nothing to say."
-    return Told(text=text, data=data, is_error=not response.ok)
+    return McpToolResult(text=text, data=data, is_error=not response.ok)
 
 
-def cancelled(response: Response) -> Told:
+def cancelled(response: Response) -> McpToolResult:
     """Return how a delegation ended that was to be cancelled: that it was is no error."""
-    told = ended(response)
-    return told if response.status is not Status.CANCELLED else Told(text=told.text, data=told.data)
+    told = ended_result(response)
+    return told if response.status is not Status.CANCELLED else McpToolResult(text=told.text, data=told.data)
 
 
-def under_way(run: str, agent: str) -> Told:
+def under_way(run: str, agent: str) -> McpToolResult:
     """Return that a delegation goes on."""
     text = f"{agent} is still at work. Ask for its end with delegation_status, id {run}."
-    return Told(text=text, data=Delegation(id=run, state="running", agent=agent))
+    return McpToolResult(text=text, data=McpDelegation(id=run, state="running", agent=agent))
 
 
-def waiting(run: str, agent: str, question: Question) -> Told:
+def waiting(run: str, agent: str, question: Question) -> McpToolResult:
     """Return that a delegation waits for a person, and how the person can answer."""
     request = question.request
     how = f"remit pending approve {question.id}   (or: remit pending reject {question.id})"
-    asked = Asked(
+    asked = McpQuestion(
         id=question.id,
         text=question.text,
         agent=request.target,
@@ -211,13 +211,13 @@ def waiting(run: str, agent: str, question: Question) -> Told:
         f"Tell the user. Whoever runs this hub answers with:\n  {how}\n"
         f"After that, delegation_status with id {run} gives the end. You cannot answer it yourself."
     )
-    return Told(text=text, data=Delegation(id=run, state="waiting", agent=agent, question=asked))
+    return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=asked))
 
 
-def listed(found: list[RunSummary]) -> Told:
+def delegations_result(found: list[RunSummary]) -> McpToolResult:
     """Return the newest delegations, each in a line."""
     each = tuple(
-        Delegation(
+        McpDelegation(
             id=summary.run,
             state="finished" if summary.response else "waiting" if summary.state == "waiting" else "running",
             agent=summary.agent,
@@ -227,22 +227,24 @@ def listed(found: list[RunSummary]) -> Told:
         for summary in found
     )
     lines = [f"{one.id}  {one.status or one.state}  {one.agent}: {one.task}" for one in each]
-    return Told(text="\n".join(lines) or "There are none yet.", data=Delegations(delegations=each))
+    return McpToolResult(text="\n".join(lines) or "There are none yet.", data=McpDelegationList(delegations=each))
 
 
-def known(cards: list[PublicCard]) -> Told:
+def known(cards: list[PublicCard]) -> McpToolResult:
     """Return the agents that can be asked, and what for."""
     lines: list[str] = []
     for card in cards:
         lines.append(f"- {card.name}: {' '.join(card.description.split())}".removesuffix(": "))
         lines += [f"  - {each.code}: {' '.join(each.description.split())}" for each in card.capabilities]
-    return Told(text="\n".join(lines) or "There is nobody you may ask.", data=Known(agents=tuple(cards)))
+    return McpToolResult(
+        text="\n".join(lines) or "There is nobody you may ask.", data=McpAgentList(agents=tuple(cards))
+    )
 
 
-def failed(why: Fault) -> Told:
+def failed(why: Fault) -> McpToolResult:
     """Return why nothing came of a call."""
     why = why.outward()
-    return Told(text=worded(why), data=Failure(fault=why), is_error=True)
+    return McpToolResult(text=worded(why), data=FailureBody(fault=why), is_error=True)
 
 
 def worded(why: Fault) -> str:
@@ -256,7 +258,7 @@ def worded(why: Fault) -> str:
 # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Form(Struct, frozen=True, kw_only=True):
+class McpToolSpec(Struct, frozen=True, kw_only=True):
     """A tool as a host is told of it."""
 
     name: str
@@ -270,29 +272,29 @@ class Form(Struct, frozen=True, kw_only=True):
         return schema_for_models(self.takes)
 
 
-FORMS: tuple[Form, ...] = (
-    Form(
+FORMS: tuple[McpToolSpec, ...] = (
+    McpToolSpec(
         name="delegate_task",
         title="Ask an agent",
         description="Ask an agent to do a task, and get its result. Call list_agents first to see whom to ask. Long "
         "work goes on if you give `wait_seconds` or your host stops waiting: delegation_status gets its end.",
         takes=DelegateTask,
     ),
-    Form(
+    McpToolSpec(
         name="list_agents",
         title="Whom to ask",
         description="List the agents that you can ask with delegate_task, and what they are for.",
         takes=ListAgents,
         reads_only=True,
     ),
-    Form(
+    McpToolSpec(
         name="delegation_status",
         title="How far it is",
         description="See how far a delegation is, or get its result; without an id, list your newest ones.",
         takes=DelegationStatus,
         reads_only=True,
     ),
-    Form(
+    McpToolSpec(
         name="delegation_cancel",
         title="Stop it",
         description="Cancel a delegation and everything that was started for it.",

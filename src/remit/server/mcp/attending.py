@@ -14,7 +14,7 @@ from remit.protocol.records import Approval, Kind, Progress, Record
 from remit.protocol.submission import Submission
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
-from remit.runtime.root_runs import Going
+from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations, visible
 from remit.server.looking import PublicCard, public
@@ -41,7 +41,7 @@ class Caller(Struct, frozen=True, kw_only=True):
     headers: Headers = {}
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class HostReply(Struct, frozen=True, kw_only=True):
     """What a person did with a question that a host put to them."""
 
     action: Literal["accept", "decline", "cancel"]
@@ -49,7 +49,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     edits: dict[str, Json] = {}
 
 
-class Host(Protocol):
+class McpHost(Protocol):
     """The program at the other end, as far as it can be reached while a tool is at work."""
 
     @property
@@ -61,24 +61,24 @@ class Host(Protocol):
         """Let it know that work goes on."""
         ...
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> HostReply:
         """Put a question to the person there, and return what they did; raise whatever goes wrong."""
         ...
 
 
-class Ended(Struct, frozen=True):
+class EndedDelegation(Struct, frozen=True):
     """It is over."""
 
     response: Response
 
 
-class Running(Struct, frozen=True):
+class RunningDelegation(Struct, frozen=True):
     """It goes on, and whoever waited has waited long enough."""
 
     run: str
 
 
-class Waiting(Struct, frozen=True):
+class WaitingDelegation(Struct, frozen=True):
     """It goes on once a person agrees, who cannot be asked here, or would not say."""
 
     question: Question
@@ -90,7 +90,7 @@ class Open(Struct, frozen=True):
     questions: tuple[Question, ...]
 
 
-Came = Ended | Running | Waiting | Open
+Came = EndedDelegation | RunningDelegation | WaitingDelegation | Open
 """What came of attending a delegation."""
 
 
@@ -106,7 +106,7 @@ class Started(Struct, frozen=True):
     events: Events
     is_here: bool
     """Whether this process carries it out, so that everything about it is heard."""
-    going: Going | None = None
+    going: ActiveRun | None = None
     """What was begun here; None: it had been begun before."""
 
     @property
@@ -220,7 +220,7 @@ class Attending:
 
     # ── waiting ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def attend(self, started: Started, host: Host, caller: Caller, wait_s: float | None) -> Came:
+    async def attend(self, started: Started, host: McpHost, caller: Caller, wait_s: float | None) -> Came:
         """Wait for the end, telling the host how it goes and putting to a person what has to be asked."""
         watch = _Watch(started, host)
         loop = asyncio.get_running_loop()
@@ -228,7 +228,7 @@ class Attending:
         try:
             while True:
                 if started.end.done():
-                    return Ended(started.end.result())
+                    return EndedDelegation(started.end.result())
                 if watch.looks:
                     found = await self.questions(started.known_as)
                     watch.saw(found)
@@ -236,19 +236,23 @@ class Attending:
                         if host.asks == "later":
                             return Open(tuple(found))
                         if host.asks == "never":
-                            return Waiting(found[0])
+                            return WaitingDelegation(found[0])
                         watch.ask(found[0])
                 if until is not None and loop.time() >= until:
                     # Nobody is given an id that a crash could make worthless.
                     if started.going is not None:
                         await started.going.decided.wait()
-                    return Ended(started.end.result()) if started.end.done() else Running(started.known_as)
+                    return (
+                        EndedDelegation(started.end.result())
+                        if started.end.done()
+                        else RunningDelegation(started.known_as)
+                    )
                 await watch.next(until)
                 await watch.tell()
                 if (answer := watch.answered()) is not None:
                     question, reply = answer
                     if reply is None or not await self.answer(question, reply, caller):
-                        return Waiting(question)
+                        return WaitingDelegation(question)
         finally:
             watch.close()
 
@@ -256,7 +260,7 @@ class Attending:
         """Return what a person is asked about a run at this moment, oldest first."""
         return [each for each in await self._hub.pending() if each.request.run == run]
 
-    async def answer(self, question: Question, reply: Reply, caller: Caller) -> bool:
+    async def answer(self, question: Question, reply: HostReply, caller: Caller) -> bool:
         """Take what a person did with a question; False: it is still open."""
         if reply.action == "cancel":
             return False
@@ -275,7 +279,7 @@ class Attending:
 class _Watch:
     """What is heard of one delegation while it is attended."""
 
-    def __init__(self, started: Started, host: Host) -> None:
+    def __init__(self, started: Started, host: McpHost) -> None:
         self._started = started
         self._host = host
         self._loop = asyncio.get_running_loop()
@@ -286,7 +290,7 @@ class _Watch:
         self._heard: asyncio.Future[Record] | None = None
         self._deaf = False
         self._question: Question | None = None
-        self.asking: asyncio.Task[Reply] | None = None
+        self.asking: asyncio.Task[HostReply] | None = None
         self.looks = True
 
     def saw(self, found: Sequence[Question]) -> None:
@@ -300,7 +304,7 @@ class _Watch:
         self._question = question
         self.asking = self._loop.create_task(self._host.ask(question))
 
-    def answered(self) -> tuple[Question, Reply | None] | None:
+    def answered(self) -> tuple[Question, HostReply | None] | None:
         """Return the question that was put and what became of it, once that is known: None, if nothing did."""
         asking, question = self.asking, self._question
         if asking is None or question is None or not asking.done():

@@ -80,7 +80,7 @@ class Entrance:
             if self._sessions is None:
                 # It takes a second, and others are served meanwhile.
                 module = await asyncio.to_thread(import_module, "remit.server.mcp.sessions")
-                self._sessions = module.Sessions(self._delegations)
+                self._sessions = module.McpSessions(self._delegations)
         assert self._sessions is not None
         return self._sessions
 

@@ -24,10 +24,20 @@ from remit.server.mcp.arguments import (
     DelegationCancel,
     DelegationStatus,
     ListAgents,
-    Told,
-    read,
+    McpToolResult,
+    read_arguments,
 )
-from remit.server.mcp.attending import Attending, Call, Caller, Came, Ended, Open, Reply, Running, Waiting
+from remit.server.mcp.attending import (
+    Attending,
+    Call,
+    Caller,
+    Came,
+    EndedDelegation,
+    HostReply,
+    Open,
+    RunningDelegation,
+    WaitingDelegation,
+)
 from remit.text.terminal import several_lines
 
 log = logging.getLogger("remit")
@@ -99,17 +109,19 @@ class Face:
             is_error=told.is_error,
         )
 
-    async def _answer(self, ctx: Context, params: types.CallToolRequestParams) -> Told | types.InputRequiredResult:
+    async def _answer(
+        self, ctx: Context, params: types.CallToolRequestParams
+    ) -> McpToolResult | types.InputRequiredResult:
         match params.name:
             case "list_agents":
-                read(params.arguments, ListAgents)
+                read_arguments(params.arguments, ListAgents)
                 return arguments.known(self._attending.agents(self._caller_of(ctx)))
             case "delegate_task":
-                return await self._delegate(ctx, params, read(params.arguments, DelegateTask))
+                return await self._delegate(ctx, params, read_arguments(params.arguments, DelegateTask))
             case "delegation_status":
-                return await self._status(ctx, params, read(params.arguments, DelegationStatus))
+                return await self._status(ctx, params, read_arguments(params.arguments, DelegationStatus))
             case "delegation_cancel":
-                return await self._cancel(ctx, read(params.arguments, DelegationCancel))
+                return await self._cancel(ctx, read_arguments(params.arguments, DelegationCancel))
             case unknown:
                 names = ", ".join(form.name for form in FORMS)
                 raise RemitError(
@@ -120,7 +132,7 @@ class Face:
 
     async def _delegate(
         self, ctx: Context, params: types.CallToolRequestParams, given: DelegateTask
-    ) -> Told | types.InputRequiredResult:
+    ) -> McpToolResult | types.InputRequiredResult:
         caller = self._caller_of(ctx)
         host, call = SdkHost(ctx, caller), _call_of(ctx, caller, ctx.request_id)
         try:
@@ -129,10 +141,10 @@ class Face:
             request = await self._attending.receive(given, caller, _traceparent(ctx))
             started = await self._attending.start(request, call)
             if isinstance(started, Response):
-                return arguments.ended(started)
+                return arguments.ended_result(started)
             await host.tell(f"{given.agent} was asked; id {started.run}")
             came = await self._attending.attend(started, host, caller, given.wait_seconds)
-            return _said(came, started.known_as, given.agent)
+            return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
                 # Where a host sends no notifications a closed stream is one, unless it can ask for the same again.
@@ -141,26 +153,26 @@ class Face:
 
     async def _status(
         self, ctx: Context, params: types.CallToolRequestParams, given: DelegationStatus
-    ) -> Told | types.InputRequiredResult:
+    ) -> McpToolResult | types.InputRequiredResult:
         caller = self._caller_of(ctx)
         host = SdkHost(ctx, caller)
         if params.request_state is not None:
             return await self._go_on(params, host, caller, given.wait_seconds)
         if given.id is None:
-            return arguments.listed(await self._attending.newest(caller))
+            return arguments.delegations_result(await self._attending.newest(caller))
         return await self._attended(given.id, host, caller, given.wait_seconds)
 
     async def _attended(
         self, name: str, host: "SdkHost", caller: Caller, wait_s: float | None
-    ) -> Told | types.InputRequiredResult:
+    ) -> McpToolResult | types.InputRequiredResult:
         """Go on waiting for a run that was started before."""
         summary = await self._attending.find(name, caller)
         if (response := await self._attending.outcome(summary)) is not None:
-            return arguments.ended(response)
+            return arguments.ended_result(response)
         came = await self._attending.attend(self._attending.follow(summary), host, caller, wait_s)
-        return _said(came, summary.run, summary.agent)
+        return _tool_result(came, summary.run, summary.agent)
 
-    async def _cancel(self, ctx: Context, given: DelegationCancel) -> Told:
+    async def _cancel(self, ctx: Context, given: DelegationCancel) -> McpToolResult:
         caller = self._caller_of(ctx)
         summary = await self._attending.find(given.id, caller)
         response = await self._attending.cancel(summary, caller, given.reason)
@@ -173,7 +185,7 @@ class Face:
         caller: Caller,
         wait_s: float | None,
         call: Call | None = None,
-    ) -> Told | types.InputRequiredResult:
+    ) -> McpToolResult | types.InputRequiredResult:
         """Take what a person said to the questions that the last call came back with, and go on waiting."""
         # What a host sends back could be anything: the run has to be the caller's, and the questions the run's.
         summary = await self._attending.find((params.request_state or "")[:200], caller)
@@ -184,7 +196,7 @@ class Face:
             answer = given.get(question.id)
             if answer is None or host.asks == "never":
                 continue
-            reply = reply_of(question, answer) if isinstance(answer, types.ElicitResult) else Reply(action="cancel")
+            reply = reply_of(question, answer) if isinstance(answer, types.ElicitResult) else HostReply(action="cancel")
             if not await self._attending.answer(question, reply, caller):
                 return arguments.waiting(summary.run, summary.agent, question)
         return await self._attended(summary.run, host, caller, wait_s)
@@ -218,13 +230,13 @@ def _traceparent(ctx: Context) -> str | None:
     return found[:55] if isinstance(found, str) else None
 
 
-def _said(came: Came, run: str, agent: str) -> Told | types.InputRequiredResult:
+def _tool_result(came: Came, run: str, agent: str) -> McpToolResult | types.InputRequiredResult:
     match came:
-        case Ended(response):
-            return arguments.ended(response)
-        case Running(known_as):
+        case EndedDelegation(response):
+            return arguments.ended_result(response)
+        case RunningDelegation(known_as):
             return arguments.under_way(known_as, agent)
-        case Waiting(question):
+        case WaitingDelegation(question):
             return arguments.waiting(run, agent, question)
         case Open(questions):
             asked: dict[str, types.InputRequest] = {
@@ -268,7 +280,7 @@ class SdkHost:
         self._said += 1
         await self._ctx.session.report_progress(self._said, None, several_lines(text))
 
-    async def ask(self, question: Question) -> Reply:
+    async def ask(self, question: Question) -> HostReply:
         answer = await self._ctx.session.elicit_form(put(question), form_of(question), self._ctx.request_id)
         return reply_of(question, answer)
 
@@ -297,7 +309,7 @@ def form_of(question: Question) -> dict[str, Any]:
     return {"type": "object", "properties": fields}
 
 
-def reply_of(question: Question, answer: types.ElicitResult) -> Reply:
+def reply_of(question: Question, answer: types.ElicitResult) -> HostReply:
     """Return what a person did with a question."""
     content = answer.content or {}
     reason = content.get(_REASON)
@@ -306,7 +318,7 @@ def reply_of(question: Question, answer: types.ElicitResult) -> Reply:
         for name, shown in _editable(question).items()
         if isinstance(said := content.get(name), str) and said != shown
     }
-    return Reply(
+    return HostReply(
         action=answer.action,
         reason=reason[:500] if isinstance(reason, str) else "",
         edits=edits if answer.action == "accept" else {},

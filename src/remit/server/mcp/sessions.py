@@ -22,7 +22,7 @@ IDLE_S = 600.0
 LAST_WORDS_S = 2.0
 
 
-class Sessions:
+class McpSessions:
     """All that is served at `/mcp`, from the first request on until it is closed."""
 
     def __init__(self, delegations: Delegations) -> None:

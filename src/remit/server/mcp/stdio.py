@@ -13,13 +13,13 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from remit.agents.mcp.lines import Lines, Long
+from remit.agents.mcp.lines import LineSplitter, OverlongLine
 from remit.agents.threads import Threads
 from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.submission import Submission
-from remit.runtime.hub import Hub
-from remit.runtime.ports import Once
+from remit.runtime.hub import Engine
+from remit.runtime.ports import SingleUseProof
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
 from remit.server.mcp.attending import Attending, Caller
@@ -43,7 +43,7 @@ class _Own:
     async def sender(self, headers: Headers, method: str, path: str, *, submits: bool = False) -> Sender:  # noqa: ARG002
         return self._sender
 
-    def once(self, headers: Headers) -> Once | None:  # noqa: ARG002 - the shape of every gate
+    def once(self, headers: Headers) -> SingleUseProof | None:  # noqa: ARG002 - the shape of every gate
         return None
 
     async def grant(self, headers: Headers, sender: Sender, sent: Submission) -> Grant | None:  # noqa: ARG002
@@ -57,7 +57,7 @@ class _Own:
 
 
 async def serve(
-    hub: Hub, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
+    hub: Engine, user: str, name: str, exposed: Callable[[], frozenset[str]], stdin: int, write: Write
 ) -> None:
     """Serve a hub's tools to the host at the other end, in a user's name, until it closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), answers=True)
@@ -95,11 +95,11 @@ def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.Abst
     def put(line: bytes | None) -> None:
         asyncio.run_coroutine_threadsafe(heard.put(line), loop).result()
 
-    lines = Lines(MAX_LINE)
+    lines = LineSplitter(MAX_LINE)
     with suppress(OSError, RuntimeError):  # it is closed, or the loop is: nobody listens any more
         while chunk := os.read(stdin, 65_536):
             for line in lines.feed(chunk):
-                if isinstance(line, Long):
+                if isinstance(line, OverlongLine):
                     log.warning("the host said more than %d bytes in one line; it is passed over", MAX_LINE)
                 else:
                     put(line)

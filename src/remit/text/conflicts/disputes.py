@@ -10,20 +10,20 @@ from remit.protocol.envelope import Json
 from remit.text.clauses import content
 from remit.text.components import in_words, words_of
 from remit.text.conflicts.fields import Meaning, meaning
-from remit.text.conflicts.taken import Held
+from remit.text.conflicts.taken import PlacedValue
 
 # Names of fields that only hold what is said.
 _WRAPPING = words_of("result results data output outputs value values response answer the of in at is time date")
 
 
-class Sided(Protocol):
+class OwnedStatement(Protocol):
     """Something that is said, and whose it is: a bit for each owner."""
 
     @property
     def owners(self) -> int: ...
 
 
-S = TypeVar("S", bound=Sided)
+S = TypeVar("S", bound=OwnedStatement)
 
 
 class Dispute(Struct, frozen=True, gc=False):
@@ -43,10 +43,10 @@ class Search:
         self.agreeing = 0
         self.comparisons = 0
         self.complete = True
-        self._meanings: dict[Held, Meaning | None] = {}
+        self._meanings: dict[PlacedValue, Meaning | None] = {}
         self._words: dict[str, tuple[tuple[str, str], ...]] = {}
 
-    def meaning(self, held: Held) -> Meaning | None:
+    def meaning(self, held: PlacedValue) -> Meaning | None:
         """Return what a value says, which is worked out once."""
         if held not in self._meanings:
             self._meanings[held] = meaning(held.value, held.name)
@@ -63,7 +63,7 @@ class Search:
         return tuple(dict((*self._words[above], *self._words[last])).items())
 
 
-def everybody(side: Iterable[Sided]) -> int:
+def everybody(side: Iterable[OwnedStatement]) -> int:
     """Return all who are on a side."""
     return union([each.owners for each in side])
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from remit.text.clauses import DIGIT, content
 from remit.text.components import words_of
-from remit.text.conflicts.taken import Value, plain
+from remit.text.conflicts.taken import Value, fold_text
 from remit.text.english import AXES, VERBS
 from remit.text.figures import figure_in, figures, has_name
 from remit.text.quantities import Amount, Figure, distance, figures_agree
@@ -83,7 +83,7 @@ def _text_meaning(value: str, name: tuple[str, ...]) -> Meaning | None:
     # The commonest is a figure and nothing else.
     if found and found[0].start == 0 and found[0].end == len(value):
         return Meaning(found)
-    bare = plain(value).rstrip(".!")
+    bare = fold_text(value).rstrip(".!")
     if bare in _MISSING:
         return None
     if bare in _TRUTHS:

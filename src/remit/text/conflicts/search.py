@@ -10,7 +10,7 @@ from remit.text.components import Component, Conflict, Findings, Said, Severity,
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of, tally, union
 from remit.text.conflicts.fields import Meaning, agreed, difference
 from remit.text.conflicts.statements import compare_claims
-from remit.text.conflicts.taken import Held, Places, Taken
+from remit.text.conflicts.taken import PlacedValue, Places, ResultFields
 from remit.text.quantities import Amount
 
 # More than this of one component is not looked at: a result of 10 KB has some 500 fields.
@@ -29,7 +29,7 @@ def find(components: Sequence[Component]) -> Findings:
     What only one of them says is no conflict, and neither is what is rounded, or written differently, or in another
     unit. The order of the components changes nothing but the order in which they are named.
     """
-    search, taken = Search(), Taken(_FIELDS)
+    search, taken = Search(), ResultFields(_FIELDS)
     for owner, component in enumerate(components):
         taken.take(component.result, owner)
     search.complete = taken.complete
@@ -80,7 +80,7 @@ def _conflict(dispute: Dispute, components: Sequence[Component]) -> Conflict:
 class _Meant(Struct, frozen=True, gc=False):
     """A value of a field, what it says, and whose it is."""
 
-    held: Held
+    held: PlacedValue
     owners: int
     meaning: Meaning
 

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from remit.protocol.envelope import Json
-from remit.text.clauses import Heard, Prose
+from remit.text.clauses import OwnedClause, Prose
 from remit.text.components import said_shortly
 from remit.text.conflicts.claims import (
     Affirmed,
@@ -22,7 +22,7 @@ from remit.text.conflicts.claims import (
 )
 from remit.text.conflicts.disputes import Dispute, Search, disputed, everybody, members, sides_of
 from remit.text.conflicts.fields import is_prose, may_say_figures
-from remit.text.conflicts.taken import Held, Places
+from remit.text.conflicts.taken import PlacedValue, Places
 from remit.text.english import stem
 from remit.text.quantities import Amount
 
@@ -59,7 +59,7 @@ def compare_claims(search: Search, places: Places) -> None:
 def _statements(search: Search, places: Places) -> list[_Statement | _Affirmation]:
     """Return what is claimed in sentences, and in the fields that these, or fields of another shape, may contradict."""
     prose: list[tuple[str, int]] = []
-    plain: list[tuple[Held, bool]] = []
+    plain: list[tuple[PlacedValue, bool]] = []
     for values in places.values():
         for held in values.values():
             value = held.value
@@ -88,11 +88,11 @@ def _statements(search: Search, places: Places) -> list[_Statement | _Affirmatio
     return made
 
 
-def _claimed(said: Iterable[Heard]) -> list[_Statement | _Affirmation]:
+def _claimed(said: Iterable[OwnedClause]) -> list[_Statement | _Affirmation]:
     """Return what clauses claim; what only affirms matters where something is denied."""
     claimed: list[_Statement | _Affirmation] = []
     denied = False
-    plain: list[Heard] = []
+    plain: list[OwnedClause] = []
     for each in said:
         if not is_telling(each.clause):
             plain.append(each)
@@ -110,7 +110,7 @@ def _claimed(said: Iterable[Heard]) -> list[_Statement | _Affirmation]:
     return claimed
 
 
-def _claims_of(search: Search, held: Held) -> list[Claim]:
+def _claims_of(search: Search, held: PlacedValue) -> list[Claim]:
     """Return what a field claims: each of its figures, of what its path names."""
     meant = search.meaning(held) if may_say_figures(held.value) else None
     if meant is None or not meant.figures or not (about := search.about(held.path)):

@@ -32,7 +32,7 @@ Scalar = str | int | float
 Value = Scalar | tuple[Scalar, ...]
 
 
-class Held(Struct, eq=False, gc=False):
+class PlacedValue(Struct, eq=False, gc=False):
     """A value, where it stands, and whose it is."""
 
     path: str
@@ -41,11 +41,11 @@ class Held(Struct, eq=False, gc=False):
     owners: int
 
 
-Places = dict[str, dict[Hashable, Held]]
+Places = dict[str, dict[Hashable, PlacedValue]]
 """The different values at each place; a place has one key, however its names are spelled."""
 
 
-class Taken:
+class ResultFields:
     """The fields of several results, by their places."""
 
     def __init__(self, most: int) -> None:
@@ -55,9 +55,9 @@ class Taken:
         self._most = most
         self._left = 0
         self._owner = 0
-        self._seen: list[Held] | None = None
+        self._seen: list[PlacedValue] | None = None
         """What was found so far in a thing of a list."""
-        self._listed: dict[Hashable, dict[tuple[str, bytes], list[Held]]] = {}
+        self._listed: dict[Hashable, dict[tuple[str, bytes], list[PlacedValue]]] = {}
         """What was found in the things of lists, by where the list stands: sources that agree have the very same."""
 
     def take(self, result: Json, owner: int) -> None:
@@ -114,7 +114,7 @@ class Taken:
                 continue
             if outermost:
                 self._seen = []
-            self._take(f"{key}[{plain(ident)}]", f"{path}[{ident}]", name, each, depth + 1, without)
+            self._take(f"{key}[{fold_text(ident)}]", f"{path}[{ident}]", name, each, depth + 1, without)
             if outermost:
                 if same[1] and self._left:
                     known[same] = self._seen or []
@@ -131,7 +131,7 @@ class Taken:
         same = (name, kind, content)
         held = values.get(same)
         if held is None:
-            held = values[same] = Held(path, name, value, self._owner)
+            held = values[same] = PlacedValue(path, name, value, self._owner)
         else:
             held.owners |= self._owner
             if path < held.path:
@@ -192,7 +192,7 @@ def _tells_apart(name: str, objects: Sequence[dict[str, Json]]) -> bool:
     return _NAMING.issuperset(map(type, held)) and len(set(map(str, held))) == len(held)
 
 
-def plain(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text without what makes no difference: case, spacing, accents."""
     if not text.isascii():
         text = "".join(sign for sign in unicodedata.normalize("NFKD", text) if not unicodedata.combining(sign))

@@ -12,15 +12,15 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval
-from remit.runtime.ports import Departure, Line, Remote
-from remit.transports.a2a.peer import Peer, events, read
-from remit.transports.a2a.tongue import Offer
+from remit.runtime.ports import Departure, Remote, RemoteHandle
+from remit.transports.a2a.peer import A2aPeer, events, read_body
+from remit.transports.a2a.tongue import A2aEndpoint
 from remit.transports.ends import (
     ASK_FOR_LESS,
     ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
-    Again,
+    RetryAllowed,
     is_known_there,
     lost,
     outgoing,
@@ -58,11 +58,11 @@ class _RestError(msgspec.Struct, frozen=True):
 class A2aAgent(Remote):
     """The agent that a card describes."""
 
-    def __init__(self, peer: Peer, name: str) -> None:
+    def __init__(self, peer: A2aPeer, name: str) -> None:
         self._peer = peer
         self._name = name
 
-    async def send(self, request: Request, line: Line) -> Response:
+    async def send(self, request: Request, line: RemoteHandle) -> Response:
         """Ask, and return how it ended there; cancelled, cancel it there too."""
         exchange: _Exchange | None = None
         attempts, step_s = 0, PAUSE_S
@@ -74,7 +74,7 @@ class A2aAgent(Remote):
                     offer = await self._reachable(sent=sent)
                     exchange = _Exchange(self._peer, self._name, offer, outgoing(request, line), line, left, sent=sent)
                     return await exchange.carry_out()
-                except Again as again:
+                except RetryAllowed as again:
                     self._peer.forget()
                     sent, attempts = sent or again.sent, attempts + 1
                     if not sent:
@@ -95,7 +95,7 @@ class A2aAgent(Remote):
                     exchange.give_up()
             raise
 
-    async def _reachable(self, *, sent: bool) -> Offer:
+    async def _reachable(self, *, sent: bool) -> A2aEndpoint:
         from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
         from remit.transports.http import in_words
@@ -107,11 +107,13 @@ class A2aAgent(Remote):
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
             why = f"the agent card of {self._name} cannot be fetched"
             detail = f"{self._peer.card_url}: {what}"
-            raise Again(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
+            raise RetryAllowed(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
         except RemitError as error:
             if not sent or error.fault.code is not Code.DELEGATION_UNAVAILABLE:
                 raise
-            raise Again(error.fault, sent=False) from error  # whoever stands before it may answer while it is away
+            raise RetryAllowed(
+                error.fault, sent=False
+            ) from error  # whoever stands before it may answer while it is away
 
 
 class _Exchange:
@@ -119,11 +121,11 @@ class _Exchange:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: A2aPeer,
         name: str,
-        offer: Offer,
+        offer: A2aEndpoint,
         request: Request,
-        line: Line,
+        line: RemoteHandle,
         left: Departure | None,
         *,
         sent: bool,
@@ -167,12 +169,12 @@ class _Exchange:
                 await self._go_on(self._known)
             elif before and not self._may_send_again():
                 why = "it was sent before, and nothing is known there by which it could be asked for"
-                raise Refused(self._lost(why))
+                raise A2aRefusal(self._lost(why))
             else:
                 await self._begin()
             while not self._talk.ended:
                 await self._go_on(self._talk.task)
-        except Refused as refusal:
+        except A2aRefusal as refusal:
             why = refusal.fault
             return lost(self._request, why, sent=before or why.code is Code.OUTCOME_UNKNOWN)
         self._remember()
@@ -227,9 +229,9 @@ class _Exchange:
                 if not self._talk.ended:
                     async for _ in self._said("GetTask", self._by_name(task), heard=False, is_task=True, named=task):
                         pass
-            except Again:
+            except RetryAllowed:
                 pass  # it is asked for again, as long as there is time
-            except Refused as refusal:
+            except A2aRefusal as refusal:
                 # A task that has just ended cannot be subscribed to; a server that forgot it knows no end.
                 if refusal.fault.code is not Code.STATE_CONFLICT:
                     raise
@@ -270,12 +272,12 @@ class _Exchange:
             self._asked = before
             detail = f"{self._offer.url}: {type(error).__name__}"
             why = fault(Code.DELEGATION_UNAVAILABLE, f"{self._name} cannot be reached", detail=detail)
-            raise Again(why, sent=before) from error
+            raise RetryAllowed(why, sent=before) from error
         except (ClientError, ConnectionError, TimeoutError) as error:
             if begins and self._talk.task:
                 return  # its task is known, and is gone on with
             what, how = "the connection was lost", type(error).__name__
-            raise (self._unheard(what, how) if begins else Again(self._lost(what, how), sent=True)) from error
+            raise (self._unheard(what, how) if begins else RetryAllowed(self._lost(what, how), sent=True)) from error
 
     async def _pieces(self, reply: "ClientResponse") -> AsyncGenerator[bytes, None]:
         if reply.status == 200 and reply.content_type == STREAM:
@@ -285,9 +287,9 @@ class _Exchange:
         if not (reply.content_type == _JSON or reply.content_type.endswith("+json")):
             what = f"status {reply.status} with a body of type {reply.content_type[:100]}"
             if reply.status in (429, 503):
-                raise Again(self._peer.tongue.fault(reply.status, b"{}", self._name), sent=False)
+                raise RetryAllowed(self._peer.tongue.fault(reply.status, b"{}", self._name), sent=False)
             raise RemitError(self._garbage(what))
-        raw = await read(reply, self._peer.max_bytes)
+        raw = await read_body(reply, self._peer.max_bytes)
         if reply.status >= 300:
             self._fail(reply.status, raw, reply.headers.get("retry-after", ""))
         yield self._opened(raw, reply.status)
@@ -315,8 +317,8 @@ class _Exchange:
         if why.retry_after_ms is None and wait.isascii() and wait.isdecimal() and len(wait) <= 6:
             why = replace(why, retry_after_ms=int(wait) * 1_000)
         if status in (429, 503) or why.code in (Code.OVERLOADED, Code.RATE_LIMITED):
-            raise Again(why, sent=False)
-        raise Refused(why)
+            raise RetryAllowed(why, sent=False)
+        raise A2aRefusal(why)
 
     async def _take(self, raw: bytes, *, is_task: bool) -> None:
         news = self._talk.hear(raw, is_task=is_task)
@@ -381,7 +383,7 @@ class _Exchange:
             try:
                 async for _ in self._said(method, self._by_name(name), heard=False, is_task=True, named=name):
                     pass
-            except Refused as refusal:
+            except A2aRefusal as refusal:
                 if refusal.fault.code is Code.STATE_CONFLICT and method == "CancelTask":
                     method = "GetTask"  # it has just ended: then it is told how
                 elif refusal.fault.code is Code.NOT_FOUND and not self._talk.task:
@@ -395,11 +397,11 @@ class _Exchange:
         if self._talk.ended:
             self._line.settle(self._talk.response())
 
-    def _unheard(self, what: str, how: str = "") -> "Again | Refused":
+    def _unheard(self, what: str, how: str = "") -> "RetryAllowed | A2aRefusal":
         """Return what follows if nothing was heard of a message."""
         # Sent again, it could be done twice, unless the other side knows it by its id.
         why = self._lost(what, how)
-        return Again(why, sent=True) if self._extended else Refused(why)
+        return RetryAllowed(why, sent=True) if self._extended else A2aRefusal(why)
 
     def _lost(self, what: str, how: str = "") -> Fault:
         detail = f"{self._offer.url}: {how}" if how else self._offer.url
@@ -409,7 +411,7 @@ class _Exchange:
         return fault(Code.RESULT_VALIDATION_FAILED, f"{self._name} sent {what}", detail=self._offer.url)
 
 
-class Refused(Exception):
+class A2aRefusal(Exception):
     """The other side will not do it, and says why."""
 
     def __init__(self, why: Fault) -> None:

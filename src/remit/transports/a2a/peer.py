@@ -10,9 +10,9 @@ from urllib.parse import quote, urlsplit
 
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
-from remit.runtime.ports import Credential, Line, Sending
-from remit.transports.a2a.tongue import Offer, Tongue
-from remit.transports.addresses import Outbound, Reach, is_local, parsed
+from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
+from remit.transports.a2a.tongue import A2aEndpoint, Translator
+from remit.transports.addresses import OutboundClient, Reach, is_local, parsed
 from remit.transports.ends import ASK_FOR_LESS
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ CARD_PATH = "/.well-known/agent-card.json"
 AROUND_BYTES = 65_536
 
 
-class Peer:
+class A2aPeer:
     """Another's agent: where its card is, who signed that, and how this hub proves itself to it."""
 
     def __init__(
         self,
         card_url: str,
-        tongue: Tongue,
+        tongue: Translator,
         *,
         token: str | None = None,
         credential: Credential | None = None,
@@ -61,8 +61,8 @@ class Peer:
         self._token = token
         self._credential = credential
         self._keys = frozenset(keys)
-        self._outbound = Outbound(reach)
-        self._offer: tuple[float, Offer] | None = None
+        self._outbound = OutboundClient(reach)
+        self._offer: tuple[float, A2aEndpoint] | None = None
         self._numbers = count(1)
 
     async def close(self) -> None:
@@ -73,7 +73,7 @@ class Peer:
         """Ask for the card again: its agent was not where it says."""
         self._offer = None
 
-    async def offer(self) -> Offer:
+    async def offer(self) -> A2aEndpoint:
         """Return how the agent can be asked."""
         now = asyncio.get_running_loop().time()
         if self._offer is not None and now - self._offer[0] < FRESH_S:
@@ -84,7 +84,7 @@ class Peer:
                 if reply.status != 200:
                     why = f"there is no agent card: status {reply.status}"
                     raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, detail=self.card_url))
-                raw = await read(reply, CARD_BYTES)
+                raw = await read_body(reply, CARD_BYTES)
         offer = self.tongue.offer(raw, self.card_url, self._keys)
         self._refuse_elsewhere(offer.url)
         self._offer = (now, offer)
@@ -108,7 +108,9 @@ class Peer:
     def _proof(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._token}"} if self._token else {}
 
-    async def headers(self, offer: Offer, request: Request, line: Line, call: "Call") -> dict[str, str]:
+    async def headers(
+        self, offer: A2aEndpoint, request: Request, line: RemoteHandle, call: "A2aHttpRequest"
+    ) -> dict[str, str]:
         """Return what goes beside a request."""
         headers = {**offer.headers, **self._proof(), "traceparent": request.traceparent or ""}
         if offer.extended:
@@ -117,25 +119,25 @@ class Peer:
             return headers
         parts = urlsplit(call.url)
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        return headers | await self._credential(request, Sending(call.verb, path, call.body or b""))
+        return headers | await self._credential(request, OutgoingRequest(call.verb, path, call.body or b""))
 
-    def call(self, offer: Offer, method: str, params: bytes, *, named: str = "") -> "Call":
+    def call(self, offer: A2aEndpoint, method: str, params: bytes, *, named: str = "") -> "A2aHttpRequest":
         """Return how *method* is called, about the task *named* if it is about one."""
         if offer.is_rpc:
             number = next(self._numbers)
             body = b'{"jsonrpc":"2.0","id":%d,"method":"%b","params":%b}' % (number, method.encode(), params)
-            return Call("POST", offer.url, body)
+            return A2aHttpRequest("POST", offer.url, body)
         verb, path = _REST[method]
         base = f"{offer.url.rstrip('/')}{'/' + quote(offer.tenant, safe='') if offer.tenant else ''}"
         url = base + path.format(quote(named, safe=""))
-        return Call(verb, url, params if verb == "POST" else None)
+        return A2aHttpRequest(verb, url, params if verb == "POST" else None)
 
-    def request(self, call: "Call", headers: dict[str, str]) -> "AbstractAsyncContextManager[ClientResponse]":
+    def request(self, call: "A2aHttpRequest", headers: dict[str, str]) -> "AbstractAsyncContextManager[ClientResponse]":
         """Return a call as aiohttp has it."""
         return self._outbound.request(call.verb, call.url, headers=headers, data=call.body)
 
 
-class Call(NamedTuple):
+class A2aHttpRequest(NamedTuple):
     """One call as it is sent."""
 
     verb: str
@@ -152,7 +154,7 @@ _REST = {
 }
 
 
-async def read(reply: "ClientResponse", most: int) -> bytes:
+async def read_body(reply: "ClientResponse", most: int) -> bytes:
     """Return a body of bounded size."""
     found = bytearray()
     async for part in reply.content.iter_any():

@@ -7,7 +7,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Fault
 
 
-class Offer(NamedTuple):
+class A2aEndpoint(NamedTuple):
     """How an agent can be asked, as its card says."""
 
     url: str
@@ -21,7 +21,7 @@ class Offer(NamedTuple):
     """What goes beside every request."""
 
 
-class News(NamedTuple):
+class TaskUpdate(NamedTuple):
     """What is said of a task that can be passed on."""
 
     piece: str = ""
@@ -29,7 +29,7 @@ class News(NamedTuple):
     progress: str = ""
 
 
-class Talk(Protocol):
+class TaskExchange(Protocol):
     """What is said about one request."""
 
     @property
@@ -64,7 +64,7 @@ class Talk(Protocol):
         """Return what is sent; *at_once*: it is to be answered with where the task stands."""
         ...
 
-    def hear(self, raw: bytes, *, is_task: bool = False) -> News:
+    def hear(self, raw: bytes, *, is_task: bool = False) -> TaskUpdate:
         """Take in what is answered, or an event; raise a `RemitError` if it cannot be understood."""
         ...
 
@@ -77,14 +77,14 @@ class Talk(Protocol):
         ...
 
 
-class Tongue(Protocol):
+class Translator(Protocol):
     """The translation: pure, and none of the business of whoever carries it."""
 
-    def offer(self, card: bytes, url: str, keys: Collection[str]) -> Offer:
+    def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
         """Return how an agent can be asked; raise a `RemitError` if its card is of no use, or not signed by a key."""
         ...
 
-    def talk(self, request: Request, *, extended: bool) -> Talk: ...
+    def talk(self, request: Request, *, extended: bool) -> TaskExchange: ...
 
     def fault(self, status: int, raw: bytes, peer: str) -> Fault:
         """Return what a peer's error is here; *status* as HTTP counts."""

@@ -21,7 +21,7 @@ _DATALOG = 5
 _OWN_SYMBOL = 1_024
 
 
-class End(Struct, frozen=True, kw_only=True):
+class ChainEnd(Struct, frozen=True, kw_only=True):
     """Where a block can be added: which key signs it, and the signature that it is bound to."""
 
     key: bytes
@@ -43,7 +43,7 @@ class Block(Struct, frozen=True, kw_only=True):
         """The public key of the hub that added it."""
         return written(self.hub_key)
 
-    def follows(self, end: End) -> bool:
+    def follows(self, end: ChainEnd) -> bool:
         """Say whether both of its signatures hold, and are for this place."""
         by_hub = hub_signs(self.payload, end)
         by_key = key_signs(self.payload, self.next_key, self.hub_signature, end)
@@ -68,12 +68,12 @@ class Block(Struct, frozen=True, kw_only=True):
         )
 
 
-def hub_signs(payload: bytes, end: End) -> bytes:
+def hub_signs(payload: bytes, end: ChainEnd) -> bytes:
     """Return what a hub signs that adds a block."""
     return b"\0EXTERNAL\0" + _versioned(payload) + b"\0PREVSIG\0" + end.signature
 
 
-def key_signs(payload: bytes, next_key: bytes, hub_signature: bytes, end: End) -> bytes:
+def key_signs(payload: bytes, next_key: bytes, hub_signature: bytes, end: ChainEnd) -> bytes:
     """Return what is signed with the key that the block before names."""
     return b"".join(
         (
@@ -86,7 +86,7 @@ def key_signs(payload: bytes, next_key: bytes, hub_signature: bytes, end: End) -
     )
 
 
-class Apart(Struct, frozen=True, kw_only=True):
+class ParsedCredential(Struct, frozen=True, kw_only=True):
     """A credential taken apart: everything before its proof, and where each block begins."""
 
     signed: bytes
@@ -116,11 +116,11 @@ class Apart(Struct, frozen=True, kw_only=True):
             return None
         return block if block.raw == written_so else None
 
-    def end(self, number: int) -> End | None:
+    def end(self, number: int) -> ChainEnd | None:
         """Return what the next block has to follow from; None if the block is written in another way."""
         if number:
             block = self.block(number)
-            return None if block is None else End(key=block.next_key, signature=block.signature)
+            return None if block is None else ChainEnd(key=block.next_key, signature=block.signature)
         written_so = self._bytes(0)
         try:
             ((_, raw),) = _fields(written_so)
@@ -128,7 +128,7 @@ class Apart(Struct, frozen=True, kw_only=True):
         except (ValueError, IndexError):
             return None
         first = _field(1, payload) + _field(2, _key(key[-32:])) + _field(3, signature)
-        return End(key=key[-32:], signature=signature) if _field(_AUTHORITY, first) == written_so else None
+        return ChainEnd(key=key[-32:], signature=signature) if _field(_AUTHORITY, first) == written_so else None
 
     def _bytes(self, number: int) -> bytes:
         end = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.signed)
@@ -139,7 +139,7 @@ class Apart(Struct, frozen=True, kw_only=True):
         return Pair(self.secret).public == written(key)
 
 
-def apart(token: str) -> Apart | None:
+def apart(token: str) -> ParsedCredential | None:
     """Return a credential taken apart; None if it is none, or is written in another way than a hub writes it."""
     try:
         raw = urlsafe_b64decode(token)
@@ -163,7 +163,7 @@ def apart(token: str) -> Apart | None:
     # Wherever something stood twice, in another order or in more bytes than it needs, the proof is not at that place.
     if not secret or raw[at:] != _field(_PROOF, _field(1, secret)):
         return None
-    return Apart(signed=raw[:at], starts=tuple(starts), secret=secret)
+    return ParsedCredential(signed=raw[:at], starts=tuple(starts), secret=secret)
 
 
 def payload_of(number: int, content: bytes) -> bytes:

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Remit, meet
-from remit.transports.credentials.blocks import Apart, End, content_of
-from remit.transports.credentials.hops import Chain, Hop
+from remit.transports.credentials.blocks import ChainEnd, ParsedCredential, content_of
+from remit.transports.credentials.hops import CredentialChain, Hop
 from remit.transports.credentials.keys import Pair, raw, written
 from remit.transports.credentials.proof import digest_of
 
@@ -76,7 +76,7 @@ def mint(pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> 
     return _fitting(builder.build(_private(pair)))
 
 
-def attenuate(held: Chain, pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
+def attenuate(held: CredentialChain, pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> str | Fault:
     """Return the credential for a request that follows from one that came with *held*: never more than that allowed.
 
     *pair* is the key that *held* names, which may be an older one of this hub.
@@ -152,7 +152,7 @@ def _fitting(biscuit: Biscuit) -> str | Fault:
 # ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(token: str, roots: Collection[str]) -> Chain | Fault:
+def read_chain(token: str, roots: Collection[str]) -> CredentialChain | Fault:
     """Return what a credential says if one of *roots* started it and each block is signed by whom the last one named.
 
     Every block must bound the request at least as much as the one before, and stand deeper.
@@ -177,7 +177,7 @@ def read(token: str, roots: Collection[str]) -> Chain | Fault:
     except ValueError:
         return _invalid("it holds something that is not of a hub's making")
     ids = tuple(biscuit.revocation_ids)
-    return _broken(hops, signers) or Chain(hops=hops, signers=signers, ids=ids, token=token, biscuit=biscuit)
+    return _broken(hops, signers) or CredentialChain(hops=hops, signers=signers, ids=ids, token=token, biscuit=biscuit)
 
 
 class Stem(Struct, frozen=True, kw_only=True):
@@ -186,10 +186,10 @@ class Stem(Struct, frozen=True, kw_only=True):
     hops: tuple[Hop, ...]
     signers: tuple[str, ...]
     ids: tuple[str, ...]
-    end: End
+    end: ChainEnd
 
 
-def stem_of(chain: Chain, parts: Apart) -> Stem | None:
+def stem_of(chain: CredentialChain, parts: ParsedCredential) -> Stem | None:
     """Return all but the last block of a credential that was read; None if there are none, or are written otherwise."""
     count = len(chain.hops) - 1
     end = parts.end(count - 1) if 0 < count < len(parts.starts) else None
@@ -199,10 +199,10 @@ def stem_of(chain: Chain, parts: Apart) -> Stem | None:
     return Stem(hops=chain.hops[:-1], signers=chain.signers[:-1], ids=chain.ids[:-1], end=end)
 
 
-def read_on(token: str, parts: Apart, stem: Stem) -> Chain | None:
-    """Return what a credential says whose last block follows *stem*; None unless all is as `read` wants it.
+def read_on(token: str, parts: ParsedCredential, stem: Stem) -> CredentialChain | None:
+    """Return what a credential says whose last block follows *stem*; None unless all is as `read_chain` wants it.
 
-    Whoever gets None asks `read`, which says what is wrong.
+    Whoever gets None asks `read_chain`, which says what is wrong.
     """
     number = len(stem.hops)
     block = parts.block(number)
@@ -218,7 +218,7 @@ def read_on(token: str, parts: Apart, stem: Stem) -> Chain | None:
     signers = (*stem.signers, block.signer)
     if _broken(hops, signers) is not None:
         return None
-    return Chain(hops=hops, signers=signers, ids=(*stem.ids, block.signature.hex()), token=token)
+    return CredentialChain(hops=hops, signers=signers, ids=(*stem.ids, block.signature.hex()), token=token)
 
 
 def ids_of(token: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ class Hop(Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fie
     targets: Names | None
 
 
-class Chain(Struct, frozen=True, kw_only=True):
+class CredentialChain(Struct, frozen=True, kw_only=True):
     """A credential whose signatures hold: what its blocks say, who signed each, and by which id it can be revoked.
 
     Whether it is good for a given request is another question, which `verify` answers.
@@ -60,11 +60,11 @@ class Chain(Struct, frozen=True, kw_only=True):
         return tuple(agent for hop in self.hops for agent in hop.chain)
 
     def __repr__(self) -> str:
-        return f"Chain({', '.join((*self.signers, self.to))})"
+        return f"CredentialChain({', '.join((*self.signers, self.to))})"
 
 
 class Verified(Struct, frozen=True, kw_only=True):
     """A credential that is good for its request, and what it grants."""
 
     grant: Grant
-    chain: Chain
+    chain: CredentialChain

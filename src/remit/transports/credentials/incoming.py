@@ -14,10 +14,10 @@ from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name, Names
 from remit.protocol.submission import Submission
-from remit.runtime.ports import USED, Once
+from remit.runtime.ports import USED, SingleUseProof
 from remit.transports.credentials.bearer import Bearers, bearer_of
 from remit.transports.credentials.headers import BEARER, CONTENT_DIGEST, CREDENTIAL, EMPTY, PROOF, digest_in
-from remit.transports.credentials.hops import Chain, Verified
+from remit.transports.credentials.hops import CredentialChain, Verified
 from remit.transports.credentials.keys import HubKey
 from remit.transports.credentials.proof import WINDOW_MS, Proofs, once_of
 from remit.transports.credentials.spending import Count, Share, Spending
@@ -41,7 +41,7 @@ class UserTokens(Protocol):
         ...
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class KnownSender(Struct, frozen=True, kw_only=True):
     """A hub or a client that may come, and what it may ask for."""
 
     name: Name
@@ -59,17 +59,17 @@ class Known(Struct, frozen=True, kw_only=True):
     """Whether what its users say to a question about their own runs counts as a person's answer."""
 
     def __repr__(self) -> str:
-        return f"Known({self.name!r})"  # a token shows in no traceback
+        return f"KnownSender({self.name!r})"  # a token shows in no traceback
 
 
-class Held:
+class RunCredentials:
     """The credentials under which runs are carried out, each with its share of the tokens."""
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
-        self._held: dict[str, tuple[Chain, Share]] = {}
+        self._held: dict[str, tuple[CredentialChain, Share]] = {}
 
-    def hold(self, run: str, chain: Chain, share: Share) -> None:
+    def hold(self, run: str, chain: CredentialChain, share: Share) -> None:
         """Keep the credential that the request of a run came with, until it is let go or has expired."""
         if len(self._held) >= _MANY:
             over_ms = self._wall_ms() - WINDOW_MS
@@ -81,29 +81,29 @@ class Held:
         """Forget the credential of a run that has ended, and return its share."""
         return self._held.pop(run, (None, None))[1]
 
-    def of(self, run: str) -> Chain | None:
+    def of(self, run: str) -> CredentialChain | None:
         """Return the credential under which a run is carried out; None if its request came without one."""
         return self._held.get(run, (None, None))[0]
 
 
-class Door:
+class Authenticator:
     """Lets in who has proven who it is: hubs by key and credential, hubs and clients by token, users by their provider.
 
     *key* gives this hub's identity as it is now, *trusted* further keys of peers by name, *revoked* the ids that no
     longer count; all three are asked each time, so that a change of their files counts at once. *held* gets what is
-    needed to pass requests on (`Papers`), *spending* counts what is spent under one credential. *count* is the `incr`
-    of the hub's store, by which a proof is taken once also after a restart and by several processes; without it, once
-    in this process.
+    needed to pass requests on (`CredentialHeaders`), *spending* counts what is spent under one credential. *count* is
+    the `incr` of the hub's store, by which a proof is taken once also after a restart and by several processes; without
+    it, once in this process.
     """
 
     def __init__(
         self,
-        known: Iterable[Known],
+        known: Iterable[KnownSender],
         *,
         key: Callable[[], HubKey] | None = None,
         trusted: Callable[[], Mapping[str, Sequence[str]]] = dict,
         revoked: Callable[[], Container[str]] = frozenset,
-        held: Held | None = None,
+        held: RunCredentials | None = None,
         spending: Spending | None = None,
         count: Count | None = None,
         wall_ms: Callable[[], int],
@@ -115,7 +115,7 @@ class Door:
         self._trusted = trusted
         self._revoked = revoked
         self._wall_ms = wall_ms
-        self._held = held or Held(self._wall_ms)
+        self._held = held or RunCredentials(self._wall_ms)
         self._spending = spending or Spending(wall_ms=self._wall_ms)
         self._count = count
         self._proofs = Proofs()
@@ -159,7 +159,7 @@ class Door:
             why = user if why.code is Code.UNAUTHENTICATED else why
         raise RemitError(why)
 
-    def once(self, headers: Mapping[str, str]) -> Once | None:
+    def once(self, headers: Mapping[str, str]) -> SingleUseProof | None:
         """Return what the store has to remember of a request that `sender` has let in; None: nothing."""
         return once_of(headers[_PROOF]) if _PROOF in headers and self._count is not None else None
 
@@ -168,7 +168,7 @@ class Door:
         if self._count is not None and await self._count(once.key, 1, once.until_ms) > 1:
             raise RemitError(USED)
 
-    def _prover(self, headers: Mapping[str, str], method: str, path: str) -> Known:
+    def _prover(self, headers: Mapping[str, str], method: str, path: str) -> KnownSender:
         if self._key is None:
             raise _unknown(
                 "this hub has no key, and takes no proofs",
@@ -187,7 +187,7 @@ class Door:
         )
         return owners[_or_raise(stated).signer]
 
-    def _owners(self) -> dict[str, Known]:
+    def _owners(self) -> dict[str, KnownSender]:
         """Return whose key is whose; only peers of the team file count."""
         trusted = self._trusted()
         return {
@@ -288,7 +288,7 @@ def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
     return stated
 
 
-def _sender(known: Known) -> Sender:
+def _sender(known: KnownSender) -> Sender:
     return Sender(
         name=known.name,
         is_hub=known.is_hub,

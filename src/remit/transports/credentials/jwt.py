@@ -11,7 +11,7 @@ from msgspec import Struct
 from remit.protocol.errors import Code, Fault, duration, fault
 from remit.protocol.remit import Name
 from remit.transports.credentials.algorithms import ALGORITHMS, Algorithm
-from remit.transports.credentials.trust import Watched
+from remit.transports.credentials.trust import WatchedFile
 
 try:
     from joserfc import jwt
@@ -34,7 +34,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 """Gets what is at an address; raises an OSError if it cannot."""
 
 
-class Keys(Protocol):
+class KeySource(Protocol):
     """Where the public keys of a provider come from."""
 
     async def get(self, now_s: float, *, anew: bool) -> KeySet:
@@ -45,7 +45,7 @@ class Keys(Protocol):
 class KeysFile:
     """Keys in a file, read again when it changes."""
 
-    def __init__(self, watched: Watched[KeySet]) -> None:
+    def __init__(self, watched: WatchedFile[KeySet]) -> None:
         self._watched = watched
 
     async def get(self, now_s: float, *, anew: bool) -> KeySet:  # noqa: ARG002 - a file is as new as it is
@@ -106,7 +106,7 @@ class Issuer(Struct, frozen=True, kw_only=True):
 
     issuer: str
     audience: str
-    keys: Keys
+    keys: KeySource
     algorithms: tuple[Algorithm, ...] = ALGORITHMS
     user_claim: str = "sub"
 

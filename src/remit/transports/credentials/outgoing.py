@@ -8,10 +8,10 @@ from msgspec import Struct
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.remit import Name
-from remit.runtime.ports import Credential, Sending
+from remit.runtime.ports import Credential, OutgoingRequest
 from remit.transports.credentials.headers import BEARER, CONTENT_DIGEST, CREDENTIAL, PROOF, content_digest
-from remit.transports.credentials.hops import Chain
-from remit.transports.credentials.incoming import Held
+from remit.transports.credentials.hops import CredentialChain
+from remit.transports.credentials.incoming import RunCredentials
 from remit.transports.credentials.keys import HubKey, Pair
 from remit.transports.credentials.proof import prove
 
@@ -28,11 +28,11 @@ class Addressee(Struct, frozen=True, kw_only=True):
         return f"Addressee({self.name!r})"  # a token shows in no traceback
 
 
-class Papers:
+class CredentialHeaders:
     """Makes the headers for what leaves a hub. Nothing that a user or a client came with is ever among them.
 
     *key* gives this hub's identity as it is now, *trusted* further keys of a peer, *held* the credentials under which
-    runs are carried out (`Door`).
+    runs are carried out (`Authenticator`).
     """
 
     def __init__(
@@ -40,19 +40,19 @@ class Papers:
         *,
         key: Callable[[], HubKey] | None = None,
         trusted: Callable[[str], Sequence[str]] = lambda _: (),
-        held: Held | None = None,
+        held: RunCredentials | None = None,
         wall_ms: Callable[[], int],
     ) -> None:
         self._key = key
         self._trusted = trusted
         self._wall_ms = wall_ms
-        self._held = held or Held(self._wall_ms)
+        self._held = held or RunCredentials(self._wall_ms)
 
     def credential(self, peer: Addressee) -> Credential:
         """Return what makes the headers for each request to a peer, as an agent that lives there takes it."""
         return partial(self.headers, peer)
 
-    async def headers(self, peer: Addressee, request: Request, sending: Sending) -> dict[str, str]:
+    async def headers(self, peer: Addressee, request: Request, sending: OutgoingRequest) -> dict[str, str]:
         """Return the headers for one sending: a credential and its proof, else the shared token; or a `RemitError`."""
         keys = (*peer.keys, *self._trusted(peer.name))
         if self._key is None or not keys:
@@ -71,7 +71,7 @@ class Papers:
         return found | {CONTENT_DIGEST: content_digest(sending.body)} if sending.body else found
 
 
-def _credential(held: Chain | None, pair: Pair, request: Request, to: str, now_ms: int) -> str | Fault:
+def _credential(held: CredentialChain | None, pair: Pair, request: Request, to: str, now_ms: int) -> str | Fault:
     try:
         from remit.transports.credentials.chain import attenuate, mint
     except ImportError as error:

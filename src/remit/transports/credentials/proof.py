@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import Count
-from remit.runtime.ports import USED, Once, Sending
+from remit.runtime.ports import USED, OutgoingRequest, SingleUseProof
 from remit.transports.credentials.headers import EMPTY
 from remit.transports.credentials.keys import Pair, is_signed, raw, written
 
@@ -69,7 +69,7 @@ def path_digest(path: str) -> bytes:
     return digest_of("/".join(parts) + mark + query)
 
 
-def prove(pair: Pair, sending: Sending, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
+def prove(pair: Pair, sending: OutgoingRequest, *, to: str, request_id: str, now_ms: int, credential: str = "") -> str:
     """Return the header that proves to the hub *to* that the owner of *pair* sends this; each sending needs its own."""
     statement = msgspec.msgpack.encode(
         Statement(
@@ -156,12 +156,12 @@ class Proofs:
         return None
 
 
-def once_of(header: str) -> Once:
+def once_of(header: str) -> SingleUseProof:
     """Return under which key a proof that was taken is remembered in a store, and until when it could be used again."""
     read = _read(header)
     assert read is not None, "it was taken"
     # As far as the clock may be off in either direction.
-    return Once(f"proof:{_mark(read[1]).hex()}", read[2].at_ms + 2 * WINDOW_MS)
+    return SingleUseProof(f"proof:{_mark(read[1]).hex()}", read[2].at_ms + 2 * WINDOW_MS)
 
 
 def _mark(signed: bytes) -> bytes:

@@ -16,7 +16,7 @@ MAX_BYTES = 16 * 1024 * 1024
 REVOCATION = re.compile(r"[0-9a-f]{128}")
 
 
-class Watched(Generic[T]):
+class WatchedFile(Generic[T]):
     """What a file says now: read again when it was changed. What cannot be read raises a `RemitError`."""
 
     def __init__(self, path: Path, read: Callable[[bytes], T], missing: T | None = None) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 from remit.policy.reception import Grant
 from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.remit import meet
-from remit.transports.credentials.blocks import Apart, apart
-from remit.transports.credentials.chain import Stem, read, read_on, stem_of
-from remit.transports.credentials.hops import Chain, Hop, Verified
+from remit.transports.credentials.blocks import ParsedCredential, apart
+from remit.transports.credentials.chain import Stem, read_chain, read_on, stem_of
+from remit.transports.credentials.hops import CredentialChain, Hop, Verified
 from remit.transports.credentials.proof import WINDOW_MS, digest_of
 
 # A credential is for one request, which may be sent again, followed and cancelled; 5 kB each.
@@ -27,23 +27,23 @@ class Chains:
 
     def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
-        self._chains: OrderedDict[bytes, Chain] = OrderedDict()
+        self._chains: OrderedDict[bytes, CredentialChain] = OrderedDict()
         self._stems: OrderedDict[bytes, Stem] = OrderedDict()
 
-    def read(self, token: str, roots: Collection[str]) -> Chain | Fault:
+    def read(self, token: str, roots: Collection[str]) -> CredentialChain | Fault:
         """Return what a credential says, like `chain.read`."""
         key = sha256(token.encode("utf-8", "surrogatepass")).digest()
         if (found := self._chains.get(key)) is not None and found.signers[0] in roots:
             self._chains.move_to_end(key)
             return found
-        chain = self._read_on(token, roots) or read(token, roots)
-        if isinstance(chain, Chain):
+        chain = self._read_on(token, roots) or read_chain(token, roots)
+        if isinstance(chain, CredentialChain):
             self._chains[key] = chain
             _bound(self._chains, self._kept)
             self._keep_stem(chain)
         return chain
 
-    def _read_on(self, token: str, roots: Collection[str]) -> Chain | None:
+    def _read_on(self, token: str, roots: Collection[str]) -> CredentialChain | None:
         """Read the last block alone, if the others were read before."""
         # A hub that is only ever asked directly keeps none, and takes none apart.
         parts = apart(token) if self._stems else None
@@ -54,7 +54,7 @@ class Chains:
         self._stems.move_to_end(_above(parts))
         return read_on(token, parts, stem)
 
-    def _keep_stem(self, chain: Chain) -> None:
+    def _keep_stem(self, chain: CredentialChain) -> None:
         if chain.biscuit is None or len(chain.hops) == 1 or not self._kept:
             return  # it is kept already, or there is none
         parts = apart(chain.token)
@@ -63,7 +63,7 @@ class Chains:
             _bound(self._stems, self._kept)
 
 
-def _above(parts: Apart) -> bytes:
+def _above(parts: ParsedCredential) -> bytes:
     return sha256(parts.above).digest()
 
 
@@ -119,7 +119,7 @@ def _bound(kept: OrderedDict[bytes, Any], most: int) -> None:
         kept.popitem(last=False)
 
 
-def _grant(chain: Chain, time_ms: int) -> Grant:
+def _grant(chain: CredentialChain, time_ms: int) -> Grant:
     hops = chain.hops
     return Grant(
         user=hops[-1].user,
