@@ -112,6 +112,10 @@ def test_an_estimate_over_budget_is_refused_before_the_delegate_runs() -> None:
     )
 
 
+def test_a_short_request_needs_no_counting() -> None:
+    assert tokens(a_request(objective="Tag it", input="a receipt"), FACTS) == ALLOW
+
+
 def test_a_request_without_any_budget_is_refused() -> None:
     """X7: each delegation has a token budget."""
     assert tokens(a_request(remit=a_remit(tokens=0)), FACTS) == refuse(
