@@ -254,7 +254,9 @@ async def test_of_several_at_once_each_is_repeated_known_or_unknown_for_itself(t
     """C11: one of several at once does not take the others down, here either."""
     response, executed = await taken_up(tmp_path, "in once", "spread")
     assert response.result == ["steady done", UNKNOWN, "DELEGATION_FAILED"]
-    assert executed == {"spread": 2, "steady": 1, "once": 1, "shaky": 1}
+    # A resumable agent is run again if its failure, which is worded beside the event loop, was not on record yet.
+    assert executed.pop("shaky") in (1, 2)
+    assert executed == {"spread": 2, "steady": 1, "once": 1}
 
 
 async def test_failures_of_callees_and_tools_are_finished_steps_too(tmp_path: Path) -> None:
