@@ -1,0 +1,86 @@
+"""Every extension point of the runtime, each with what it promises."""
+
+from remit.runtime.ports.agents import Agent, Classifier, Summarizer, TokenCounter, Tool, Workspace
+from remit.runtime.ports.approvals import Approver, Decision, Question
+from remit.runtime.ports.archive import ANYONES, MOST_FACTS, Archive, RunScope, RunState, RunSummary, SessionOwner
+from remit.runtime.ports.clock import Clock
+from remit.runtime.ports.records import NumberedRecord, Recorder
+from remit.runtime.ports.remote import Credential, Departure, OutgoingRequest, Remote, RemoteHandle
+from remit.runtime.ports.requests import (
+    MOST_EPOCHS,
+    USED,
+    AcceptedRequest,
+    DuplicateRequest,
+    Journal,
+    OrphanedRun,
+    Requests,
+    ReusedProof,
+    SingleUseProof,
+    unknown_outcome,
+)
+from remit.runtime.ports.store import (
+    FACTS,
+    MOST_NOTES,
+    ControlCommand,
+    Controls,
+    Conversations,
+    Counters,
+    Inbox,
+    SealedValue,
+    Store,
+    StoreError,
+    Vault,
+)
+from remit.runtime.ports.transport import Handler, NobodyServesError, Slot, Transport
+
+__all__ = [
+    "ANYONES",
+    "FACTS",
+    "MOST_EPOCHS",
+    "MOST_FACTS",
+    "MOST_NOTES",
+    "USED",
+    "AcceptedRequest",
+    "Agent",
+    "Approver",
+    "Archive",
+    "Classifier",
+    "Clock",
+    "ControlCommand",
+    "Controls",
+    "Conversations",
+    "Counters",
+    "Credential",
+    "Decision",
+    "Departure",
+    "DuplicateRequest",
+    "Handler",
+    "Inbox",
+    "Journal",
+    "NobodyServesError",
+    "NumberedRecord",
+    "OrphanedRun",
+    "OutgoingRequest",
+    "Question",
+    "Recorder",
+    "Remote",
+    "RemoteHandle",
+    "Requests",
+    "ReusedProof",
+    "RunScope",
+    "RunState",
+    "RunSummary",
+    "SealedValue",
+    "SessionOwner",
+    "SingleUseProof",
+    "Slot",
+    "Store",
+    "StoreError",
+    "Summarizer",
+    "TokenCounter",
+    "Tool",
+    "Transport",
+    "Vault",
+    "Workspace",
+    "unknown_outcome",
+]
