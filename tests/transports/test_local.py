@@ -1,7 +1,6 @@
 """Requests that stay in the process: slots, priorities, bounded queues."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from remit import Code, Priority, Remit, RemitError, Request, Response, Status
 from remit.protocol.envelope import VERSION
 from remit.runtime.ports import Handler, NobodyServesError, Slot
-from remit.transports.local import BACKLOG, COME_BACK_MS, HEAD_START, LocalTransport
+from remit.transports.local import COME_BACK_MS, HEAD_START, LocalTransport
 from waiting import PATIENCE_S
 
 FAR = float("inf")
@@ -391,46 +390,3 @@ async def all_slots_are_there(transport: LocalTransport, slots: int, running: se
 
 def change_handler(transport: LocalTransport, handler: Handler) -> None:
     transport._stalls["clerk"].handler = handler  # pyright: ignore[reportPrivateUsage]
-
-
-async def test_every_subscriber_hears_what_is_published_on_its_topic_from_then_on() -> None:
-    transport = LocalTransport()
-    transport.publish("news", "too early")
-    heard: dict[str, list[object]] = {"one": [], "other": []}
-    tasks = [asyncio.create_task(listen(transport, "news", heard[name], 2)) for name in heard]
-    await settle()
-    transport.publish("weather", "rain")
-    for message in ("one", "two"):
-        transport.publish("news", message)
-    async with asyncio.timeout(PATIENCE_S):
-        for task in tasks:
-            await task
-    assert heard == {"one": ["one", "two"], "other": ["one", "two"]}
-    assert subscribed(transport) == {}
-
-
-async def test_a_subscriber_that_does_not_listen_loses_the_oldest_and_holds_up_nobody() -> None:
-    transport, heard = LocalTransport(), list[object]()
-    task = asyncio.create_task(listen(transport, "news", heard, BACKLOG))
-    await settle()
-    for number in range(BACKLOG + 5):
-        transport.publish("news", number)
-    async with asyncio.timeout(PATIENCE_S):
-        await task
-    assert heard == list(range(5, BACKLOG + 5))
-
-
-async def listen(transport: LocalTransport, topic: str, heard: list[object], count: int) -> None:
-    messages = transport.subscribe(topic)
-    try:
-        async for message in messages:
-            heard.append(message)
-            if len(heard) == count:
-                return
-    finally:
-        close: Callable[[], object] = getattr(messages, "aclose")  # noqa: B009 - an iterator need not have it
-        await close()  # pyright: ignore[reportGeneralTypeIssues]
-
-
-def subscribed(transport: LocalTransport) -> object:
-    return transport._subscribers  # pyright: ignore[reportPrivateUsage]

@@ -2,10 +2,10 @@
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from itertools import count
 
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.remit import Priority
 from remit.runtime.ports import Handler, NobodyServesError
@@ -14,8 +14,6 @@ from remit.runtime.ports import Handler, NobodyServesError
 HEAD_START: dict[Priority, int] = {Priority.HIGH: 0, Priority.NORMAL: 100, Priority.LOW: 400}
 # Those who regain a slot have work half done: they come before everyone who has not begun.
 FIRST = -1
-# How many subscribers' messages wait before the oldest are dropped.
-BACKLOG = 1_000
 # What a full queue advises; there is no better guess, since how long the work takes is not known.
 COME_BACK_MS = 1_000
 
@@ -130,7 +128,6 @@ class LocalTransport:
 
     def __init__(self) -> None:
         self._stalls: dict[str, SlotPool] = {}
-        self._subscribers: dict[str, set[asyncio.Queue[Json]]] = {}
 
     def queued(self) -> dict[str, int]:
         """Return how many requests wait for each agent."""
@@ -156,23 +153,6 @@ class LocalTransport:
                 del self._stalls[agent]
 
         return leave
-
-    def publish(self, topic: str, message: Json) -> None:
-        for queue in self._subscribers.get(topic, ()):
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(message)
-
-    async def subscribe(self, topic: str) -> AsyncIterator[Json]:
-        queue: asyncio.Queue[Json] = asyncio.Queue(BACKLOG)
-        self._subscribers.setdefault(topic, set()).add(queue)
-        try:
-            while True:
-                yield await queue.get()
-        finally:
-            self._subscribers[topic].discard(queue)
-            if not self._subscribers[topic]:
-                del self._subscribers[topic]
 
 
 def _is_relayed(request: Request) -> bool:

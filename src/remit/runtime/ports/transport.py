@@ -1,9 +1,9 @@
 """A transport: it brings requests to the agents that it serves."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from remit.protocol.envelope import Json, Request, Response
+from remit.protocol.envelope import Request, Response
 
 
 class NobodyServesError(Exception):
@@ -48,9 +48,3 @@ class Transport(Protocol):
     def queued(self) -> dict[str, int]:
         """Return how many requests wait here for each agent that is served here."""
         ...
-
-    def publish(self, topic: str, message: Json) -> None:
-        """Tell whoever listens now; may lose, never lies."""
-        ...
-
-    def subscribe(self, topic: str) -> AsyncIterator[Json]: ...
