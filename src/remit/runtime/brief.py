@@ -1,12 +1,13 @@
 """What the callee's code is given: the request, and everything it may do within its remit."""
 
+import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.policy.aggregate import Combined, strategy_named
+from remit.policy.aggregate import Blend, Combined, blended, components_of, strategy_named
 from remit.protocol.card import Schema, ToolCard
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import (
@@ -26,13 +27,17 @@ from remit.protocol.envelope import (
 )
 from remit.protocol.records import Record
 from remit.protocol.remit import Priority, Remit
-from remit.runtime.blend import Blender, told_as_one
 from remit.runtime.typed_input import typed_input
 
 T = TypeVar("T")
 
+log = logging.getLogger("remit")
+
 Work = Callable[[], Awaitable[Json]]
 """Something that is found out: it gives a value that JSON can say."""
+
+Blender = Callable[[Blend], Awaitable[str]]
+"""Has a model tell several results as one: it gets `blend.prompt`, and gives the model's text back."""
 
 # An agent's own past is worth twice what it is shown of others'.
 HISTORY_TOKENS = 8_000
@@ -258,7 +263,7 @@ class Brief:
         if blend is None or chosen is not Strategy.AI_BLEND or combined.answer is None:
             return combined
         titles = ["" if call.objective == about else call.objective for call in asked]
-        return await told_as_one(combined, blend, about or self.original_request, titles)
+        return await _told_as_one(combined, blend, about or self.original_request, titles)
 
     def chain(self, calls: Sequence[Call], *, hand_on: HandOn = "result") -> Coroutine[Any, Any, list[Response]]:
         """Ask one after another, each given the result before it; ends after the first that has no result.
@@ -352,3 +357,23 @@ class Brief:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """For agents that are plain functions in a thread: `brief.wait(brief.delegate(…))`."""
         return self._desk.wait(work)
+
+
+async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:
+    """Return what was combined with the model's text as its result; as it is, if the model fails or makes things up."""
+    merged = combined.answer
+    assert merged is not None, "without results there is nothing to tell"
+    components = components_of(combined.responses, titles)
+    blend = Blend(request=request, components=tuple(components), conflicts=combined.conflicts)
+    try:
+        text = await blender(blend)
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - blenders come from users
+            raise TypeError(f"a blender gave a {type(text).__name__}, not a text")
+    except Exception as error:  # noqa: BLE001 - what was found is not lost because a model could not be reached
+        log.warning("results could not be told as one: %s", type(error).__name__)
+        failed = f"the results could not be told as one: {type(error).__name__}"
+        return replace(combined, answer=replace(merged, warnings=(*merged.warnings, failed)))
+    # Every name and figure of the text is looked for in all that the model was given.
+    import asyncio  # a team is read, briefs and all, where there is no event loop
+
+    return replace(combined, answer=await asyncio.to_thread(blended, merged, text, blend))
