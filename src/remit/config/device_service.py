@@ -40,7 +40,7 @@ from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.relay.wire import MAX_ALLOWED
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import Recorder
 from remit.stores.sqlite import SqliteStore
 

@@ -8,7 +8,7 @@ from remit.protocol.errors import RemitError, in_sentences
 from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.permissions import AskUser
 from remit.relay.bridge.ports import DraftFailure, LocalAgent
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 
 
 def local_agent(

@@ -15,7 +15,7 @@ from remit.config.values import duration_ms
 from remit.policy.reception import Permission
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.server.app import Api
 from remit.server.server import Server

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from remit.protocol.envelope import Response
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.root_request import AskOptions
 
 

@@ -28,9 +28,9 @@ from remit.protocol.card import CONCURRENCY, QUEUE, AgentCard, Authority, Capabi
 from remit.protocol.codec import did_you_mean
 from remit.protocol.envelope import Answer, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
-from remit.runtime import hub
 from remit.runtime.approvers import InboxApprover
 from remit.runtime.brief import Brief
+from remit.runtime.engine import Engine
 from remit.runtime.ports import (
     Agent,
     Approver,
@@ -101,7 +101,7 @@ class AgentOptions(TypedDict, total=False):
     prompt: str
 
 
-class Hub(hub.Engine):
+class Hub(Engine):
     """Where agents live and call each other, on embedded defaults: no server, no key.
 
     *store* is a store, or the path of an SQLite file (`.remit/hub.db` if nothing is said). *durability* says what an

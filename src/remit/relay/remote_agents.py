@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.call_shared import RemoteCaller, RemoteCalls
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import Remote, RemoteHandle, StoreError
 from remit.transports.ends import is_known_there, lost
 

@@ -29,7 +29,7 @@ from remit.relay.messages.types import (
     WithdrawMessage,
 )
 from remit.relay.session.profile import ControlEnvelope, Profile, ProfileActivity, counted, judge_incoming
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import RunScope, StoreError
 from remit.runtime.root_runs import ActiveRun
 

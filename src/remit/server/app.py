@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 
 from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.server.access import access_to
 from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegations import Delegations, Endpoint, guarded

@@ -19,8 +19,8 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.records import outline
 from remit.protocol.submission import Submission
+from remit.runtime.engine import Engine
 from remit.runtime.events import SHORT_BACKLOG, Events
-from remit.runtime.hub import Engine
 from remit.runtime.ports import ANYONES, RunScope, RunSummary, SingleUseProof
 from remit.runtime.root_runs import ActiveRun
 from remit.server.access import ACCESS, Access

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.metrics import BUCKETS, PHASES
 
 TYPE = b"text/plain; version=0.0.4; charset=utf-8"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from remit.protocol.errors import Code, Fault, RemitError, duration, fault
 from remit.protocol.records import Kind, Notice
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import Clock
 from remit.server.bodies import Headers, Scope
 from remit.transports.credentials.headers import BEARER, PROOF

@@ -10,8 +10,8 @@ from remit.policy.session_names import with_session_of_peer
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Response
 from remit.protocol.records import Kind, Record, Refusal, outward
+from remit.runtime.engine import Engine
 from remit.runtime.events import Events
-from remit.runtime.hub import Engine
 
 # A run that another process carries out is heard of by looking; a person does not notice a quarter of a second.
 LOOK_S = 0.25

@@ -8,7 +8,7 @@ from functools import partial
 
 from remit.protocol.envelope import Response
 from remit.protocol.records import Approval, Record
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import StoreError
 from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive

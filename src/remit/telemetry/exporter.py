@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from remit.protocol.records import Kind, Record
-from remit.runtime.hub import AgentStatus, Engine
+from remit.runtime.engine import AgentStatus, Engine
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.ports import StoreError
 from remit.telemetry import names

@@ -10,7 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as SpanMessage
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.trace import TraceFlags
 
-from remit.runtime.hub import AgentStatus
+from remit.runtime.engine import AgentStatus
 from remit.runtime.metrics import HubMetrics
 from remit.telemetry.sdk import metrics_data, readable_span
 from remit.telemetry.span import Span, Value

@@ -22,7 +22,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
 from opentelemetry.trace.status import Status, StatusCode
 
 from remit import __version__
-from remit.runtime.hub import AgentStatus
+from remit.runtime.engine import AgentStatus
 from remit.runtime.metrics import BUCKETS, PHASES, HubMetrics
 from remit.telemetry import names
 from remit.telemetry.span import Attributes, Span

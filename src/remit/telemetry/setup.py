@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from remit import __version__
 from remit.runtime.clock import LoopClock
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.registry import team_invalid
 from remit.telemetry.collector import INSTALL, collector_at
 from remit.telemetry.exporter import Sink, Telemetry

@@ -10,7 +10,7 @@ from remit.relay.bridge.frames import PromptRequest
 from remit.relay.bridge.ports import Draft, DraftFailure
 from remit.relay.bridge.turns import OneAtATime
 from remit.relay.bridge.wording import in_words, split_answer
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.root_request import AskOptions
 
 

@@ -17,7 +17,7 @@ from remit.dialects.a2a.words import MEDIA_TYPE, PushConfig, StreamResponse
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Kind, Record
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.keys import HubKeys
 from remit.runtime.ports import StoreError
 from remit.server.streams import Following, ends, follow_records

@@ -18,7 +18,7 @@ from remit.agents.threads import Threads
 from remit.policy.reception import Grant, Sender
 from remit.protocol.envelope import Request
 from remit.protocol.submission import Submission
-from remit.runtime.hub import Engine
+from remit.runtime.engine import Engine
 from remit.runtime.ports import SingleUseProof
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
