@@ -7,6 +7,7 @@ import sys
 NOT_NEEDED = (
     "remit.runtime.brief_backend",
     "remit.runtime.delegation.dispatch",
+    "remit.runtime.frames",
     "remit.runtime.ledger",
     "remit.agents.sandbox",
     "remit.agents.own_network",

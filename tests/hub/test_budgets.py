@@ -28,7 +28,8 @@ from remit import (
     Status,
     Usage,
 )
-from remit.runtime.ledger import Frame, Ledger
+from remit.runtime.frames import Frame
+from remit.runtime.ledger import Ledger
 from remit.testing.clock import TurnedClock
 from remit.testing.memory import MemoryStore
 from waiting import PATIENCE_S

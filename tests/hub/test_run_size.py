@@ -6,7 +6,8 @@ from pathlib import Path
 
 from remit import Brief, Call, Hub, Kind, Limits, RemitError, Status
 from remit.policy.breaker import BreakerSettings
-from remit.runtime.ledger import MOST_TALLIES, Ledger, Tally
+from remit.runtime.frames import Tally
+from remit.runtime.ledger import MOST_TALLIES, Ledger
 from remit.testing import MemoryStore
 from samples import a_remit, a_request
 from serving import NORTH, serving

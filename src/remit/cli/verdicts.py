@@ -24,7 +24,7 @@ from remit.runtime.approvers import AllowList
 from remit.runtime.brief import Brief
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, LAST, explain
-from remit.runtime.ledger import Frame, Run
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import Question
 from remit.runtime.redactor import Redactor
 from remit.runtime.registry import RegisteredAgent

@@ -40,7 +40,7 @@ from remit.runtime.delegation import repeats
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import chain, fan_out
 from remit.runtime.delegation.response import isolated, presentable, verified
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.origin import origin_of, places
 from remit.runtime.ports import Tool
 from remit.runtime.redactor import NOTHING

@@ -33,8 +33,9 @@ from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.guards import GUARDS
 from remit.runtime.events import BACKLOG, Events, Followers
 from remit.runtime.execution import Executor
+from remit.runtime.frames import Frame
 from remit.runtime.leases import Leases
-from remit.runtime.ledger import Frame, Ledger
+from remit.runtime.ledger import Ledger
 from remit.runtime.live_text import Outflow
 from remit.runtime.metrics import HubMetrics
 from remit.runtime.peer_calls import PeerCalls

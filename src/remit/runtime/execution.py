@@ -25,7 +25,7 @@ from remit.runtime.delegation.response import (
     relayed,
     verified,
 )
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.origin import MAX_READ, at_home, origin_of, places
 from remit.runtime.ports import Remote, Slot
 from remit.runtime.schemas import misfits

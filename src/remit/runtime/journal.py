@@ -12,8 +12,8 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Call, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.runtime.frames import Run
 from remit.runtime.keys import HubKeys
-from remit.runtime.ledger import Run
 from remit.runtime.ports import Departure, Journal
 
 

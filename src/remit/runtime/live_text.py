@@ -10,7 +10,7 @@ from remit.policy.weight import LIGHT
 from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delta, Kind, Record
 from remit.runtime.aside import aside
-from remit.runtime.ledger import Frame, TextFlow
+from remit.runtime.frames import Frame, TextFlow
 from remit.runtime.ports import Clock
 from remit.runtime.redactor import NOTHING, KnownValuesDetector
 

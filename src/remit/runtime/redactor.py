@@ -15,8 +15,8 @@ from remit.policy.weight import is_light, is_light_request
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Request, Response
 from remit.runtime.aside import aside
+from remit.runtime.frames import Frame, Run
 from remit.runtime.keys import HubKeys
-from remit.runtime.ledger import Frame, Run
 from remit.runtime.origin import MAX_READ, MAX_WORDS, worded
 from remit.runtime.ports import FACTS, SealedValue, Vault
 

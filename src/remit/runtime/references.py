@@ -11,7 +11,7 @@ from remit.policy.session_names import here, peer_of
 from remit.protocol.envelope import ContextFilter, Message
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.context import RuntimeContext
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.sessions import resumed
 
 

@@ -14,7 +14,7 @@ from remit.runtime.brief_backend import LocalBriefBackend
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import verified
 from remit.runtime.delegation.slots import regain_slot
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.ports import Departure
 
 _NO_TOOLS: frozenset[str] = frozenset()

@@ -22,7 +22,7 @@ from remit.runtime.aside import aside
 from remit.runtime.delegation.admission import Heavy
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.response import brief_fault
-from remit.runtime.ledger import Frame, Run
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import USED, AcceptedRequest, DuplicateRequest, ReusedProof, SingleUseProof, StoreError
 from remit.runtime.redactor import made_whole
 from remit.runtime.root_attempt import RootAttempt

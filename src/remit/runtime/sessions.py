@@ -15,7 +15,7 @@ from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import ContextFilter, Handoff, Json, Message, Note, Request, Response, View
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.aside import aside
-from remit.runtime.ledger import Frame, Run
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
 
 # A sentence or two: what is longer is a document, and belongs into an answer.

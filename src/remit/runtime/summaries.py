@@ -10,7 +10,7 @@ import msgspec
 
 from remit.protocol.codec import encode
 from remit.protocol.envelope import ContextFilter, Note
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.ports import Store, Summarizer, TokenCounter
 from remit.text.grounding import unfounded
 from remit.text.summaries import Summary, answer_note, extend, notes_of, written

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from remit.policy import redaction
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 

@@ -22,7 +22,7 @@ from remit.runtime.delegation.attempt import CallAttempt
 from remit.runtime.delegation.draft import draft
 from remit.runtime.delegation.guards import GUARDS, passes_all
 from remit.runtime.delegation.looking import RequestInspection
-from remit.runtime.ledger import Frame, Run
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import SessionOwner
 from remit.runtime.registry import RegisteredAgent
 from remit.runtime.schemas import unfit_input

@@ -19,7 +19,7 @@ from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import presentable
 from remit.runtime.delegation.slots import regain_slot
 from remit.runtime.delegation.tasks import DelegationTasks
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.ports import Approver, Decision, Question, StoreError
 
 log = logging.getLogger("remit")

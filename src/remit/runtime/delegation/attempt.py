@@ -8,7 +8,7 @@ from remit.protocol.envelope import Call, Json
 from remit.runtime import journal
 from remit.runtime.delegation.draft import granted
 from remit.runtime.delegation.looking import RequestInspection
-from remit.runtime.ledger import Frame, RoutedCall, child_path
+from remit.runtime.frames import Frame, RoutedCall, child_path
 from remit.runtime.ports import SessionOwner
 from remit.runtime.registry import RegisteredAgent
 from remit.runtime.sessions import ViewRequest

@@ -10,7 +10,7 @@ from remit.protocol.errors import Code
 from remit.runtime.answer_cache import Flight, Landing, Lookup, answered_before, failed_beside, landing, moment
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.response import for_record
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 

@@ -15,7 +15,7 @@ from remit.runtime import journal
 from remit.runtime.delegation.dispatch import Dispatch
 from remit.runtime.delegation.fan_out import refused_whole, shared_out
 from remit.runtime.delegation.slots import give_slot, regain_slot
-from remit.runtime.ledger import Frame, RoutedCall
+from remit.runtime.frames import Frame, RoutedCall
 from remit.text.components import Component, Findings
 
 # To compare so many bytes takes about two milliseconds, and to hand them to a thread a tenth of one.

@@ -26,7 +26,7 @@ from remit.runtime.delegation.replay import JournalReplay, go_on
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.slots import give_slot
 from remit.runtime.delegation.tasks import DelegationTasks
-from remit.runtime.ledger import Frame, RoutedCall
+from remit.runtime.frames import Frame, RoutedCall
 from remit.runtime.ports import Remote
 from remit.runtime.registry import RegisteredAgent
 from remit.runtime.sessions import ViewRequest

@@ -11,7 +11,7 @@ from remit.policy.repeats import CallKey, call_key
 from remit.protocol.card import AgentCard
 from remit.protocol.envelope import NOBODY, VERSION, Call, Request
 from remit.protocol.remit import meet
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 
 def draft(

@@ -11,7 +11,7 @@ from remit.policy.budget import split_tokens
 from remit.protocol.envelope import Call, Handoff, HandOn, Json, Response
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.delegation.dispatch import Dispatch
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 
 async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:

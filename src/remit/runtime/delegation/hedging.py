@@ -9,7 +9,7 @@ from remit.protocol.envelope import Response
 from remit.protocol.errors import Code, fault
 from remit.runtime.delegation.routing import Routing
 from remit.runtime.delegation.tasks import DelegationTasks
-from remit.runtime.ledger import Frame, RoutedCall
+from remit.runtime.frames import Frame, RoutedCall
 
 Begin = Callable[[RoutedCall], Coroutine[Any, Any, Frame | Response]]
 """Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""

@@ -9,7 +9,7 @@ from remit.protocol.errors import Code
 from remit.protocol.records import Body, Kind, Notice
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 

@@ -11,7 +11,7 @@ from remit.protocol.records import Kind, Refusal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import brief_fault, presentable, refused
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 

@@ -11,7 +11,7 @@ from remit.protocol.envelope import Json, Request, Response, Usage
 from remit.protocol.lifecycle import Status
 from remit.runtime.answer_cache import moment
 from remit.runtime.delegation.response import for_record
-from remit.runtime.ledger import Frame, PastCall
+from remit.runtime.frames import Frame, PastCall
 
 # Answers that one delegation keeps to be given again. An agent backed by a model makes some dozens of calls.
 MOST_ANSWERS = 200

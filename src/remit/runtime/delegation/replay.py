@@ -16,7 +16,7 @@ from remit.runtime.delegation.draft import errand_of
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.refusals import DelegationRefusals
 from remit.runtime.delegation.repeats import count_change, is_read_only, keep_answer
-from remit.runtime.ledger import Frame, Run
+from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import Remote
 from remit.runtime.registry import RegisteredAgent
 

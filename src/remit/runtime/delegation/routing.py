@@ -14,7 +14,7 @@ from remit.protocol.errors import Fault
 from remit.runtime import journal
 from remit.runtime.context import RuntimeContext
 from remit.runtime.delegation.draft import errands_of
-from remit.runtime.ledger import Frame, RoutedCall, Run, leg_path
+from remit.runtime.frames import Frame, RoutedCall, Run, leg_path
 from remit.runtime.ports import SessionOwner, StoreError
 from remit.runtime.registry import RegisteredAgent
 

@@ -24,7 +24,7 @@ from remit.runtime.delegation.cached_answers import CachedAnswers
 from remit.runtime.delegation.recording import RunRecorder
 from remit.runtime.delegation.response import ended_response, for_record, stopped
 from remit.runtime.delegation.timer_wheel import TimerWheel
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.ports import Remote
 from remit.runtime.redactor import RedactedValues
 from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable

@@ -1,6 +1,6 @@
 """The slot of a delegation: given to others while it waits, and regained before it goes on."""
 
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 
 
 def give_slot(frame: Frame) -> None:

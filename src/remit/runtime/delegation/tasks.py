@@ -19,7 +19,7 @@ from remit.runtime.delegation.response import ended_response, stopped
 from remit.runtime.delegation.settlement import Settlement
 from remit.runtime.delegation.slots import give_slot, regain_slot
 from remit.runtime.delegation.timer_wheel import TimerWheel
-from remit.runtime.ledger import Frame
+from remit.runtime.frames import Frame
 from remit.runtime.ports import NobodyServesError, Remote
 
 log = logging.getLogger("remit")
