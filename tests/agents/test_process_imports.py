@@ -6,6 +6,8 @@ import sys
 
 NOT_NEEDED = (
     "remit.runtime.brief_backend",
+    "remit.runtime.brief_conversation",
+    "remit.runtime.brief_tools",
     "remit.runtime.delegation.dispatch",
     "remit.runtime.frames",
     "remit.runtime.ledger",
