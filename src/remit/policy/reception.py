@@ -82,28 +82,10 @@ def receive(
     user = _user(sent, sender)
     if isinstance(user, Fault):
         return user
-    if grant is not None and grant.user != user:
-        return fault(
-            Code.USER_MISMATCH,
-            "User ID mismatch - security violation: the credential is another user's",
-            suggestion="Ask for the user of the credential.",
-        )
-    known = exposed if sender.targets is None else exposed & sender.targets
-    if sent.target not in known:
-        # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
-        near = did_you_mean(sent.target, known)
-        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask{near}")
-    if not sender.is_hub and sent.origin != USER:
-        problem = Problem("$.origin", f"only a hub speaks for agents; a client leaves it out, or says `{USER}`")
-        return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.origin", problems=(problem,))
+    if (why := _refused(sent, sender, user, exposed, grant)) is not None:
+        return why
     origin = f"{sent.origin}@{sender.name}" if sender.is_hub else USER
-    remit = _bounded(_claimed(sent, user, limits), limits)
-    if grant is not None:
-        remit = _granted(remit, grant)
-    speaks = origin if sender.is_hub and sent.origin != USER else None
-    chain = _chain(remit.chain, speaks, () if above is None else above.chain)
-    least = len(chain) if above is None else max(len(chain), above.depth + 1)
-    remit = replace(remit, chain=chain, depth=max(remit.depth, least))
+    remit = _remit_here(sent, sender, user, limits, grant, above)
     session, parent_session = (
         here(name, sender.name) if name is not None and sender.is_hub else name
         for name in (sent.session, sent.parent_session)
@@ -135,6 +117,38 @@ def receive(
         traceparent=sent.traceparent if trace_of(sent.traceparent) else None,
         via=sender.name,
     )
+
+
+def _refused(sent: Submission, sender: Sender, user: str, exposed: frozenset[str], grant: Grant | None) -> Fault | None:
+    """Return why a sender may not ask for this, or None if it may."""
+    if grant is not None and grant.user != user:
+        return fault(
+            Code.USER_MISMATCH,
+            "User ID mismatch - security violation: the credential is another user's",
+            suggestion="Ask for the user of the credential.",
+        )
+    known = exposed if sender.targets is None else exposed & sender.targets
+    if sent.target not in known:
+        # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
+        near = did_you_mean(sent.target, known)
+        return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask{near}")
+    if not sender.is_hub and sent.origin != USER:
+        problem = Problem("$.origin", f"only a hub speaks for agents; a client leaves it out, or says `{USER}`")
+        return fault(Code.MALFORMED_ENVELOPE, "the request is not valid: $.origin", problems=(problem,))
+    return None
+
+
+def _remit_here(
+    sent: Submission, sender: Sender, user: str, limits: Limits, grant: Grant | None, above: Remit | None
+) -> Remit:
+    """Return the remit of a request that comes from elsewhere: as claimed, within the limits, the grant and *above*."""
+    remit = _bounded(_claimed(sent, user, limits), limits)
+    if grant is not None:
+        remit = _granted(remit, grant)
+    speaks = f"{sent.origin}@{sender.name}" if sender.is_hub and sent.origin != USER else None
+    chain = _chain(remit.chain, speaks, () if above is None else above.chain)
+    least = len(chain) if above is None else max(len(chain), above.depth + 1)
+    return replace(remit, chain=chain, depth=max(remit.depth, least))
 
 
 def remarks(sent: Submission, request: Request) -> tuple[str, ...]:

@@ -67,15 +67,20 @@ def draft(
     )
     # More than fifteen keywords in one call cost Python four times as much; these are seldom said.
     if call.context or call.hints or call.reason or call.refined_by or call.retry_of:
-        return replace(
-            request,
-            context=call.context,
-            hints=call.hints,
-            reason=call.reason,
-            refined_by=call.refined_by,
-            retry_of=call.retry_of,
-        )
+        return _with_seldom_said(request, call)
     return request
+
+
+def _with_seldom_said(request: Request, call: Call) -> Request:
+    """Return *request* with the fields of a call that few callers fill in."""
+    return replace(
+        request,
+        context=call.context,
+        hints=call.hints,
+        reason=call.reason,
+        refined_by=call.refined_by,
+        retry_of=call.retry_of,
+    )
 
 
 def _powers(frame: Frame, card: AgentCard) -> Powers:
