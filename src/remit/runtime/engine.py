@@ -1,4 +1,4 @@
-"""Agents, guards, store and transport, wired and opened together."""
+"""The engine of a hub: agents, guards, store and transport, wired together and opened."""
 
 import asyncio
 import logging
@@ -64,12 +64,12 @@ from remit.runtime.watchdog import Watchdog
 
 log = logging.getLogger("remit")
 
-# Whoever comes while the hub closes, or before it is open, finds another in a second.
+# A client that calls while the hub is closed can find another hub in a second.
 CLOSED_MS = 1_000
 
 
 class AgentStatus(NamedTuple):
-    """How an agent stands at one moment."""
+    """The load and the breaker of an agent at one moment."""
 
     running: int
     queued: int
@@ -77,7 +77,7 @@ class AgentStatus(NamedTuple):
 
 
 class Engine:
-    """Where agents live and call each other. Use it as an async context manager."""
+    """Runs agents that call each other. Use it as an async context manager."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Engine:
         self._peer_calls = PeerCalls(self._parts)
         self._open = False
         self.loop: asyncio.AbstractEventLoop | None = None
-        """The event loop that it runs in while it is open."""
+        """The event loop of the open hub."""
 
     # ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -145,7 +145,7 @@ class Engine:
             self._closers.append(close)
 
     def describe_tool(self, card: ToolCard) -> None:
-        """Put a new card in the place of a tool's, of which more is known by now; the next who is asked sees it."""
+        """Replace a tool's card once more is known about the tool; later calls see the new card."""
         self._parts.registry.describe_tool(card)
 
     @property
@@ -159,19 +159,19 @@ class Engine:
         return {name: tool.card for name, tool in self._parts.registry.tools.items()}
 
     def is_elsewhere(self, agent: str) -> bool:
-        """Say whether an agent lives at another hub."""
+        """Return whether an agent lives on another hub."""
         entry = self._parts.registry.agents.get(agent)
         return entry is not None and isinstance(entry.agent, Remote)
 
     @property
     def remotes(self) -> dict[str, Remote]:
-        """The agents that live elsewhere, by name: each as it was registered."""
+        """The agents on other hubs, by name, as they were registered."""
         agents = self._parts.registry.agents
         return {name: entry.agent for name, entry in agents.items() if isinstance(entry.agent, Remote)}
 
     @property
     def store(self) -> Store:
-        """Where everything is recorded."""
+        """The store of this hub."""
         return self._parts.store
 
     def reconfigure(
@@ -182,10 +182,10 @@ class Engine:
         cards: Iterable[AgentCard] = (),
         guards: Iterable[Guard] | None = None,
     ) -> None:
-        """Exchange what the hub judges by, without dropping a run: what is asked from now on is judged by the new.
+        """Replace limits, breaker settings, cards or guards without dropping a run.
 
-        *cards* replace those of the same names, *guards* the team's own. What is in flight goes on with the time,
-        tokens and tools that it was granted; what it asks for next is judged by the new.
+        *cards* replace cards of the same names, *guards* the team's own. Delegations in flight keep the time, tokens
+        and tools that they were granted; new requests are judged by the new settings.
         """
         parts = self._parts
         cards = list(cards)
@@ -200,22 +200,22 @@ class Engine:
         parts.limits = limits or parts.limits
         parts.ledger.settings = breaker or parts.ledger.settings
         parts.guards = judges
-        parts.cache.clear()  # who judges or is asked anew may answer anew
+        parts.cache.clear()  # new cards and guards may lead to other answers
 
     def on_reload(self, reload: Callable[[ControlCommand], Awaitable[None]]) -> None:
-        """Call *reload* when another process asks every hub on this store to take over its changed configuration."""
+        """Call *reload* when another process asks every hub on this store to reload its configuration."""
         self._leases.on_reload = reload
 
     def take_up_only(self, runs: Collection[str]) -> None:
-        """Of the runs that others left behind, go on with these and leave the rest to other hubs."""
+        """Resume only these of the orphaned runs and leave the rest to other hubs."""
         self._leases.only = frozenset(runs)
 
     def warm(self) -> None:
-        """Load in a thread what the first request with personal data needs: for whoever serves many."""
+        """Load in a thread what the first request with personal data needs; for hubs that serve many requests."""
         self._parts.redactor.warm()
 
     def tell_runs(self, text: str) -> None:
-        """Record something that operators should know in every run that is in flight here."""
+        """Record a notice for operators in every run that is in flight here."""
         for frame in self._frames():
             if frame.parent is None:
                 self._dispatch.recording.notice(frame, text)
@@ -252,7 +252,7 @@ class Engine:
             await self._shut()
 
     async def _shut(self) -> None:
-        """Let go of everything; what one of them does keeps none of the others open."""
+        """Close everything; a failure in one part does not keep the others open."""
         self._watchdog.stop()
         for leave in self._stop_serving:
             leave()
@@ -274,7 +274,7 @@ class Engine:
     # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def ask(self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]) -> Response:
-        """Ask an agent in a user's name and return how it ended; nothing leaves before it is recorded."""
+        """Ask an agent for a user and return the response; nothing leaves the hub before it is recorded."""
         return await self._runs.ask(self._request(agent, text, user, options))
 
     def receive(
@@ -285,10 +285,10 @@ class Engine:
         exposed: Collection[str] | None = None,
         grant: Grant | None = None,
     ) -> Request:
-        """Return what someone elsewhere asks for as a request of this hub, still to be judged (`carry_out`).
+        """Turn a request from elsewhere into a request of this hub; it is not judged yet (see `begin`).
 
-        *exposed* are the agents that can be asked from elsewhere; None: all. What *sender* may not ask for is refused
-        with a `RemitError`, and *grant*, what its credential allows, bounds the rest.
+        *exposed* are the agents that can be called from elsewhere; None: all. Raises a `RemitError` for a request that
+        *sender* may not make. *grant*, the rights of its credential, bounds the rest.
         """
         if not self._open:
             raise RemitError(fault(Code.OVERLOADED, "the hub is not open", retry_after_ms=CLOSED_MS))
@@ -310,29 +310,29 @@ class Engine:
         return request
 
     def forget(self, run: str) -> None:
-        """Let go of what is kept for a run that was received and does not begin."""
+        """Drop what is stored for a run that was received but will not begin."""
         self._parts.passed_on.pop(run, None)
         self._parts.remarks.pop(run, None)
 
     def _above(self, sent: Submission) -> Remit | None:
-        """Return the remit of what this hub has under way elsewhere and from which a request comes back."""
+        """Return the remit of the outbound delegation that a returning request belongs to."""
         trace = trace_of(sent.traceparent)
         out = self._parts.ledger.outbound.get(trace, ()) if trace is not None else ()
         claimed = sent.remit.chain if sent.remit is not None else sent.chain
         remits = [frame.request.remit for frame in out]
-        # Several may be out at once: the one that the request says it comes from, else the deepest.
+        # Several may be in flight: choose the one that the request claims to come from, else the deepest.
         named = [remit for remit in remits if claimed[: len(remit.chain)] == remit.chain]
         return max(named or remits, key=lambda remit: (len(remit.chain), remit.depth), default=None)
 
     def pass_on(self, run: str, beside: Mapping[str, str]) -> None:
-        """Let what came beside a request that is about to begin go along to every hub that its run asks."""
+        """Forward these headers of a request to every hub that its run calls."""
         if found := passed_on(beside):
             self._parts.passed_on[run] = found
 
     async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
-        """Start what was received from elsewhere, or find the same under way: it goes on, whoever waits for it.
+        """Start a received request, or attach to an equal one in flight; it continues without a waiting caller.
 
-        *once* is what came with it and counts once: the proof of a hub.
+        *once* is the single-use proof that came with it.
         """
         begun = ""
         try:
@@ -362,11 +362,11 @@ class Engine:
         return going
 
     async def counted(self, request: Request) -> None:
-        """Return once the end of what `begin_counted` started is counted."""
+        """Return once the end of a request that `begin_counted` started is counted."""
         await self._peer_calls.settled(request)
 
     async def outcome(self, run: str) -> Response | None:
-        """Return how a run ended, as its user gets it; None if it has not, or was never submitted."""
+        """Return the outcome of a run as its user gets it; None if it has not ended or was never submitted."""
         (summary, *_) = await self._parts.store.runs(run=run, limit=1) or [None]
         if summary is None or summary.run != run or summary.response is None:
             return None
@@ -374,7 +374,7 @@ class Engine:
         return response.outward() if summary.via else response
 
     async def asked(self, run: str) -> Request | None:
-        """Return what a run was asked, as its user said it; None if nothing is on record of it."""
+        """Return the root request of a run in the user's words; None if nothing is recorded."""
         (record, *_) = await self._parts.store.records(run=run, limit=1) or [None]
         match record.body if record is not None else None:
             case Request() as request:
@@ -387,9 +387,9 @@ class Engine:
     async def stream(
         self, agent: str, text: str = "", *, user: str, **options: Unpack[AskOptions]
     ) -> AsyncGenerator[Record, None]:
-        """Ask like `ask` and yield the run's records as they are committed; the last holds the response.
+        """Ask like `ask` and yield the run's records as they are committed; the last one holds the response.
 
-        Whoever stops reading before the end cancels the run.
+        Closing the generator before the end cancels the run.
         """
         request = self._request(agent, text, user, options)
         with self._followed(request.run) as events:
@@ -400,11 +400,11 @@ class Engine:
                 async for record in events:
                     if _ends(request, record):
                         ended = True
-                        # Only whoever asked gets what was redacted back; every other listener sees tokens.
+                        # Only the caller gets redacted values back; every other listener sees tokens.
                         record = await _with_outcome(record, task)
                     yield record
                 response = await task
-                if not ended:  # answered without a run of its own: by an earlier one, or by a store that cannot record
+                if not ended:  # answered without a run of its own: by an earlier run, or as the store cannot record
                     yield Record(
                         seq=0,
                         kind=Kind.RESULT,
@@ -419,15 +419,15 @@ class Engine:
                     await asyncio.wait({task})
 
     def events(self) -> Events:
-        """Return everything that this hub records from now on, as it is committed."""
+        """Return the records of this hub from now on, as they are committed."""
         events = Events(self._parts.store.listen, self._parts.outflow)
         self._listening.add(events)
         return events
 
     def follow(self, run: str, *, backlog: int = BACKLOG) -> Events:
-        """Return what this hub records of a run from now on, with what its agents say as it comes.
+        """Return the records of a run from now on, with live text of its agents.
 
-        *backlog* is how many are kept for a listener that does not read them, the newest.
+        *backlog* is how many unread entries are kept; the oldest are dropped first.
         """
         events = Events(partial(self._followers.listen, run), self._parts.outflow, run, backlog=backlog)
         self._listening.add(events)
@@ -437,34 +437,34 @@ class Engine:
         return Events(partial(self._followers.listen, run), self._parts.outflow, run)
 
     def is_here(self, run: str) -> bool:
-        """Say whether this hub carries a run out."""
+        """Return whether this hub executes a run."""
         return run in self._parts.ledger.frames
 
     def cancel(self, delegation: str, reason: str = "asked for") -> bool:
-        """Stop a run, or one delegation of it, and everything below; False if nothing of that id is in flight here."""
+        """Stop a run, or one delegation of it, and everything below; False if no such id is in flight here."""
         return self._runs.cancel(delegation, reason)
 
     async def pending(self) -> list[Question]:
-        """Return the questions in the store's inbox that wait for a person, oldest first."""
+        """Return the pending questions in the store's inbox, oldest first."""
         return await self._parts.store.pending()
 
     async def decide(
         self, question: str, *, agreed: bool, by: str, reason: str = "", edits: dict[str, Json] | None = None
     ) -> Question:
-        """Answer a question of the inbox, named by its id or an unmistakable part of it, in a person's name."""
+        """Answer a question of the inbox, given by its id or an unambiguous part of it, in a person's name."""
         decision = Decision(agreed=agreed, by=by, reason=reason, edits=edits or {})
         return await decide(self._parts.store, question, decision)
 
     @property
     def figures(self) -> HubMetrics:
-        """What this hub has done, in numbers, counted since they were first asked for."""
+        """The counters of this hub, since they were first read."""
         if self._figures is None:
             self._figures = HubMetrics(lambda name: name in self._parts.registry.agents, self._parts.clock.wall_ms())
             self._parts.store.listen(self._figures.count, patient=True)
         return self._figures
 
     def standing(self) -> dict[str, AgentStatus]:
-        """Return how each agent stands at this moment."""
+        """Return the current load and breaker of each agent."""
         ledger, queued = self._parts.ledger, self._parts.transport.queued()
         running = Counter(frame.card.name for frame in ledger.frames.values())
         return {
@@ -473,14 +473,14 @@ class Engine:
         }
 
     async def ranking(self, capability: str) -> tuple[Ranked, ...]:
-        """Return how the agents that offer a capability stand now, first choice first, each with the reasons."""
+        """Return the current ranking of the agents that offer a capability, best first, each with the reasons."""
         parts = self._parts
         if self._open:
             await self._dispatch.routing.recall()
         return parts.ledger.explained(capability, parts.registry.offering(capability), parts.clock.now())
 
     async def delegations(self, run: str) -> list[Delegation]:
-        """Return who asked whom for what in a run, and how each ended."""
+        """Return the delegations of a run: caller, callee, objective and outcome."""
         await self._parts.store.flush()
         records: list[Record] = []
         while page := await self._parts.store.records(run=run, after=records[-1].seq if records else 0):
@@ -512,7 +512,7 @@ class Engine:
 
 
 class _Digits:
-    """Random digits for ids, fetched many at a time: each fetch gives the interpreter to the writer for a while."""
+    """Random digits for ids, read in bulk: each read releases the interpreter lock to the writer for a while."""
 
     def __init__(self) -> None:
         self._left: list[str] = []
@@ -529,7 +529,7 @@ _digits = _Digits()
 
 
 def _new_run(created_ms: int) -> str:
-    # Ids in the order of time keep the store's indexes growing at one end, at half the cost of random ones.
+    # Ids that grow with time append to the store's indexes at one end, at half the cost of random ones.
     return f"{created_ms:012x}{_digits.next()}"
 
 

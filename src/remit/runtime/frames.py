@@ -21,32 +21,32 @@ from remit.runtime.registry import RegisteredAgent
 
 NOTHING = Usage()
 
-# An attempt after the first adds to it, up to the length of a name.
+# Later attempts append a suffix, up to the length of a name.
 LONGEST_PATH = LONGEST_NAME - 10
 
 
 class RoutedCall(NamedTuple):
-    """A call by capability on its way: who is asked now, and who could be asked instead."""
+    """A call by capability: the agent that is asked now, and the agents to fall back on."""
 
     call: Call
     path: str
-    """The place of the call in its run, whoever carries it out."""
+    """The path of the call in its run, whichever agent executes it."""
     names: tuple[str, ...]
     leg: int = 0
-    """How many were asked before."""
+    """The number of agents asked before."""
     beside: "Frame | None" = None
-    """The attempt before, if that is at work still and only takes long."""
+    """The attempt before, if it still runs and only takes long."""
 
     @property
     def leg_path(self) -> str:
-        """The place of this attempt; the first has that of the call."""
+        """The path of this attempt; the first attempt has the path of the call."""
         return leg_path(self.path, self.leg)
 
 
 def child_path(parent: "Frame", name: str | int) -> str:
-    """Return the place of a delegation in its run: that of its caller, and its name there.
+    """Return the path of a delegation in its run: the caller's path and the name of the call.
 
-    Where callers that name their calls call each other, that may become longer than an id can be: then it is a digest.
+    Where callers that name their calls call each other, a path may exceed the length of an id; then it is a digest.
     """
     path = f"{parent.path}.{name}"
     if len(path) <= LONGEST_PATH:
@@ -55,12 +55,12 @@ def child_path(parent: "Frame", name: str | int) -> str:
 
 
 def leg_path(path: str, leg: int) -> str:
-    """Return the place of an attempt: `run.2`, then `run.2+1`."""
+    """Return the path of an attempt: `run.2`, then `run.2+1`."""
     return f"{path}+{leg}" if leg else path
 
 
 class TextFlow:
-    """What an agent says as it comes: the part that is held back, and the words before it."""
+    """The live text of an agent: the part that is held back, and the words before it."""
 
     __slots__ = ("before", "pending")
 
@@ -70,21 +70,21 @@ class TextFlow:
 
 
 class PastCall:
-    """A call to a callee and its answer, by which later ones are known to be nearly the same."""
+    """A call and its answer, kept to recognise later calls that are nearly the same."""
 
     __slots__ = ("answer", "answer_words", "circles", "said", "words")
 
     def __init__(self, said: tuple[Json, ...]) -> None:
         self.said = said
         self.circles = False
-        """Whether it is nearly the same as several before it, which brought nothing new."""
+        """Whether it nearly repeats several earlier calls that brought nothing new."""
         self.answer: Json = None
         self.words: Counter[str] | None = None
         self.answer_words: Counter[str] | None = None
 
 
 class Tally:
-    """How many delegations were asked for: in a run, and in what comes back to this hub from it."""
+    """Counts the delegations of a run, including requests that come back to this hub from it."""
 
     __slots__ = ("by_agent", "delegations")
 
@@ -94,7 +94,7 @@ class Tally:
 
 
 class Run:
-    """The tree of delegations that one request of a user started."""
+    """The tree of delegations under one root request."""
 
     __slots__ = (
         "asked",
@@ -122,131 +122,131 @@ class Run:
     ) -> None:
         self.id = request.run
         self.scope = request.session or request.run
-        """The conversation that it is part of: what is known and what is secret in it, its later runs know too."""
+        """The conversation that it belongs to. Later runs of the conversation share its notes and its secrets."""
         self.request = request
-        """The request of the user, redacted."""
+        """The redacted root request."""
         self.epoch = epoch
         self.overrun = False
         self.tally = Tally()
         self.changes = 0
         """How many calls and tools that may have changed something have ended in it."""
         self.changed_at = 0
-        """The moment at which the last of them ended that is said to change something: kept answers are older."""
+        """When the last call or tool ended that changes something; cached answers are older."""
         self.refusals = 0
-        """How many refusals of it are on record."""
+        """How many of its refusals are recorded."""
         self.handed_back = False
-        """Whether it stops here only to be taken up again elsewhere."""
+        """Whether it stops here only to be resumed elsewhere."""
         self.unsaved = False
-        """Whether something that must not be done twice was done, and may not be known to the store yet."""
+        """Whether something that must not be done twice was done and may not be stored yet."""
         self.steps = steps
-        """What the journal knew of it when it was taken up; None if it is not resumable."""
+        """The journal at the time the run was resumed; None if the run is not resumable."""
         self.told: dict[tuple[str, str], int] | None = None
-        """How often each delegation of it had said what of its work, when it was taken up."""
+        """How often each delegation had reported which progress when the run was resumed."""
         self.sealing = sealing
         self.known: dict[str, str | int] = {}
         """The raw values of all its tokens."""
         self.held: dict[str, str | int] = {}
-        """Those that its user gets back: what they sent themselves, and what was found for them."""
+        """The raw values that its user gets back: values the user sent, and values found for the user."""
         self.notes: list[Note] = []
-        """What is known in its conversation, redacted."""
+        """The redacted notes of its conversation."""
         self.asked = ""
-        """What its user was asked last, if that is still open."""
+        """The open question to its user, if there is one."""
 
 
 class Frame:
-    """One delegation in flight: its place in the tree, its account, and the task that carries it out.
+    """One delegation in flight: its place in the tree, its account, and its task.
 
-    What most delegations never touch is a default of the class, so that making one stays cheap.
+    Attributes that most delegations never touch are defaults of the class, which keeps construction cheap.
     """
 
     task: asyncio.Task[None] | None = None
-    """What carries it out; None until it is started."""
+    """The task that executes it; None until it is started."""
     outcome: asyncio.Future[Response]
     tick = 0
 
     state: DelegationState | Status = DelegationState.QUEUED
     begun = False
-    """Whether its task has had its first step."""
+    """Whether its task has taken its first step."""
     ran = False
-    """Whether the agent's code was called: before that, nothing has happened that could not be asked for again."""
+    """Whether the agent's code was called. Before that, the delegation can be repeated safely."""
     abandoned = False
     stopping: Fault | None = None
-    """Why it was told to stop."""
+    """The reason why it was told to stop."""
 
     reserved = 0
     aside = 0
-    """Tokens that its parent keeps for who may be asked beside it: with its grant they are one reservation."""
+    """Tokens that its parent keeps for a hedge; together with its grant they are one reservation."""
     prompt = 0
     completion = 0
     estimated = False
 
     calls = 0
-    """Delegations and tool calls so far: the next one's place."""
+    """The number of delegations and tool calls so far, which gives the next one its path."""
     errands: dict[CallKey, EarlierAnswer | None] | None = None
-    """What it has asked for that is under way or succeeded, with the answers that it is given again."""
+    """Its calls that are in flight or succeeded, with the answers that a repeated call gets."""
     beside: tuple[Json, ...] = ()
-    """What its caller gave with it besides what makes its call key."""
+    """What its caller passed besides the parts of the call key."""
     asked_of: dict[tuple[str, str | None], list[PastCall]] | None = None
-    """What it has asked for, by callee and capability, or by tool."""
+    """Its past calls, by callee and capability, or by tool."""
     asked: PastCall | None = None
-    """What its caller remembers of asking for it."""
+    """The caller's entry about this call."""
     changes_before = 0
-    """How much had been changed in the run when it began."""
+    """The run's count of changes when it began."""
     changes_below = 0
-    """How much of what was changed since then was changed by its own delegations and tools."""
+    """How many changes since then were made by its own delegations and tools."""
     kept: tuple[int, bytes] | None = None
-    """What its agent has kept in its conversation, as it knows it: the revision, and what stood there."""
+    """The agent's state in its conversation as last read: the revision and the value."""
     named: set[str] | None = None
-    """The names that it has given to calls of its own."""
+    """The names that it gave to its own calls."""
     children: "set[Frame] | None" = None
     slot: Slot | None = None
     waiting = 0
-    """For how much it waits: while it is more than nothing, its slot is free."""
+    """The number of things it waits for; while this is above zero, its slot is free."""
     pauses = 0
     paused_since = 0.0
-    """Since when its clock stands, because a person is asked in its name or below it."""
+    """Since when its clock stands still, because a person is asked for it or below it."""
     waited_s = 0.0
-    """For how long its clock stood so far."""
+    """For how long its clock stood still so far."""
     is_probe = False
-    """Whether it is the one call that a breaker let through to see whether the callee has recovered."""
+    """Whether it is the one call that a half-open breaker let through to test the callee."""
     step = b""
-    """What identifies it at its place in a run that is resumable."""
+    """The digest that identifies it in a resumable run."""
     departed: Departure | None = None
-    """That it was sent somewhere else before a restart."""
+    """Set if it was sent elsewhere before a restart."""
     doubt = ""
-    """Why it is not known what came of it, if it were to be stopped now: it was sent, or had begun before a restart."""
+    """Why its outcome would be unknown if it were stopped now: it was sent, or had begun before a restart."""
     recorded: Request | None = None
-    """The request as it is kept, where the callee sees more of it than others may."""
+    """The request as recorded, if the callee sees more of it than others may."""
     held: dict[str, str | int] | None = None
-    """The raw values that its agent has sent to others, by their tokens: it gets them back."""
+    """The raw values that its agent has sent to others, by token; the agent gets them back."""
     tool_calls: list[str] | None = None
     faults_below: set[FaultKey] | None = None
-    """How its own delegations failed: a fault that it passes on did not begin in it."""
+    """The faults of its own delegations: a fault that it only passes on did not start here."""
     passed_on = False
-    """Whether it failed because of one of its delegations."""
+    """Whether it failed because one of its delegations failed."""
     warnings: list[str] | None = None
-    """What the hub has to say to its caller, besides what its agent does."""
+    """The hub's warnings to its caller, besides those of its agent."""
     partial: Answer | Callable[[], Answer] | None = None
-    """What its agent has until now, or what makes it."""
+    """The agent's partial answer so far, or a function that makes it."""
     progress_count = 0
     unheard = False
-    """Whether its agent said something that nobody listened to."""
+    """Whether its agent said something while nobody listened."""
     flow: "TextFlow | None" = None
-    """What its agent said, and nobody could be told yet."""
+    """Live text of its agent that could not be passed on yet."""
     session_read = False
-    """Whether it, or one below it, read what was said or kept in a session before."""
+    """Whether it, or a delegation below it, read earlier messages or state of a session."""
     lookup: Lookup | None = None
-    """What its answer is known by, where it may be given to others too, or was."""
+    """The cache entry of its answer, where the answer may be shared or was."""
     route: RoutedCall | None = None
-    """How it came to be this callee, where the caller named a capability and no agent."""
+    """How it was routed, if the caller named a capability instead of an agent."""
     hedge_ms: int | None = None
-    """After how long another is asked beside it; None: nobody is."""
+    """After how many milliseconds a second agent is asked too; None: never."""
     twin: "Frame | None" = None
-    """The other of two that are asked for the same at once."""
+    """The other one of a hedged pair."""
     overtaken = False
-    """Whether it was stopped because the other was faster."""
+    """Whether it was stopped because the other one of its pair was faster."""
     hedges = 0
-    """How many pairs there are among its delegations of which one is enough: each counts as one."""
+    """The number of hedged pairs among its delegations; each pair counts as one delegation."""
 
     def __init__(
         self,
@@ -269,12 +269,12 @@ class Frame:
 
     @property
     def used(self) -> int:
-        """Tokens spent here and below, those beyond a grant included."""
+        """Tokens spent here and below, including those beyond the grant."""
         return self.prompt + self.completion
 
     @property
     def left(self) -> int:
-        """Tokens neither spent nor reserved."""
+        """Tokens that are neither spent nor reserved."""
         return self.granted - self.prompt - self.completion - self.reserved
 
     @property
@@ -283,46 +283,46 @@ class Frame:
         return settle(self.granted, self.used)[2] if self.used > self.granted else 0
 
     def usage(self) -> Usage:
-        """What the delegation and all below it have spent."""
+        """Return what this delegation and all below it have spent."""
         if not self.used:
             return NOTHING
         return Usage(prompt=self.prompt, completion=self.completion, overrun=self.overrun, estimated=self.estimated)
 
     def time_left_ms(self, now: float) -> int:
-        """How much time is left; while a person is asked in its name or below it, it does not get less."""
+        """Return the time left; it stands still while a person is asked for it or below it."""
         return int((self.deadline - (self.paused_since if self.pauses else now)) * 1_000)
 
     def in_flight(self) -> int:
-        """Delegations of this one that have not ended; two that are asked for the same are one."""
+        """Return the number of its delegations that have not ended; a hedged pair counts as one."""
         return len(self.children) - self.hedges if self.children else 0
 
     def lineage(self) -> "list[Frame]":
-        """This frame and all above it."""
+        """Return this frame and all frames above it."""
         found: list[Frame] = [self]
         while found[-1].parent is not None:
             found.append(found[-1].parent)
         return found
 
     def meter(self, usage: Usage) -> None:
-        """Count what the agent itself has spent."""
+        """Count tokens that the agent itself has spent."""
         self.prompt = min(self.prompt + usage.prompt, MAX_INTEGER)
         self.completion = min(self.completion + usage.completion, MAX_INTEGER)
         self.estimated = self.estimated or usage.estimated
 
     def note_fault_below(self, why: Fault) -> None:
-        """Remember how a delegation of this one failed."""
+        """Remember how one of its delegations failed."""
         if self.faults_below is None:
             self.faults_below = set()
         self.faults_below.add(blame.key_of(why))
-        self.faults_below.add(blame.key_of(why.outward()))  # as an agent in a process of its own is told of it
+        self.faults_below.add(blame.key_of(why.outward()))  # as an agent in a separate process sees it
 
     def note_session_read(self) -> None:
-        """Remember that the answer depends on a session, and so do those of all above."""
+        """Remember that this answer, and those of all frames above, depend on a session."""
         for each in self.lineage():
             each.session_read = True
 
     def subtree(self) -> "list[Frame]":
-        """This frame and all that are in flight below it, parents first."""
+        """Return this frame and all frames in flight below it, parents first."""
         found: list[Frame] = [self]
         for frame in found:
             if frame.children:

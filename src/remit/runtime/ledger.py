@@ -1,6 +1,6 @@
-"""The one mutable place: what is in flight, what is reserved and spent, which breakers are open.
+"""The accounts of a hub: delegations in flight, reservations, spending, breakers and rates.
 
-Nothing here awaits, so a check and the change that follows it are one step.
+All mutable state of delegations changes here. Nothing awaits, so a check and the change that follows it are atomic.
 """
 
 import random
@@ -23,10 +23,10 @@ from remit.protocol.remit import Remit
 from remit.runtime.frames import Frame, Tally
 from remit.runtime.registry import RegisteredAgent
 
-# Runs of other hubs whose delegations are counted here; a hub has fewer under way. Each takes some 300 bytes.
+# Runs of other hubs whose delegations are counted here; a hub has fewer in flight. Each takes about 300 bytes.
 MOST_TALLIES = 10_000
 
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _CLOSED, _SUCCESS = Phase.CLOSED, Status.SUCCESS
 
 _FRESH = Breaker()
@@ -35,7 +35,7 @@ _UNTRIED = TrackRecord()
 
 
 class Ledger:
-    """Reservations, calls in flight, breakers and rates of one hub."""
+    """The reservations, delegations in flight, breakers and rates of one hub."""
 
     def __init__(self, settings: BreakerSettings) -> None:
         self.settings = settings
@@ -43,19 +43,19 @@ class Ledger:
         self.breakers: dict[str, Breaker] = {}
         self.windows: dict[str, Window] = {}
         self.tracks: dict[tuple[str, str], TrackRecord] = {}
-        """How each agent did at each of its capabilities, by capability and agent."""
+        """The track record of each agent, by capability and agent."""
         self.outbound: dict[str, list[Frame]] = {}
-        """What is being carried out elsewhere, by trace: a request that comes back from there belongs below it."""
+        """Delegations that run elsewhere, by trace: a request that comes back from there belongs below them."""
         self.tallies: OrderedDict[tuple[str, str], Tally] = OrderedDict()
-        """What runs of other hubs asked for here, by the hub and its run."""
+        """The delegation counts of other hubs' runs, by hub and run."""
         self.is_new = True
-        """Whether it knows nothing yet of how they did before this hub was opened."""
+        """Whether the track records from before this hub was opened are not loaded yet."""
 
     def tally_of(self, request: Request) -> Tally:
-        """Return where the delegations of a root request are counted: with those of the run that it is part of.
+        """Return the tally that counts the delegations of a root request.
 
-        That is the run of this hub from which it comes back, by its trace; else the run of the hub that sent it, by its
-        id. What a person asks for is a run of its own.
+        A request that comes back to this hub belongs to the tally of its run, found by the trace. Another hub's request
+        belongs to that hub's run, found by its id. A person's request is a run of its own.
         """
         trace = trace_of(request.traceparent) if request.via is not None else None
         if trace is not None and (out := self.outbound.get(trace)):
@@ -71,22 +71,22 @@ class Ledger:
         return tally
 
     def rate_wait_ms(self, card: AgentCard, now: float) -> int:
-        """How long the rate of an agent has to be waited for."""
+        """Return how long to wait until the rate limit of an agent allows a call."""
         return 0 if card.rate is None else rates.wait_ms(self.windows.get(card.name, Window()), card.rate, now)
 
     def breaker_wait_ms(self, target: str, now: float) -> int:
-        """How long an agent is left alone."""
+        """Return how long the breaker of an agent stays open."""
         breaker = self.breakers.get(target)
         if breaker is None or breaker.phase is _CLOSED:
             return 0
         return breakers.wait_ms(breaker, now, self.settings)
 
     def phase(self, target: str) -> Phase:
-        """Return whether an agent is asked as usual, left alone, or tried out."""
+        """Return the phase of an agent's breaker."""
         return self.breakers.get(target, _FRESH).phase
 
     def open(self, frame: Frame) -> None:
-        """Reserve what the delegation was granted and count it as in flight."""
+        """Reserve the grant of a delegation and count it as in flight."""
         card, parent = frame.card, frame.parent
         if parent is not None:
             assert frame.granted <= parent.left, "a grant is cut from what is left, and nothing awaits in between"
@@ -111,7 +111,7 @@ class Ledger:
             frame.is_probe = True
 
     def withdraw(self, frame: Frame, now: float) -> None:
-        """Take back a reservation that nothing came of."""
+        """Take back the reservation of a delegation that did not start."""
         self.frames.pop(frame.path, None)
         self._judge_target(frame, None, now)
         if frame.request.capability is not None:
@@ -120,14 +120,14 @@ class Ledger:
     def _judge_target(self, frame: Frame, failed: bool | None, now: float, seconds: float | None = None) -> None:
         name = frame.card.name
         breaker = self.breakers.get(name, _FRESH)
-        # A call from before the opening says nothing about whether the callee has recovered.
+        # A call from before the breaker opened does not show whether the callee has recovered.
         if breaker.phase is _CLOSED or frame.is_probe:
             self.breakers[name] = breakers.after(breaker, failed, now, self.settings, seconds)
 
     def close(self, frame: Frame, response: Response, now: float, default_ms: int) -> None:
-        """Settle the account, give the rest back, and remember how it went.
+        """Settle the account, return the unspent tokens, and update breaker and track record.
 
-        *default_ms* is the time of a delegation for which neither its caller nor its callee says one.
+        *default_ms* is the time of a delegation when neither its caller nor its callee sets one.
         """
         parent = frame.parent
         if parent is not None:
@@ -154,40 +154,40 @@ class Ledger:
             )
 
     def _counts_against(self, frame: Frame, response: Response, now: float, default_ms: int) -> bool | None:
-        """Say whether a fault counts against the agent of a frame; None: it says nothing about it."""
+        """Return whether a fault counts against the agent of a frame; None: it says nothing about the agent."""
         known_s = breakers.usual_now_s(self.breakers.get(frame.card.name, _FRESH), now)
-        # What it waited for in its queue it did not have; what the caller granted beyond that it could have used.
+        # Time in the queue was not available to the agent; time that the caller granted beyond that was.
         had_s = frame.request.remit.time_ms / 1_000 - (frame.taken_s - frame.started) if frame.ran else 0.0
         return blame.counts_against(
             response,
-            # A hand-on names the agents behind it, also where that happened at a peer.
+            # A handover names the agents behind it, also if it happened on a peer.
             passed_on=frame.passed_on or len(response.path) > 1,
             had_s=had_s,
             usual_s=blame.usual_time_s(known_s, frame.card, frame.request.capability, default_ms),
         )
 
     def set_aside(self, frame: Frame, hedge_ms: int) -> Remit:
-        """Keep half of a grant for who may be asked beside it after a while, and return the remit with the rest."""
+        """Set half of a grant aside for a hedge and return the remit with the rest."""
         frame.hedge_ms, frame.aside = hedge_ms, frame.granted // 2
         frame.granted -= frame.aside
         remit = frame.request.remit
         return replace(remit, tokens=frame.granted, context_tokens=min(remit.context_tokens, frame.granted))
 
     def pair(self, frame: Frame, first: Frame) -> None:
-        """Count a delegation and the one that it was asked beside as one, while both are in flight."""
+        """Count a delegation and its hedge as one while both are in flight."""
         if frame.parent is not None and not isinstance(first.state, Status):
             frame.parent.hedges += 1
             frame.twin, first.twin = first, frame
 
     def hand_over(self, frame: Frame) -> int:
-        """Give back to the parent what was set aside, to be granted at once to who is asked beside; return how much."""
+        """Return the tokens that were set aside to the parent, to be granted to the hedge at once; return how many."""
         freed, frame.aside = frame.aside, 0
         if frame.parent is not None:
             frame.parent.reserved -= freed
         return freed
 
     def take_back(self, frame: Frame, tokens: int) -> None:
-        """Set aside again what was handed over and not granted to anyone."""
+        """Set tokens aside again that were handed over and not granted to anyone."""
         if frame.parent is not None and not isinstance(frame.state, Status):
             tokens = min(tokens, max(0, frame.parent.left))
             frame.parent.reserved += tokens
@@ -196,16 +196,16 @@ class Ledger:
     # ── who does what how well ────────────────────────────────────────────────────────────────────────────────────────
 
     def ranked(self, capability: str, entries: Iterable[RegisteredAgent], now: float) -> tuple[str, ...]:
-        """Return who of these is to be asked for a capability, in order: the first, and whom to fall back on."""
+        """Return the names of these agents in the order to ask them: the first choice, then the fallbacks."""
         candidates = [self._candidate(capability, entry.card, now) for entry in entries]
         return tuple(each.name for each in routing.rank(candidates, now, random.betavariate))
 
     def explained(self, capability: str, entries: Iterable[RegisteredAgent], now: float) -> tuple[Ranked, ...]:
-        """Return how these stand at a capability, and why."""
+        """Return the ranking of these agents at a capability, with the reasons."""
         return routing.explain([self._candidate(capability, entry.card, now) for entry in entries], now)
 
     def recall(self, past: Mapping[tuple[str, str], TrackRecord]) -> None:
-        """Take over how agents did before; of whom something was heard since then, that alone counts."""
+        """Load earlier track records; newer observations of an agent take precedence."""
         for at, track in past.items():
             known = self.tracks.get(at, _UNTRIED)
             if known.is_new:
@@ -220,13 +220,13 @@ class Ledger:
             name=card.name,
             track=self.tracks.get((capability, card.name), _UNTRIED),
             wait_ms=wait_ms or self.rate_wait_ms(card, now),
-            # Only where another may answer if it has not recovered: nobody's call is to fail for it.
+            # Only where another agent can answer if this one has not recovered: no call should fail for a probe.
             probe=not wait_ms and breaker.phase is Phase.OPEN and offered is not None and offered.read_only,
         )
 
     def _learn(self, frame: Frame, capability: str, failed: bool | None, now: float, *, late: bool = False) -> None:
         at = capability, frame.card.name
-        # What a person took to decide does not count.
+        # The time that a person took to decide does not count.
         seconds = now - frame.started - frame.waited_s
         if frame.overtaken or late:
             self.tracks[at] = routing.overtaken(self.tracks[at], seconds, now)

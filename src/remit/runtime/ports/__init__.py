@@ -1,4 +1,4 @@
-"""Every extension point of the runtime, each with what it promises."""
+"""The extension points of the runtime and their promises."""
 
 from remit.runtime.ports.agents import Agent, Classifier, Summarizer, TokenCounter, Tool, Workspace
 from remit.runtime.ports.approvals import Approver, Decision, Question

@@ -1,4 +1,4 @@
-"""What a team brings: agents, tools, classifiers and the folder they work in."""
+"""Agents, tools, classifiers and the folder that agents work in."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -9,44 +9,47 @@ from remit.runtime.brief import Brief
 from remit.text.intent import ClassifiedText
 
 Agent = Callable[[Brief], Awaitable[Answer]]
-"""Anything that answers: it gets a brief and gives an answer back. `agents/` makes one from whatever a user has."""
+"""An agent: it takes a brief and returns an answer.
+
+`agents/` makes agents from functions, models, processes and more.
+"""
 
 
 class Tool(NamedTuple):
-    """A function that agents may use: its card, and how to run it with arguments for a user."""
+    """A function that agents may use: its card, and the function that runs it with arguments for a user."""
 
     card: ToolCard
     run: Callable[[dict[str, Json], str], Awaitable[Json]]
     key: str | None = None
-    """The key of the team file that says what it sees; None: `tools.NAME.sees`."""
+    """The team-file key that sets which values the tool sees; None: `tools.NAME.sees`."""
 
 
 TokenCounter = Callable[[str], int]
-"""Says how many tokens a text is, exactly or about; it is called for every message that is kept, and takes no time."""
+"""Counts the tokens of a text, exactly or roughly. It runs for every stored message, so it must be fast."""
 
 Summarizer = Callable[[str, int], Awaitable[tuple[str, Usage]]]
-"""Makes a summary of a conversation, in at most so many tokens, and says what it spent on it."""
+"""Summarizes a conversation in at most the given number of tokens; returns the summary and the tokens spent on it."""
 
 
 @runtime_checkable
 class Classifier(Protocol):
-    """Finds out which capabilities a user's words ask for: by words, by meaning, or by asking a model."""
+    """Finds the capabilities that a user's text asks for: by words, by meaning, or by asking a model."""
 
     async def hears(self, text: str, brief: Brief) -> ClassifiedText:
-        """Return what is likely meant, best first, spending no more than *brief* has left.
+        """Return the likely capabilities, best first, spending no more than *brief* has left.
 
-        It raises nothing for what it cannot find out: then nothing is likely, or it says how it found out otherwise.
+        It raises no error when it cannot classify a text: it returns no candidates, or says which other method it used.
         """
         ...
 
 
 class Workspace(Protocol):
-    """The folder that agents work in, as they may be told of it."""
+    """The folder that agents work in, as it is described to them."""
 
     def describe(self, files: Sequence[str] | None, *, contents: bool, room: int, count: TokenCounter) -> str:
-        """Return where it is, the named files or else its top level, and the project's name and stack.
+        """Return its path, the named files or else its top level, and the project's name and stack.
 
-        With *contents* the named files themselves, as far as they are text and fit into *room* tokens. Raises a
-        `RemitError` for a path that leads out of it. It reads from the disk, so it is called in a thread.
+        With *contents*, include the text of the named files, as far as they are text and fit into *room* tokens. Raises
+        a `RemitError` for a path outside the folder. It reads from the disk, so it is called in a thread.
         """
         ...

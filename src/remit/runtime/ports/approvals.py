@@ -8,28 +8,28 @@ from remit.protocol.envelope import Json, Request
 
 
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a person is asked about a request: all of it redacted, so that it may be shown and kept."""
+    """A question to a person about a request. All of it is redacted, so that it can be shown and stored."""
 
     id: str
-    """The same whenever the same is asked of the same delegation, also after a restart."""
+    """Stable: the same question about the same delegation has the same id, also after a restart."""
     text: str
     request: Request
     editable: frozenset[str] = frozenset()
-    """What may be changed before agreeing: `objective`, `input`."""
+    """The fields that the person may edit before approving: `objective`, `input`."""
     asked_ms: int
     expires_ms: int
-    """When it is too late to answer, in milliseconds since 1970."""
+    """The last moment to answer, in milliseconds since 1970."""
 
 
 class Decision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a person said, and who it was."""
+    """A person's decision, and who made it."""
 
     agreed: bool
     by: str
     reason: str = ""
     edits: dict[str, Json] = {}
-    """What was changed before agreeing, by field: `objective`, `input`."""
+    """The edited fields and their new values: `objective`, `input`."""
 
 
 Approver = Callable[[Question], Awaitable[Decision | bool | None]]
-"""Puts a question to a person and returns what they said; None: it is not for this approver to say."""
+"""Asks a person and returns the decision; None: this approver does not decide about the question."""

@@ -1,4 +1,4 @@
-"""What readers ask of a store: sessions, records, runs, facts about users."""
+"""Read access to a store: sessions, records, runs, facts about users."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple, Protocol
@@ -9,14 +9,14 @@ from remit.protocol.records import Record
 
 
 class SessionOwner(NamedTuple):
-    """Whose session it is, and with which agent."""
+    """The user and the agent of a session."""
 
     user: str
     agent: str
 
 
 class RunSummary(NamedTuple):
-    """One line for one run."""
+    """A summary of one run."""
 
     run: str
     user: str
@@ -25,74 +25,77 @@ class RunSummary(NamedTuple):
     started_ms: int
     response: Response | None
     state: Literal["waiting", "running", "silent", "finished"] = "finished"
-    """Silent: its worker has not been heard of for longer than its lease."""
+    """`silent`: its worker has sent no heartbeat for longer than its lease."""
     via: str = ""
-    """Who brought its request here from elsewhere."""
+    """The peer or client that sent its request, if it came from elsewhere."""
     session: str = ""
     changed_ms: int = 0
-    """When it ended; of one that has not, when it began."""
+    """When the run ended, or when it began if it has not ended."""
     correlation: str = ""
-    """What links its request to others of the same workflow; its own id where its sender names nothing."""
+    """The correlation id of its request; the run's own id if the sender set none."""
 
 
 class RunScope(NamedTuple):
-    """Which runs somebody may see; None bounds nothing."""
+    """The runs that a reader may see; None sets no bound."""
 
     users: Collection[str] | None = None
     agents: Collection[str] | None = None
     via: str | None = None
-    """Who brought their requests here from elsewhere."""
+    """The peer or client that sent their requests."""
 
 
 ANYONES = RunScope()
 
 
 class RunState(NamedTuple):
-    """Where one run stands, without what was said in it."""
+    """The state of one run, without its texts."""
 
     run: str
     id: str
-    """That of its request."""
+    """The id of its request."""
     user: str
     via: str
     session: str
     correlation: str
     changed_ms: int
-    """When it ended; of one that has not, when it began; of one that was called off after it asked back, when."""
+    """When the run ended, or began if it has not ended.
+
+    If it was cancelled after it asked its user back: when that happened.
+    """
     seq: int
-    """The number of the record that says so."""
+    """The number of the record that shows this state."""
     status: Status | None
     asks_back: bool
     """Whether it ended with a question to its user."""
     called_off: bool
-    """Whether nobody wants to know any more what it asked: a notice after its end says that it was cancelled."""
+    """Whether its question to the user was withdrawn: a notice after its end says that it was cancelled."""
 
 
-# Facts that an agent reads at once: 10,000 tokens, if each is a sentence.
+# The most facts that an agent reads at once: about 10,000 tokens if each is a sentence.
 MOST_FACTS = 1_000
 
 
 class Archive(Protocol):
-    """What readers ask of a store; readers never block the writer."""
+    """Read access to a store; readers never block the writer."""
 
     async def owner(self, session: str) -> SessionOwner | None:
-        """Return whose session it is, or None if it is nobody's yet."""
+        """Return the owner of a session, or None if it has none yet."""
         ...
 
     async def session(self, session: str, user: str, agent: str) -> SessionOwner:
-        """Return whose session it is, and give it to *user* and *agent* if it is nobody's yet."""
+        """Return the owner of a session; if it has none yet, assign it to *user* and *agent*."""
         ...
 
     async def records(
         self, *, run: str | None = None, session: str | None = None, after: int = 0, limit: int = 1_000
     ) -> list[Record]:
-        """Return committed records in order, those of one run or session if asked."""
+        """Return committed records in order, optionally of one run or session."""
         ...
 
     async def recent(self, limit: int) -> list[Record]:
-        """Return who was asked and how it ended, of the newest *limit* records: in order, each as its `outline`.
+        """Return requests and outcomes among the newest *limit* records, in order, each as its `outline`.
 
-        It takes little time and memory however large they are: older ones may be missing.
+        It takes little time and memory however large the records are; older ones may be missing.
         """
         ...
 
@@ -105,26 +108,26 @@ class Archive(Protocol):
         of: RunScope = ANYONES,
         limit: int = 50,
     ) -> list[RunSummary]:
-        """Return the newest runs first: those of one user if asked, and those whose id begins with *run*.
+        """Return runs, newest first: optionally those of one user, or those whose id begins with *run*.
 
-        With *correlation* those whose request has that correlation id; a run without one has its own id.
+        With *correlation*, return the runs whose request has that correlation id; a run without one has its own id.
         """
         ...
 
     async def named(self, id: str, of: RunScope) -> list[str]:
-        """Return the runs whose requests have that id, which their senders chose, unless it is forgotten by now."""
+        """Return the runs whose requests have that id, which their senders chose. Forgotten ids are not found."""
         ...
 
     async def states(
         self, *, agent: str, users: Collection[str] | None = None, session: str | None = None, limit: int = 10_000
     ) -> list[RunState]:
-        """Return where an agent's runs stand, the one that changed last first; of some users, or in a session."""
+        """Return the states of an agent's runs, last changed first; optionally of some users, or in one session."""
         ...
 
     def remember(self, user: str, run: str, facts: tuple[str, ...]) -> None:
-        """Keep facts about a user; durable like a record, each kept once."""
+        """Store facts about a user; durable like a record. Duplicates are stored once."""
         ...
 
     async def facts(self, user: str) -> tuple[str, ...]:
-        """Return what is known about a user, the newest `MOST_FACTS` of it, oldest first."""
+        """Return the facts about a user: the newest `MOST_FACTS`, oldest first."""
         ...

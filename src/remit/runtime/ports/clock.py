@@ -1,20 +1,20 @@
-"""Time, so that tests can turn it."""
+"""The clock, so that tests can control time."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, so that tests can turn it."""
+    """A clock that tests can control."""
 
     def now(self) -> float:
-        """Seconds on a clock that only moves forward."""
+        """Return the seconds of a monotonic clock."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for people to read; nothing is decided by it but leases."""
+        """Return the milliseconds since 1970, for people to read. Only leases depend on it."""
         ...
 
     def call_at(self, when: float, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once `now()` has reached *when*; the function returned takes it back."""
+        """Call *callback* once `now()` reaches *when*. The returned function cancels it."""
         ...

@@ -7,7 +7,7 @@ from remit.protocol.records import Body, Kind, Record
 
 
 class NumberedRecord(NamedTuple):
-    """A record-to-be of a log that is kept elsewhere, with its number there."""
+    """An entry of another log, to be recorded here, with its number in that log."""
 
     number: int
     kind: Kind
@@ -18,22 +18,22 @@ class NumberedRecord(NamedTuple):
 
 
 class Recorder(Protocol):
-    """The record: append-only, hash-chained, one order for all processes that share the store."""
+    """The record: append-only, hash-chained, in one order for all processes that share the store."""
 
     sizes: dict[str, int]
-    """The bytes that were recorded of each run that somebody put here, and who puts it here takes it out again."""
+    """Recorded bytes by run. Only runs whose key was inserted are counted; whoever inserts a key removes it again."""
 
     def append(self, kind: Kind, at_ms: int, run: str, session: str, body: Body) -> None:
-        """Take a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
+        """Append a record without waiting; it is durable once a later `flush`, `submit` or `finish` has returned."""
         ...
 
     @property
     def full(self) -> bool:
-        """Whether there is no room: cheap to ask before each append, so that `room` need not be awaited every time."""
+        """Whether the queue is full: cheap to check before each append, so that `room` is not awaited every time."""
         ...
 
     async def room(self) -> None:
-        """Return while there is room for more records; wait while there is not."""
+        """Return once there is room for more records."""
         ...
 
     async def flush(self) -> None:
@@ -41,15 +41,16 @@ class Recorder(Protocol):
         ...
 
     async def transfer(self, source: str, entries: Sequence[NumberedRecord]) -> int:
-        """Record what stands in another log, in one step, each number of a *source* once; durable on return.
+        """Record the entries of another log in one step, each number of a *source* once; durable on return.
 
-        Numbers grow. Those up to the highest that was recorded before are passed over; the highest by now is returned.
+        Numbers grow. Entries up to the highest number that was already recorded are skipped. Returns the highest number
+        now recorded.
         """
         ...
 
     def listen(self, listener: Callable[[list[Record]], None], *, patient: bool = False) -> Callable[[], None]:
         """Call *listener* in the event loop with each group of records that this store committed, in order.
 
-        For one that is *patient* nothing is committed sooner than it would be without it.
+        A *patient* listener does not make the store commit any sooner.
         """
         ...

@@ -1,4 +1,4 @@
-"""Agents that live elsewhere, and what a hub offers the code that reaches them."""
+"""Agents on other hubs, and what a hub offers the code that calls them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -11,43 +11,43 @@ from remit.protocol.records import Approval
 
 
 class Departure(Struct, frozen=True, omit_defaults=True):
-    """That a request was about to leave for somewhere else: from then on it may have been carried out there."""
+    """A note that a request was about to be sent elsewhere: from then on it may have been executed there."""
 
     to: str
-    """Where it went, and under which name."""
+    """Its destination, and the agent's name there."""
     at_ms: int
     task: str = ""
-    """What the other side calls it, once it has said so."""
+    """The id that the other side gave the task, once known."""
     id: str = ""
-    """The request id under which it was sent; empty: the sender's own, as earlier versions did."""
+    """The request id that it was sent with; empty: the sender's own, as in earlier versions."""
 
 
 class RemoteHandle(Protocol):
-    """What may be done here for a delegation while it is carried out elsewhere."""
+    """What the code that calls a remote agent can do for its delegation."""
 
     @property
     def heard(self) -> bool:
-        """Whether someone reads along: only then is it worth having what is said sent as it comes."""
+        """Whether anybody listens to the run: only then is streaming the answer worth its cost."""
         ...
 
     @property
     def traceparent(self) -> str:
-        """Its place in the trace, as W3C writes it."""
+        """The delegation's traceparent header (W3C)."""
         ...
 
     @property
     def root(self) -> Request:
-        """The request that began its run, redacted: who brought it here, and under which id."""
+        """The redacted root request of the run, with its sender and its id."""
         ...
 
     @property
     def handed_back(self) -> bool:
-        """Whether its run stops here only to be taken up again: what is done elsewhere may go on."""
+        """Whether the run stops here only to be resumed: remote work may continue."""
         ...
 
     @property
     def passed_on(self) -> Mapping[str, str]:
-        """What came beside the request of its run for others to read: headers that go along as they are."""
+        """Headers of the run's root request that are forwarded unchanged."""
         ...
 
     def time_left_ms(self) -> int: ...
@@ -57,60 +57,61 @@ class RemoteHandle(Protocol):
     def say(self, text: str) -> None: ...
 
     def settle(self, response: Response) -> None:
-        """Count what was spent on what was stopped there, and keep what it had finished: it is known how it ended."""
+        """Count what was spent on a stopped remote delegation and keep its partial answer: its outcome is known."""
         ...
 
     async def asked(self, approval: Approval) -> None:
-        """Heed that a person is asked there, or has said: no time passes here meanwhile, within what a person may take.
+        """Record that a person is asked remotely, or has answered, and stop the clock meanwhile.
 
-        It is put on record, so that whoever waits for this hub's answer knows what it waits for.
+        The clock stands still for at most the time that a person may take. The record lets those who wait for this
+        hub's answer see the reason.
         """
         ...
 
     def paused(self) -> AbstractAsyncContextManager[None]:
-        """Let no time pass here meanwhile, because a person is asked there: for where it is not said what."""
+        """Stop the clock while a person is asked remotely, where the question itself is not known."""
         ...
 
     async def depart(self, to: str) -> Departure | None:
-        """Put on record that the request is about to leave for *to*; before this returns, nothing leaves the hub.
+        """Record that the request is about to be sent to *to*; nothing leaves the hub before this returns.
 
-        Returns None if nothing has left before, as far as is known. Else it may have been carried out there, and is to
-        end as what came of it, or as `OUTCOME_UNKNOWN`. Raises a `RemitError` if nothing may leave: another hub has
-        taken the run over, or the request left for somewhere else.
+        Returns None if nothing was sent before, as far as is known. Otherwise the request may have been executed there,
+        and must end with that outcome or as `OUTCOME_UNKNOWN`. Raises a `RemitError` if nothing may be sent: another
+        hub has taken the run over, or the request was sent to another destination.
         """
         ...
 
     def age_ms(self, left: Departure) -> int:
-        """Return how long ago that was; less than nothing if a clock was set back since."""
+        """Return the milliseconds since the departure; negative if a clock was set back since."""
         ...
 
     def name(self, task: str) -> None:
-        """Keep what the other side calls it, so that it can be asked for by that name after a restart."""
+        """Store the task id of the other side, so that the task can be found again after a restart."""
         ...
 
     @property
     def in_doubt(self) -> bool:
-        """Whether it may have been carried out elsewhere, and is not known to have ended."""
+        """Whether it may have been executed elsewhere and its end is not known."""
         ...
 
     def doubt(self, why: str) -> None:
-        """Say before each sending why it is not known what comes of it; empty: it is certain that nothing left.
+        """Say before each sending why the outcome would be unknown; empty: certainly nothing was sent.
 
-        If the delegation is stopped while that is so, it ends as `OUTCOME_UNKNOWN`.
+        If the delegation is stopped in this state, it ends as `OUTCOME_UNKNOWN`.
         """
         ...
 
 
 class Remote:
-    """An agent that lives elsewhere: it is sent the request itself, and says how it ended there."""
+    """An agent on another hub: it gets the request itself and returns the outcome there."""
 
     async def send(self, request: Request, line: RemoteHandle) -> Response:
-        """Return how it ended; cancelled, tell the other side before raising, and wait no longer than is polite."""
+        """Return the outcome. When cancelled, notify the other side before raising, within a short time."""
         raise NotImplementedError
 
 
 class OutgoingRequest(NamedTuple):
-    """One HTTP request as it leaves: its method, its path (below the address of a hub), its body."""
+    """One outgoing HTTP request: its method, its path (relative to the hub's address), its body."""
 
     method: str
     path: str
@@ -118,4 +119,4 @@ class OutgoingRequest(NamedTuple):
 
 
 Credential = Callable[[Request, OutgoingRequest], Awaitable[dict[str, str]]]
-"""Returns the headers that prove to another hub who asks, for what, and that nobody changed it on the way."""
+"""Returns the headers that prove to another hub who sends which request, and that nobody changed it."""

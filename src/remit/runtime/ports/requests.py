@@ -14,14 +14,14 @@ class AcceptedRequest(NamedTuple):
 
 
 class SingleUseProof(NamedTuple):
-    """Something that counts once: the key by which it is remembered, and until when it has to be."""
+    """A proof that may be used once: the key to remember it by, and until when to remember it."""
 
     key: str
     until_ms: int
 
 
 class ReusedProof(NamedTuple):
-    """What came with the request counts once, and was used before: nothing was submitted."""
+    """The request's single-use proof was used before: nothing was submitted."""
 
 
 USED = fault(
@@ -29,11 +29,11 @@ USED = fault(
     "a hub has not proven who it is: its proof was used before",
     suggestion="Make a proof for each sending, also for one that is tried again.",
 )
-"""Why a request is refused whose proof counts once."""
+"""The fault of a request whose single-use proof was used before."""
 
 
 class DuplicateRequest(NamedTuple):
-    """The request was submitted before, as *run*; `response` is there once it has finished."""
+    """The request was submitted before, as *run*; `response` is set once it has finished."""
 
     run: str
     same_content: bool
@@ -41,16 +41,16 @@ class DuplicateRequest(NamedTuple):
 
 
 class OrphanedRun(NamedTuple):
-    """A request whose worker went silent, or handed it back; whoever claims it next may take it up."""
+    """A request whose worker stopped its heartbeats, or released it; the next worker that claims it may resume it."""
 
     run: str
     request: Request
     waiting: bool = False
-    """Whether it had not begun: it waited for a person."""
+    """Whether it had not begun, because it waited for a person."""
 
 
 def unknown_outcome(request: Request, attempts: int) -> Response:
-    """Return how every store ends a request whose workers went silent once too often."""
+    """Return the outcome of a request whose workers went silent too often; every store ends it this way."""
     times = "once" if attempts == 1 else f"{attempts} times"
     why = fault(Code.OUTCOME_UNKNOWN, f"{request.target} was started {times}, and its hub went silent each time")
     return Response(
@@ -64,7 +64,7 @@ def unknown_outcome(request: Request, attempts: int) -> Response:
     )
 
 
-# A run may wait for days in hubs that come and go; but one that brings down each of them is to end some day.
+# A run may wait for days while hubs come and go, but a run that crashes every hub must end some day.
 MOST_EPOCHS = 30
 
 
@@ -81,52 +81,53 @@ class Requests(Protocol):
         waiting: bool = False,
         once: SingleUseProof | None = None,
     ) -> AcceptedRequest | DuplicateRequest | ReusedProof:
-        """Make the request durable together with its first record and claim it; idempotent by (sender, user, id).
+        """Make the request and its first record durable and claim it; idempotent by (sender, user, id).
 
-        A request that is *waiting* for a person has not begun; `begin` says when it does. What is to count *once* is
-        remembered in the same step; if it was before, nothing is submitted.
+        A request that is *waiting* for a person has not begun; `begin` says when it does. The single-use proof *once*
+        is stored in the same step; if it was used before, nothing is submitted.
         """
         ...
 
     async def begin(self, run: str, epoch: int, request: Request) -> bool:
-        """Note durably that a waiting request begins, in the form that it has now; False: the epoch is stale."""
+        """Record durably that a waiting request begins, in its current form; False: the epoch is stale."""
         ...
 
     async def release(self, run: str, epoch: int) -> bool:
-        """Hand a claimed request back, so that another worker may take it up at once; that counts as no attempt."""
+        """Release a claimed request, so that another worker may resume it at once; it does not count as an attempt."""
         ...
 
     async def find(self, request: Request, digest: bytes) -> DuplicateRequest | None:
-        """Return what is known of a request without submitting it."""
+        """Return what is known about a request without submitting it."""
         ...
 
     async def claim(self, run: str, worker: str, lease_ms: int) -> int | None:
-        """Take up an expired request: return the new epoch, or None if another worker has it or it has finished.
+        """Claim an expired request: return the new epoch, or None if another worker has it or it has finished.
 
-        If a person was being asked in it when its worker fell silent, that was no attempt; up to `MOST_EPOCHS`.
+        If a person was being asked when its worker went silent, that does not count as an attempt, up to `MOST_EPOCHS`.
         """
         ...
 
     async def heartbeat(self, worker: str, lease_ms: int) -> None:
-        """Extend the lease of everything that *worker* has claimed."""
+        """Extend the lease of every request that *worker* has claimed."""
         ...
 
     async def finish(self, run: str, epoch: int, response: Response, at_ms: int, *, keep: bool = True) -> bool:
         """Make the outcome and its record durable in one step; False: the epoch is stale and nothing was written.
 
-        Without *keep* the outcome is recorded and not kept: the same request may be submitted again.
+        Without *keep*, the outcome is recorded but not stored: the same request may be submitted again.
         """
         ...
 
     async def wait(self, run: str) -> Response:
-        """Return the outcome once there is one, whichever process finishes it."""
+        """Return the outcome once there is one, whichever process finishes the request."""
         ...
 
     async def sweep(self, *, max_attempts: int, keep_ms: int) -> list[OrphanedRun]:
-        """Requeue what expired and return it; what expired *max_attempts* times ends as OUTCOME_UNKNOWN.
+        """Requeue expired requests and return them; after *max_attempts* expiries a request ends as OUTCOME_UNKNOWN.
 
-        What waits for a person expires as often as it likes. Outcomes older than *keep_ms* are forgotten (their records
-        stay), so their ids may be used again; what was sealed for them, and for no session, is deleted.
+        Requests that wait for a person may expire any number of times. Outcomes older than *keep_ms* are deleted (their
+        records stay), so their ids may be used again. Sealed values of those runs are deleted too, unless they belong
+        to a session.
         """
         ...
 
@@ -135,16 +136,16 @@ class Journal(Protocol):
     """The finished steps of a resumable run: never lost, never repeated."""
 
     def journal(self, run: str, epoch: int, step: str, value: bytes) -> None:
-        """Note a step's value, durable like a record. A stale epoch writes nothing; the last value counts."""
+        """Store a step's value, durable like a record. With a stale epoch nothing is written; the last value counts."""
         ...
 
     async def journal_durably(self, run: str, epoch: int, step: str, value: bytes) -> bool:
-        """Note a step's value before its effects begin: durable on return, with everything appended before it.
+        """Store a step's value before its effects begin: durable on return, with everything appended before it.
 
-        False: the epoch is stale, or the run has ended. Nothing was written, and nothing may begin.
+        False: the epoch is stale, or the run has ended. Nothing was written, and the step must not begin.
         """
         ...
 
     async def load(self, run: str) -> dict[str, bytes]:
-        """Return every step noted for the run, until it succeeds or its outcome is forgotten."""
+        """Return every stored step of the run, until it succeeds or its outcome is deleted."""
         ...

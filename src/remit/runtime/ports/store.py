@@ -1,4 +1,4 @@
-"""A store: everything that a hub remembers."""
+"""The store of a hub."""
 
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple, Protocol
@@ -12,18 +12,21 @@ from remit.runtime.ports.requests import Journal, Requests
 
 
 class StoreError(RemitError):
-    """The store cannot do what it promises; its fault says why and what to mend."""
+    """The store cannot keep its promises; the fault says why and how to fix it."""
 
 
 FACTS = "facts "
-"""How the scopes begin under which values in facts about users are kept: as long as the facts, whatever run ends."""
+"""Prefix of the scopes of sealed values in facts about users.
 
-# More is a history, and not what somebody should bear in mind.
+They are kept as long as the facts, whichever run ends.
+"""
+
+# More than this is a history, not a list of things to remember.
 MOST_NOTES = 24
 
 
 class SealedValue(NamedTuple):
-    """A raw value that a run's token stands for, encrypted, and whether the run's user may have it back."""
+    """The encrypted raw value of a token, and whether the run's user may have it back."""
 
     token: str
     value: bytes
@@ -31,41 +34,42 @@ class SealedValue(NamedTuple):
 
 
 class Vault(Protocol):
-    """What the tokens of a conversation stand for; the store cannot read it.
+    """The encrypted values of a conversation's tokens; the store cannot read them.
 
-    A scope is a session, and is kept as long; for a run without one it is the run, and goes with the run's outcome.
+    A scope is a session and is kept as long as the session. A run without a session is its own scope and is deleted
+    with its outcome.
     """
 
     def secret(self) -> bytes:
-        """Return 32 bytes that only those who may read this store's key know; the same for all who share the store."""
+        """Return 32 secret bytes, readable only with this store's key and the same for all who share the store."""
         ...
 
     def seal(self, scope: str, sealed: Sequence[SealedValue]) -> None:
-        """Keep values; durable like a record, the first of each token counts, `of_user` once said stays."""
+        """Store values; durable like a record. The first value of a token counts; `of_user` stays set once set."""
         ...
 
     async def unseal(self, scope: str) -> list[SealedValue]:
-        """Return everything kept for a scope."""
+        """Return all values of a scope."""
         ...
 
 
 class Inbox(Protocol):
-    """Questions that wait for a person, whichever process they sit at."""
+    """Questions that wait for a person, in whichever process the person answers."""
 
     async def put(self, question: Question) -> Question:
-        """Put a question there, durable on return; one that is there already stays as it is, and is returned."""
+        """Add a question, durable on return. An existing question stays unchanged and is returned."""
         ...
 
     async def decide(self, question: str, decision: Decision) -> bool:
-        """Answer a question, durable on return; False: it is not there, has expired, or was answered before."""
+        """Answer a question, durable on return; False: unknown, expired or already answered."""
         ...
 
     async def decision(self, question: str) -> Decision | None:
-        """Return what was answered so far, whichever process wrote it."""
+        """Return the decision so far, whichever process wrote it."""
         ...
 
     async def withdraw(self, question: str) -> None:
-        """Take back a question to which no answer is wanted any more."""
+        """Withdraw a question that needs no answer any more."""
         ...
 
     async def pending(self) -> list[Question]:
@@ -74,7 +78,7 @@ class Inbox(Protocol):
 
 
 class ControlCommand(NamedTuple):
-    """What someone outside wants of the hubs that share a store."""
+    """A command to the hubs that share a store."""
 
     seq: int
     run: str
@@ -85,46 +89,46 @@ class ControlCommand(NamedTuple):
 
 
 class Controls(Protocol):
-    """How one process reaches the runs of another."""
+    """Commands from one process to the runs of another."""
 
     async def control(self, run: str, action: Literal["cancel", "reload"], by: str, reason: str) -> int:
-        """Tell every hub that shares this store; durable on return, which is its number."""
+        """Send a command to every hub that shares this store; durable on return. Returns its number."""
         ...
 
     async def controls(self, after: int, run: str | None = None) -> list[ControlCommand]:
-        """Return what was said after number *after*, about one run if asked.
+        """Return the commands after number *after*, optionally about one run.
 
-        Those that are a day old may be gone, unless their run may still be taken up.
+        Commands older than a day may be gone, unless their run may still be resumed.
         """
         ...
 
     async def last_control(self) -> int:
-        """Return the number of the newest, 0 if there is none."""
+        """Return the number of the newest command, 0 if there is none."""
         ...
 
 
 class Conversations(Protocol):
-    """What was said in each session, found without reading all of it; the record alone has the text."""
+    """The messages of each session, found without reading all of it. Only the record has the texts."""
 
     async def messages(self, session: str, wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
         """Return what `policy.context.select` chooses of everything committed in a session, oldest first."""
         ...
 
     async def seen(self, session: str, messages: Collection[int]) -> frozenset[int]:
-        """Return which of these messages, by number, stand in a session: said there, or shown to its agent before."""
+        """Return which of these message numbers are in a session: said there, or shown to its agent before."""
         ...
 
     def note(self, session: str, notes: Sequence[Note]) -> None:
-        """Keep what became known in a conversation; durable like a record, each kept once."""
+        """Store notes of a conversation; durable like a record. Duplicates are stored once."""
         ...
 
     async def notes(self, session: str) -> list[Note]:
-        """Return what is known in a conversation, the newest `MOST_NOTES` of it, oldest first."""
+        """Return the notes of a conversation: the newest `MOST_NOTES`, oldest first."""
         ...
 
 
 class Counters(Protocol):
-    """Small shared numbers and values."""
+    """Shared counters and small values."""
 
     async def incr(self, key: str, n: int, window_ms: int) -> int:
         """Add *n* in the current window and return the window's total."""
@@ -140,10 +144,10 @@ class Counters(Protocol):
 
 
 class Store(Recorder, Requests, Journal, Vault, Inbox, Controls, Conversations, Counters, Archive, Protocol):
-    """Everything a hub remembers. It is opened before the hub's first request and closed after its last."""
+    """Everything that a hub remembers. It is opened before the hub's first request and closed after its last."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None:
-        """Make everything durable and let go; what was appended before is not lost."""
+        """Make everything durable and close; nothing that was appended before is lost."""
         ...

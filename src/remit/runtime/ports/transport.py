@@ -1,4 +1,4 @@
-"""A transport: it brings requests to the agents that it serves."""
+"""A transport: it carries requests to the agents that it serves."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -7,29 +7,32 @@ from remit.protocol.envelope import Request, Response
 
 
 class NobodyServesError(Exception):
-    """No server for that agent can be reached: nothing was started."""
+    """No server for that agent can be reached; nothing was started."""
 
 
 class Slot(Protocol):
-    """One of an agent's places; given back while it waits for others, so that waiting never blocks working."""
+    """One of an agent's concurrency slots.
+
+    It is free while its holder waits for others, so waiting never blocks work.
+    """
 
     def release(self) -> None: ...
 
     def regain_now(self) -> bool:
-        """Take a place again if that needs no waiting."""
+        """Take a slot again if one is free; return whether it was."""
         ...
 
     async def regain(self) -> None:
-        """Return once there is a place again, ahead of all new work."""
+        """Return once a slot is taken again, ahead of all new requests."""
         ...
 
 
 Handler = Callable[[Request, Slot], Awaitable[Response]]
-"""Carries out one request that a transport brought."""
+"""Executes one request that a transport delivered."""
 
 
 class Transport(Protocol):
-    """Brings requests to whoever serves an agent, in process or far away."""
+    """Carries requests to the server of an agent, in this process or elsewhere."""
 
     async def request(self, agent: str, request: Request, deadline: float) -> Response:
         """Return the reply; raise `NobodyServesError`, `TimeoutError` (too late), or `RemitError` (queue full)."""
@@ -38,13 +41,13 @@ class Transport(Protocol):
     def serve(
         self, agent: str, slots: int, queue: int, handler: Handler, *, elsewhere: bool = False
     ) -> Callable[[], None]:
-        """Hand requests for *agent* to *handler*, never more than *slots* at once; the function returned ends it.
+        """Pass requests for *agent* to *handler*, at most *slots* at once; the returned function stops serving.
 
-        What is passed on for another hub to an agent that lives *elsewhere* does not wait for a slot: hubs that ask
-        each other would wait in a circle.
+        A request that is forwarded for another hub to an agent *elsewhere* does not wait for a slot: hubs that call
+        each other would deadlock.
         """
         ...
 
     def queued(self) -> dict[str, int]:
-        """Return how many requests wait here for each agent that is served here."""
+        """Return the number of waiting requests by agent."""
         ...
