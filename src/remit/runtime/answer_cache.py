@@ -1,4 +1,4 @@
-"""Answers that may be given again, and requests that are equal and under way: each is carried out once."""
+"""Cached answers, and equal requests in flight: each is executed once."""
 
 import asyncio
 from collections import OrderedDict
@@ -18,17 +18,16 @@ from remit.protocol.errors import Code, Fault, fault
 from remit.protocol.lifecycle import Status
 from remit.runtime.keys import HubKeys
 
-# Answers are kept in memory: a thousand of the usual few kilobytes are less than a hub takes by itself.
+# Answers are kept in memory: a thousand of the usual few kilobytes take less than a hub itself.
 MOST_ANSWERS = 1_000
 MOST_BYTES = 16 * 2**20
 
 moment = count(1).__next__
-"""Returns a number that is larger than all before it: what began before something was changed, whatever the clock says.
-"""
+"""Returns a number above all earlier ones, to order answers and changes independently of the clock."""
 
 
 class Lookup:
-    """What an answer is known by, for how long it holds, and what part a delegation has in it."""
+    """The cache key of an answer, how long it is valid, and the delegation's part in it."""
 
     __slots__ = ("begun", "follows", "in_session", "key", "leads", "likeness", "own", "public", "scoped", "ttl_ms")
 
@@ -44,36 +43,36 @@ class Lookup:
     ) -> None:
         self.key = key
         self.in_session = in_session
-        """Whether there is an earlier conversation to read: an answer made from it holds for this time alone."""
+        """Whether there is an earlier conversation to read: an answer made from it is valid only this time."""
         self.likeness = likeness
-        """What it has in common with those that ask for the same in other words; None: only equal ones count."""
+        """The key shared by requests that ask the same in other words; None: only equal requests match."""
         self.ttl_ms = ttl_ms
         self.public = public
         self.scoped = scoped
-        """Whether only the run itself can use the answer, because the request held what was redacted."""
+        """Whether only this run can use the answer, because the request held redacted values."""
         self.begun = 0
-        """The moment at which it began to be found out."""
+        """The moment at which its execution began."""
         self.leads = False
-        """Whether others wait for what it finds."""
+        """Whether others wait for its answer."""
         self.follows = False
-        """Whether another was asked in its place, so that its end says nothing about the callee."""
+        """Whether another delegation executed it, so that its end says nothing about the callee."""
         self.own = False
-        """Whether what was found is for this request alone: its callee has read what the key does not know of."""
+        """Whether the answer is for this request alone, because its callee has read data outside the key."""
 
 
 class CachedAnswer(NamedTuple):
-    """An answer as it is kept: redacted."""
+    """A cached answer, redacted."""
 
     response: Response
     begun: int
-    """The moment at which it began to be found out: what was changed after that, it does not know."""
+    """The moment at which its execution began: it does not reflect later changes."""
     until: float
     size: int
     likeness: bytes | None
 
 
 Landing = Response | Code | None
-"""What becomes of a request that others wait for: an answer for all, a failure for all, or nothing for anyone else."""
+"""The outcome of a request that others wait for: an answer for all, a failure for all, or nothing for anyone else."""
 
 
 class Flight(NamedTuple):
@@ -86,11 +85,11 @@ class Flight(NamedTuple):
 def lookup(
     request: Request, clean: Request, card: AgentCard, *, known: dict[str, str | int], generation: int, keys: HubKeys
 ) -> Lookup | None:
-    """Return what the answer to a request is known by; None if it may not be kept.
+    """Return the cache key of a request; None if its answer may not be cached.
 
-    *request* is what was asked, *clean* what the callee is to be given, *known* the tokens of its run. A request that
-    shows messages of a conversation is not equal to any other; one that continues a session is equal only to others of
-    the same session with the same notes.
+    *request* is the original, *clean* what the callee gets, *known* the tokens of its run. A request that shows
+    messages of a conversation equals no other; one that continues a session equals only others of the same session with
+    the same notes.
     """
     capability = card.capability(request.capability) if request.capability is not None else None
     if capability is None or not capability.read_only or not capability.cache_ms:
@@ -108,7 +107,7 @@ def lookup(
         capability.code,
         capability.version,
         None if capability.public else remit.user,
-        peer_of(request),  # what is said to an agent of this hub may not be for another organisation
+        peer_of(request),  # what is said to an agent of this hub may not be meant for another organisation
         None if remit.tools is None else sorted(remit.tools),
         None if remit.targets is None else sorted(remit.targets),
         remit.may_delegate,
@@ -128,7 +127,7 @@ def lookup(
 
 
 def _is_empty(view: View | None) -> bool:
-    """Say whether a callee is shown nothing of what was said in a conversation."""
+    """Return whether a callee is shown nothing of a conversation."""
     return view is None or not (view.messages or view.summary or view.workspace or view.seen)
 
 
@@ -137,39 +136,39 @@ def _notes(request: Request) -> Json:
 
 
 def _handed_over(request: Request) -> Json:
-    """Return what of a hand-over an answer may depend on: not its place in the work, nor in which conversation."""
+    """Return the part of a handoff that an answer may depend on: neither its place in the work nor its conversation."""
     handoff = request.handoff
     return None if handoff is None else msgspec.to_builtins(replace(handoff, history=None, position=""))
 
 
 def _alike(request: Request) -> tuple[Json, Json]:
-    """Return what requests have in common that ask for the same; only texts can do that in other words."""
-    from remit.text.likeness import gist  # few capabilities want it
+    """Return the key shared by requests that ask for the same; only texts can do so in other words."""
+    from remit.text.likeness import gist  # few capabilities use it
 
     return gist(request.objective), gist(request.input) if isinstance(request.input, str) else [request.input]
 
 
 def landing(wanted: Lookup, response: Response, known: dict[str, str | int], *, session_read: bool = False) -> Landing:
-    """Return what others get of a response, redacted as it is; *known* are the tokens of its run.
+    """Return the redacted response that others get; *known* are the tokens of its run.
 
-    *session_read* says that it was made with what was said or kept in its session before.
+    *session_read* says that it was made with earlier messages or state of its session.
     """
     if wanted.own:
         return None
     if response.status is not Status.SUCCESS:
         why = response.fault
-        # Running out of time, or being cancelled, is the asker's own affair; another may have more time.
+        # A timeout or a cancellation concerns one caller only; another may have more time.
         return why.code if why is not None and is_failure(response) and why.code is not Code.TIMEOUT else None
     if wanted.in_session and session_read:
         return None  # the next time there is more to read
     if wanted.public and (response.new_facts or response.sources):
-        return None  # these are one user's
+        return None  # these belong to one user
     # A token means nothing in another run.
     return response if wanted.scoped or not known or restore(response, known) is response else None
 
 
 def answered_before(request: Request, response: Response, cache: Literal["hit", "similar"] = "hit") -> Response:
-    """Return a kept answer as the answer to this request; it costs nothing."""
+    """Return a cached answer as the answer to this request; it costs nothing."""
     return replace(
         response,
         id=request.id,
@@ -185,7 +184,7 @@ def answered_before(request: Request, response: Response, cache: Literal["hit", 
 
 
 def failed_beside(request: Request, code: Code) -> Response:
-    """Return the failure of an equal request as the one of this; in words that tell nothing of the other."""
+    """Return the failure of an equal request as the failure of this one, without details of the other."""
     why: Fault = fault(code, f"{request.target} failed at an equal request, which was carried out for this one too")
     return Response(
         version=VERSION,
@@ -200,21 +199,21 @@ def failed_beside(request: Request, code: Code) -> Response:
 
 
 class Cache:
-    """What was answered lately, the oldest use forgotten first, and what is being found out."""
+    """Recent answers, least recently used dropped first, and requests in flight."""
 
     def __init__(self, most: int = MOST_ANSWERS, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._bytes = 0
         self.generation = 0
-        """How often all was forgotten: what was asked before that is not known by the same key after it."""
+        """How often the cache was cleared: keys from before a clear do not match later ones."""
         self._kept: OrderedDict[bytes, CachedAnswer] = OrderedDict()
         self._alike: dict[bytes, bytes] = {}
-        """The newest of those that ask for the same: its key, by what they have in common."""
+        """The key of the newest request among those that ask for the same, by their shared key."""
         self.flights: dict[bytes, Flight] = {}
 
     def get(self, key: bytes, now: float, changed: int = 0) -> Response | None:
-        """Return the answer, if there is one that still holds; none from before the moment when something *changed*."""
+        """Return a valid cached answer, if there is one; none from before the moment *changed*."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -227,12 +226,12 @@ class Cache:
         return kept.response
 
     def get_alike(self, likeness: bytes, now: float, changed: int = 0) -> Response | None:
-        """Return the answer to a request for the same in other words, if there is one that still holds."""
+        """Return a valid cached answer to a request for the same in other words, if there is one."""
         key = self._alike.get(likeness)
         return None if key is None else self.get(key, now, changed)
 
     def put(self, key: bytes, response: Response, until: float, likeness: bytes | None = None, begun: int = 0) -> None:
-        """Keep an answer; what is too much by itself is not kept, and for what is too much together the oldest go."""
+        """Cache an answer unless it is too large by itself; the oldest answers make room."""
         size = len(encode(response))
         self._forget(key)
         if size > self._most_bytes:
@@ -245,7 +244,7 @@ class Cache:
             self._forget(next(iter(self._kept)))
 
     def clear(self) -> None:
-        """Forget all answers."""
+        """Remove all answers."""
         self.generation += 1
         self._kept.clear()
         self._alike.clear()

@@ -1,4 +1,4 @@
-"""Who answers when a guard asks: nobody, a list, or a person at another process."""
+"""Approvers: nobody, a list, or a person in another process."""
 
 import asyncio
 import time
@@ -10,22 +10,22 @@ from remit.protocol.envelope import Call, Json
 from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.runtime.ports import Approver, Decision, Inbox, Question
 
-# A person takes seconds to decide; that their answer takes a tenth of one to arrive is not noticed.
+# A person takes seconds to decide; a tenth of a second more for the answer to arrive is not noticed.
 POLL_S = 0.1
 
-# What a person may be let change of a request: its route and its remit are not theirs to widen.
+# The fields of a request that a person may edit: route and remit are not theirs to widen.
 EDITABLE = frozenset({"objective", "input"})
-# After how many looks the question is put there again, should it be gone.
+# After this many polls the question is added again, in case it is gone.
 PUT_AGAIN = 50
 
 
 async def deny(_: Question) -> Decision:
-    """Agree to nothing."""
+    """Refuse everything."""
     return Decision(agreed=False, by="the team", reason="nobody is asked in this team")
 
 
 class AllowList:
-    """Agrees to what is listed, and leaves the rest to others: `to`, or `from -> to`, where `*` stands for anything."""
+    """Approves what is listed and leaves the rest to others: `to`, or `from -> to`, where `*` matches anything."""
 
     def __init__(self, entries: Collection[str]) -> None:
         self._entries = [(entry, *_ends(entry)) for entry in entries]
@@ -51,7 +51,7 @@ class InboxApprover:
         self._wall_ms = wall_ms
 
     async def __call__(self, question: Question) -> Decision:
-        # One that was put before a restart has less time left than a new one would.
+        # A question from before a restart has less time left than a new one would.
         kept = await self._inbox.put(question)
         async with asyncio.timeout(max(0, kept.expires_ms - self._wall_ms()) / 1_000):
             while True:
@@ -59,12 +59,12 @@ class InboxApprover:
                     if (decision := await self._inbox.decision(kept.id)) is not None:
                         return decision
                     await asyncio.sleep(POLL_S)
-                # A hub that lost this run without knowing may have taken the question back.
+                # A hub that lost this run without knowing it may have withdrawn the question.
                 await self._inbox.put(kept)
 
 
 def first_of(approvers: Sequence[Approver]) -> Approver:
-    """Return the approver that asks each in turn until one answers."""
+    """Return an approver that asks each in turn until one answers."""
 
     async def ask(question: Question) -> Decision | bool | None:
         for approver in approvers:
@@ -76,9 +76,9 @@ def first_of(approvers: Sequence[Approver]) -> Approver:
 
 
 async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
-    """Answer the pending question whose id is, or begins or ends with, *name*; raise a `RemitError` if that cannot be.
+    """Answer the pending question whose id equals, begins or ends with *name*; raise a `RemitError` if that fails.
 
-    Return the question that was answered.
+    Return the answered question.
     """
     decision = checked(decision)
     pending = await inbox.pending()
@@ -92,11 +92,11 @@ async def decide(inbox: Inbox, name: str, decision: Decision) -> Question:
 
 
 def find(pending: Sequence[Question], name: str) -> Question:
-    """Return the one question that *name* means; `last` is the only one that waits, for who has just seen it."""
+    """Return the one question that *name* means; `last` means the only pending one."""
     if name == "last" and len(pending) == 1:
         return pending[0]
     fitting = [each for each in pending if each.id == name] or [
-        # An empty name, of a shell variable that was never set, is a part of every id and means none.
+        # An empty name, from a shell variable that was never set, would match every id; it matches none.
         each
         for each in pending
         if name and (each.id.startswith(name) or each.id.endswith(name))
@@ -110,7 +110,7 @@ def find(pending: Sequence[Question], name: str) -> Question:
 
 
 def check_edits(question: Question, edits: dict[str, Json]) -> dict[str, Json]:
-    """Return a copy of the edits; refuse those that the guard did not allow, or that a call could not carry."""
+    """Return a copy of the edits; refuse edits that the guard did not allow or that do not fit a call."""
     problems = [
         Problem(field, f"may not be changed; {_allowed(question.editable)}")
         for field in edits

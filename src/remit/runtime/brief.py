@@ -1,4 +1,4 @@
-"""What the callee's code is given: the request, and everything it may do within its remit."""
+"""The brief of an agent: its request, and everything that it may do within its remit."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
@@ -34,19 +34,19 @@ T = TypeVar("T")
 log = logging.getLogger("remit")
 
 Work = Callable[[], Awaitable[Json]]
-"""Something that is found out: it gives a value that JSON can say."""
+"""A function whose JSON result is computed once per run."""
 
 Blender = Callable[[Blend], Awaitable[str]]
-"""Has a model tell several results as one: it gets `blend.prompt`, and gives the model's text back."""
+"""Blends several results with a model: it gets `blend.prompt` and returns the model's text."""
 
-# An agent's own past is worth twice what it is shown of others'.
+# An agent's own history gets twice the tokens of what it is shown of others'.
 HISTORY_TOKENS = 8_000
 
 _NOTHING = View()
 
 
 class CallOptions(TypedDict, total=False):
-    """What may be said of a delegation besides its target: the fields of a `Call`."""
+    """The options of a delegation besides its target: the fields of a `Call`."""
 
     objective: str
     input: Json
@@ -72,19 +72,19 @@ class CallOptions(TypedDict, total=False):
 
 
 class AvailableAgent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An agent that can be asked, as far as whoever asks needs to know it."""
+    """An agent that can be asked, as described to its callers."""
 
     name: str
     description: str = ""
     capabilities: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    """The tools that its team gives it: no others can be allowed to it."""
+    """The tools that its team gives it; a caller cannot allow it any others."""
     tokens: int | None = None
-    """What a call of it gets if nobody says otherwise, where its team says so."""
+    """The default token grant of a call to it, if its team sets one."""
 
 
 class BriefBackend(Protocol):
-    """Carries out what an agent asks for through its brief, whichever process the agent is in."""
+    """Executes what an agent asks for through its brief, in whichever process the agent runs."""
 
     def delegate(self, call: Call) -> Coroutine[Any, Any, Response]: ...
 
@@ -138,14 +138,14 @@ class BriefBackend(Protocol):
 
 
 class Brief:
-    """The request as its callee sees it, and the callee's way to everything else."""
+    """The request as its callee sees it, and everything that the callee may do."""
 
     __slots__ = ("_desk", "prompt", "request", "tools")
 
     def __init__(self, request: Request, tools: frozenset[str], desk: BriefBackend, prompt: str = "") -> None:
         self.request = request
         self.tools = tools
-        """The tools that the card and the remit both name: no others can be used."""
+        """The tools that both the card and the remit name; no others can be used."""
         self.prompt = prompt
         """The instructions that the team gives this agent."""
         self._desk = desk
@@ -164,12 +164,12 @@ class Brief:
 
     @property
     def capability(self) -> str | None:
-        """The code of the capability that was asked for, if it was one."""
+        """The code of the requested capability, if the request names one."""
         return self.request.capability
 
     @property
     def input(self) -> Json:
-        """The full message or the capability's inputs; the objective, if nothing else was sent."""
+        """The full message or the capability's inputs; the objective if there is no input."""
         return self.request.objective if self.request.input is None else self.request.input
 
     def input_as(self, kind: type[T]) -> T:
@@ -182,65 +182,68 @@ class Brief:
 
     @property
     def text(self) -> str:
-        """The input as a person would read it."""
+        """The input as readable text."""
         return text_of(self.input)
 
     @property
     def handoff(self) -> Handoff:
-        """What the callee is told of the work so far."""
+        """What the caller says about the work so far."""
         return self.request.handoff or Handoff()
 
     @property
     def view(self) -> View:
-        """What this callee is shown of the conversation that it is called in."""
+        """The part of the conversation that this callee is shown."""
         return self.request.view or _NOTHING
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages that its caller lets it see, oldest first."""
+        """The messages that the caller lets it see, oldest first."""
         return self.view.messages
 
     @property
     def known(self) -> tuple[Note, ...]:
-        """Facts, decisions, constraints and answers from the conversation so far: not to be asked for again."""
+        """Facts, decisions, constraints and answers of the conversation so far; no need to ask for them again."""
         return self.view.known
 
     @property
     def original_request(self) -> str:
-        """What the user said at the top of the run, in the user's words."""
+        """The root request of the run, in the user's words."""
         return self._desk.original_request()
 
     @property
     def traceparent(self) -> str:
-        """Where in the trace this delegation stands, as W3C writes it: for spans that the agent makes itself."""
+        """The traceparent of this delegation (W3C), for spans that the agent creates itself."""
         return self._desk.traceparent()
 
     @property
     def available_delegates(self) -> tuple[str, ...]:
-        """The agents that this one may ask: those its team and its remit both name."""
+        """The agents that this one may ask: those that both its team and its remit name."""
         return tuple(each.name for each in self._desk.delegates())
 
     @property
     def delegates(self) -> tuple[AvailableAgent, ...]:
-        """The same agents, with what they are for."""
+        """The agents that this one may ask, with their descriptions."""
         return self._desk.delegates()
 
     @property
     def tool_cards(self) -> tuple[ToolCard, ...]:
-        """What each of the tools is for, and the schema of its arguments."""
+        """The description of each tool, and the schema of its arguments."""
         return self._desk.tool_cards()
 
     @property
     def result_schema(self) -> Schema | None:
-        """The JSON Schema that the result must fit: that of the capability asked for, if it has one."""
+        """The JSON Schema that the result must match: that of the requested capability, if it has one."""
         return self._desk.result_schema()
 
     def delegate(self, target: str | None = None, **options: Unpack[CallOptions]) -> Coroutine[Any, Any, Response]:
-        """Ask another agent, by name or by capability. Always returns a response, also when it was refused."""
+        """Ask another agent, by name or by capability. Always returns a response, also when the call was refused."""
         return self._desk.delegate(Call(target=target, **options))  # pyright: ignore[reportArgumentType]
 
     def fan_out(self, calls: Sequence[Call]) -> Coroutine[Any, Any, list[Response]]:
-        """Ask several at once, each within its own limits; more than the limit are refused whole before any starts."""
+        """Ask several agents at once, each within its own limits.
+
+        Too many calls are refused together before any starts.
+        """
         return self._desk.fan_out(calls)
 
     async def combine(
@@ -251,11 +254,11 @@ class Brief:
         about: str = "",
         blend: Blender | None = None,
     ) -> Combined:
-        """Ask several at once, as `fan_out` does, and get one answer; what it does not need any more is cancelled.
+        """Ask several agents at once, as `fan_out` does, and get one answer. Calls not needed any more are cancelled.
 
-        *about* says what they are asked, where a call has no objective of its own. *blend* has a model tell the results
-        as one, for `ai-blend`: its text is taken only if it adds nothing. A strategy that does not exist raises a
-        `RemitError`; nothing that a callee does raises anything.
+        *about* is the objective of calls that have none of their own. *blend* has a model write one text from the
+        results, for `ai-blend`; its text is used only if it adds nothing new. An unknown strategy raises a
+        `RemitError`; a callee's failure never raises.
         """
         chosen = strategy_named(strategy)
         asked = [replace(call, objective=about) if about and not call.objective else call for call in calls]
@@ -266,72 +269,75 @@ class Brief:
         return await _told_as_one(combined, blend, about or self.original_request, titles)
 
     def chain(self, calls: Sequence[Call], *, hand_on: HandOn = "result") -> Coroutine[Any, Any, list[Response]]:
-        """Ask one after another, each given the result before it; ends after the first that has no result.
+        """Ask one agent after another, each with the result of the one before; stop after the first without a result.
 
-        With *hand_on* `"artifacts"` each is given the artifacts of the one before as its input, where that has some.
+        With *hand_on* `"artifacts"`, each gets the artifacts of the one before as its input, if there are any.
         """
         return self._desk.chain(calls, hand_on)
 
     def use(self, tool: str, /, **arguments: Json) -> Coroutine[Any, Any, Json]:
-        """Use a tool, or raise a `RemitError` if card or remit do not name it, its arguments are wrong, or it fails."""
+        """Use a tool. Raises a `RemitError` if card or remit do not name it, its arguments are invalid, or it fails."""
         return self._desk.use(tool, arguments)
 
     def confirm(self, question: str) -> Coroutine[Any, Any, bool]:
-        """Ask a person whether to go on, and return whether they agreed; it may take days, and counts as no time."""
+        """Ask a person whether to continue and return whether they agreed. It may take days; the clock stands still."""
         return self._desk.confirm(question)
 
     def state(self) -> Coroutine[Any, Any, dict[str, Json]]:
-        """Return what this agent has kept in this conversation; it survives restarts, and no other agent reads it."""
+        """Return this agent's state in this conversation; it survives restarts, and no other agent can read it."""
         return self._desk.state()
 
     def change(self, **changes: Json) -> Coroutine[Any, Any, dict[str, Json]]:
-        """Keep values in this conversation, by name (None forgets one), and return all that is kept.
+        """Store values in this conversation, by name (None deletes one), and return the whole state.
 
-        What other runs change meanwhile under other names stays; under the same name, it is a `STATE_CONFLICT`.
+        Changes of other runs under other names stay; under the same name they are a `STATE_CONFLICT`.
         """
         return self._desk.change(changes)
 
     def once(self, name: str, work: Work) -> Coroutine[Any, Any, Json]:
-        """Return what *work* gives, and in a run that goes on after a restart what it gave then: it is not done again.
+        """Return the result of *work*. After a restart, a resumed run gets the earlier result; *work* is not repeated.
 
-        It is for what a resumable agent finds out in ways that no delegation or tool is recorded for, and that may be
-        otherwise a second time: what a model says, what time it is. Each name is used once in a delegation.
+        Use it in a resumable agent for results that no delegation or tool call records and that may differ the second
+        time: a model's answer, the current time. Each name can be used once in a delegation.
         """
         return self._desk.once(name, work)
 
     def progress(self, text: str, *, partial: Answer | Callable[[], Answer] | None = None) -> None:
-        """Say how far the work is; *partial* is what the caller gets if the time runs out before the end.
+        """Report progress; *partial* is what the caller gets if the time runs out before the end.
 
-        Where that takes work, give a function that makes it: it is called if it comes to that.
+        If a partial answer is costly to make, pass a function: it is called only when needed.
         """
         self._desk.progress(text, partial)
 
     def say(self, text: str) -> None:
-        """Let whoever watches the run read along: a piece of the answer, as it comes. Nothing of it is kept."""
+        """Stream a piece of the answer to those who follow the run. It is not stored."""
         self._desk.say(text)
 
     def used(self, tool: str, arguments: Json = None, *, duration_ms: int = 0, error: str | None = None) -> None:
-        """Record that a tool was used which the hub does not know: one that the agent brought with it."""
+        """Record the use of a tool that the hub does not know: one that the agent brought along."""
         self._desk.used(tool, arguments, duration_ms, error)
 
     def note(self, kind: Literal["fact", "decision", "constraint"], text: str) -> None:
-        """Keep something that everyone who is asked later in this conversation should know, in at most 300 letters."""
+        """Store a note for every agent that is asked later in this conversation, at most 300 characters."""
         self._desk.note(Note(kind, text))
 
     def spend(self, *, prompt: int = 0, completion: int = 0, estimated: bool = False) -> int:
-        """Meter tokens as they are used and return how many are left; raises a `RemitError` when there are none."""
+        """Count tokens as they are used and return how many are left. Raises a `RemitError` when none are left."""
         return self._desk.spend(Usage(prompt=prompt, completion=completion, estimated=estimated))
 
     def time_left_ms(self) -> int:
-        """Milliseconds until the deadline: what a nested call can get at the most, less a reserve for the answer."""
+        """Return the milliseconds until the deadline.
+
+        A nested call gets at most this, less a reserve for the answer.
+        """
         return self._desk.time_left_ms()
 
     def tokens_left(self) -> int:
-        """Tokens neither spent nor reserved: the cap for the next model call."""
+        """Return the tokens that are neither spent nor reserved: the limit for the next model call."""
         return self._desk.tokens_left()
 
     def conversation(self) -> Coroutine[Any, Any, list[Record]]:
-        """Return what was said before in this callee's session with the user, oldest first."""
+        """Return the earlier records of this callee's session with the user, oldest first."""
         return self._desk.conversation()
 
     def history(
@@ -341,26 +347,26 @@ class Brief:
         *,
         max_tokens: int = HISTORY_TOKENS,
     ) -> Coroutine[Any, Any, list[Message]]:
-        """Return what was said, and shown to this callee, before in its session: the newest that fit, oldest first.
+        """Return earlier messages of this callee's session, said or shown to it: the newest that fit, oldest first.
 
-        With a reference *of* another conversation, which this callee was given (`brief.handoff.history`), return what
-        was said there. Raises a `RemitError` for one that it was not given, or that is another user's.
+        With *of*, a reference to another conversation that this callee was given (`brief.handoff.history`), return the
+        messages there. Raises a `RemitError` for a reference that it was not given, or another user's conversation.
         """
         if isinstance(of, ContextFilter):
             of, wanted = None, of
         return self._desk.history(wanted or ContextFilter(), max_tokens, of)
 
     def facts(self) -> Coroutine[Any, Any, tuple[str, ...]]:
-        """Return what is known about the user of this request, and no other."""
+        """Return the facts about the user of this request, and of no other user."""
         return self._desk.facts()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """For agents that are plain functions in a thread: `brief.wait(brief.delegate(…))`."""
+        """Wait for a coroutine in an agent that is a plain function in a thread: `brief.wait(brief.delegate(…))`."""
         return self._desk.wait(work)
 
 
 async def _told_as_one(combined: Combined, blender: Blender, request: str, titles: Sequence[str]) -> Combined:
-    """Return what was combined with the model's text as its result; as it is, if the model fails or makes things up."""
+    """Return the combination with the model's text as its result, or unchanged if the model fails or invents facts."""
     merged = combined.answer
     assert merged is not None, "without results there is nothing to tell"
     components = components_of(combined.responses, titles)
@@ -369,11 +375,11 @@ async def _told_as_one(combined: Combined, blender: Blender, request: str, title
         text = await blender(blend)
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - blenders come from users
             raise TypeError(f"a blender gave a {type(text).__name__}, not a text")
-    except Exception as error:  # noqa: BLE001 - what was found is not lost because a model could not be reached
+    except Exception as error:  # noqa: BLE001 - results must not be lost because a model could not be reached
         log.warning("results could not be told as one: %s", type(error).__name__)
         failed = f"the results could not be told as one: {type(error).__name__}"
         return replace(combined, answer=replace(merged, warnings=(*merged.warnings, failed)))
-    # Every name and figure of the text is looked for in all that the model was given.
-    import asyncio  # a team is read, briefs and all, where there is no event loop
+    # Every name and number of the text is checked against everything that the model was given.
+    import asyncio  # a team, briefs included, is also loaded where no event loop runs
 
     return replace(combined, answer=await asyncio.to_thread(blended, merged, text, blend))

@@ -1,4 +1,4 @@
-"""What an agent in this process asks for through its brief."""
+"""Executes what an agent in this process asks for through its brief."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("remit")
 
 
 class LocalBriefBackend:
-    """Carries out what one delegation's agent asks for, within that delegation's frame."""
+    """Executes what one delegation's agent asks for, within that delegation's frame."""
 
     __slots__ = ("_dispatch", "_frame", "_tools")
 
@@ -50,7 +50,7 @@ class LocalBriefBackend:
         return chain(self._dispatch, self._frame, calls, hand_on)
 
     def combine(self, calls: Sequence[Call], strategy: Strategy) -> Coroutine[Any, Any, Combined]:
-        from remit.runtime.delegation.combine import combine  # few agents ask for it
+        from remit.runtime.delegation.combine import combine  # few agents use it
 
         return combine(self._dispatch, self._frame, calls, strategy)
 
@@ -95,7 +95,7 @@ class LocalBriefBackend:
                 raise RemitError(kept)
             frame.partial = kept
         if room_left(parts, frame) is not None:
-            return  # what it has until now was kept; that there is no room is told to whoever asks for more
+            return  # the partial answer was stored; calls that need more room report the limit
         frame.progress_count += 1
         if frame.progress_count > parts.limits.max_progress:
             if frame.progress_count == parts.limits.max_progress + 1:
@@ -107,7 +107,7 @@ class LocalBriefBackend:
         body = Progress(
             delegation=frame.path,
             agent=frame.card.name,
-            # Redacted before it is cut: of half a number no detector knows whose it is.
+            # Redacted before it is cut: a detector does not recognise half a number.
             text=parts.redactor.clean(text[:MAX_PROGRESS_READ], frame.run.sealing)[:MAX_PROGRESS_TEXT],
             finished=kept.finished,
             unfinished=kept.unfinished,
@@ -117,14 +117,14 @@ class LocalBriefBackend:
         self._dispatch.recording.record(Kind.PROGRESS, frame.run.id, frame.request.session or frame.path, body)
 
     def _made(self, make: Callable[[], Answer]) -> Answer:
-        """Have an agent's part made, once it has ended: it cannot be told any more if that is none, but others are."""
+        """Make an agent's partial answer after its end. The agent cannot be told if that fails, but operators are."""
         frame, parts = self._frame, self._dispatch.parts
         try:
             kept = verified(frame, make(), parts.limits.max_result_bytes)
-        except Exception as error:  # noqa: BLE001 - it is someone else's code
+        except Exception as error:  # noqa: BLE001 - the agent's own code
             name, what = frame.card.name, parts.redactor.worded(error, frame.run.sealing)
             log.error("agent %s could not say what it had finished on %s: %s", name, frame.path, what)
-            # It becomes a notice, which others who follow the run get as well: without the exception's text.
+            # It becomes a notice, which everyone who follows the run sees, so it leaves out the exception's text.
             why = f"{name} could not say what it had finished ({type(error).__name__})"
             kept = fault(Code.RESULT_VALIDATION_FAILED, why)
         if isinstance(kept, Fault):
@@ -136,7 +136,7 @@ class LocalBriefBackend:
     def spend(self, usage: Usage) -> int:
         frame = self._frame
         if not isinstance(frame.state, Status):
-            frame.meter(checked(usage))  # also by one who was told to stop: what was spent was spent
+            frame.meter(checked(usage))  # also if it was told to stop: spent tokens count
         refuse_if_stopped(self._frame)
         if frame.left < 0:
             raise RemitError(
@@ -156,7 +156,7 @@ class LocalBriefBackend:
     def original_request(self) -> str:
         root = self._frame.run.request
         if self._frame.lookup is not None and self._frame.lookup.public:
-            root = self._frame.request  # its answer is for all users, and the words of one are not
+            root = self._frame.request  # its answer is shared by all users, so it must not depend on one user's words
         said = root.handoff.original_request if root.handoff else ""
         return said or root.objective or text_of(root.input)
 
@@ -230,7 +230,7 @@ class LocalBriefBackend:
 
 
 def _was_told(told: dict[tuple[str, str], int], body: Progress) -> bool:
-    """Say whether the same was said before the restart, and not yet again since: nobody hears it twice."""
+    """Return whether this progress was already reported before the restart: then nobody gets it twice."""
     left = told.get((body.delegation, body.text), 0)
     if left:
         told[body.delegation, body.text] = left - 1

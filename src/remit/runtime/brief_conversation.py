@@ -1,4 +1,4 @@
-"""What an agent reads and keeps in conversations through its brief."""
+"""Conversations, state, notes and facts, as an agent uses them through its brief."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from remit.runtime.sessions import NOTE_LENGTH, resumed
 
 
 class ConversationAccess:
-    """Reads and keeps conversations, state, notes and facts for one delegation's agent."""
+    """Reads and stores conversations, state, notes and facts for one delegation's agent."""
 
     __slots__ = ("_frame", "_parts")
 
@@ -34,7 +34,7 @@ class ConversationAccess:
 
     async def change(self, changes: dict[str, Json]) -> dict[str, Json]:
         refuse_if_stopped(self._frame)
-        self._frame.note_session_read()  # it is told what there is now
+        self._frame.note_session_read()  # the result shows the current state
         frame, parts = self._frame, self._parts
         if not is_light(changes):
             return await self._change_much(changes)
@@ -48,7 +48,7 @@ class ConversationAccess:
         return revealed(self._frame, await parts.sessions.change(frame, changes, most))
 
     async def _change_much(self, changes: dict[str, Json]) -> dict[str, Json]:
-        """Keep what is too much to be looked through in the event loop."""
+        """Store changes that are too large to redact in the event loop."""
         frame, parts, run = self._frame, self._parts, self._frame.run
         found: dict[str, str | int] = {}
         changes = await aside.run(self._keepable, changes)
@@ -109,14 +109,14 @@ class ConversationAccess:
         self._reads_more(of_user=True)
         await parts.store.flush()
         facts = await parts.store.facts(user)
-        # Their tokens are of other conversations: known from here on, they are restored for their user in this one.
+        # Their tokens come from other conversations; from here on they can be restored for the user in this one.
         await parts.redactor.recall_facts(self._frame.run, user, facts)
         return revealed(self._frame, facts)
 
     def _reads_more(self, *, of_user: bool = False) -> None:
-        """Note that an agent reads what its request does not hold: neither its answer nor those above it are kept.
+        """Note that an agent reads data beyond its request: its answer and those above it are not cached.
 
-        What is *of_user* is the same for all requests of one user.
+        Data *of_user* is the same for all requests of one user.
         """
         for frame in self._frame.lineage():
             if frame.lookup is not None and (frame.lookup.public or not of_user):
@@ -124,7 +124,7 @@ class ConversationAccess:
 
 
 def _unkeepable(changes: dict[str, Json]) -> Iterator[Problem]:
-    """Say what is wrong with each value that cannot be kept."""
+    """Yield what is wrong with each value that cannot be stored."""
     for name, value in changes.items():
         try:
             checked({name: value})
@@ -135,11 +135,11 @@ def _unkeepable(changes: dict[str, Json]) -> Iterator[Problem]:
 async def _referred(
     parts: RuntimeContext, frame: Frame, reference: str, wanted: ContextFilter, tokens: int
 ) -> list[Message]:
-    """Return what was said in a conversation that a callee was given a reference to (`handoff.history`).
+    """Return the messages of a conversation that a callee was given a reference to (`handoff.history`).
 
     A reference is a claim. It opens only what the caller could have shown: its own conversation, one with an agent that
-    it asked itself, or one that it was given a reference to. A user may name any conversation of their own, and a peer
-    any of its own. All of them belong to the user of the request. For any other, raise a `RemitError`.
+    it asked itself, or one that it was given a reference to. A user may name any of their own conversations, and a peer
+    any of its own. All of them belong to the user of the request. Any other reference raises a `RemitError`.
     """
     name, user = frame.card.name, frame.request.remit.user
     if not _is_given(frame, reference):
@@ -162,7 +162,7 @@ async def _referred(
 
 
 def _is_given(frame: Frame, reference: str) -> bool:
-    """Say whether a callee was given a reference, by someone who could have shown what is there."""
+    """Return whether a callee was given a reference by a caller that could have shown that conversation."""
     handoff, caller = frame.request.handoff, frame.parent
     if handoff is None or handoff.history != reference:
         return False
@@ -173,7 +173,7 @@ def _is_given(frame: Frame, reference: str) -> bool:
 
 
 async def _named_here(parts: RuntimeContext, frame: Frame, reference: str) -> str:
-    """Return what this hub calls the session: a reference that came from a peer names one of the peer's."""
+    """Return this hub's name of the session: a reference from a peer names one of the peer's sessions."""
     root = frame.run.request
     peer = peer_of(root)
     if peer is None or root.handoff is None or root.handoff.history != reference:

@@ -24,19 +24,19 @@ def refuse_if_stopped(frame: Frame) -> None:
 
 
 def room_left(parts: RuntimeContext, frame: Frame) -> Fault | None:
-    """Return why nothing more of this run goes on record; None while there is room."""
+    """Return why nothing more of this run is recorded; None while there is room."""
     taken, limit = parts.store.sizes.get(frame.run.id, 0), parts.limits.max_record_bytes
     return None if taken < limit else fault(Code.RECORD_LIMIT_EXCEEDED, record_limit(taken, limit))
 
 
 def refuse_if_full(parts: RuntimeContext, frame: Frame) -> None:
-    """Raise a `RemitError` if nothing more of this run goes on record."""
+    """Raise a `RemitError` if nothing more of this run is recorded."""
     if (why := room_left(parts, frame)) is not None:
         raise RemitError(why)
 
 
 def revealed(frame: Frame, kept: T) -> T:
-    """Return what an agent has kept, or is given by a tool, with what its team lets it see."""
+    """Return an agent's state or a tool's result with the raw values that the agent's team lets it see."""
     capability = frame.card.capability(frame.request.capability) if frame.request.capability else None
     kinds = frame.card.sees if capability is None else frame.card.sees | capability.sees
     return restore(kept, of_kinds(frame.run.known, kinds)) if kinds else kept

@@ -30,7 +30,7 @@ log = logging.getLogger("remit")
 
 
 class ToolCalls:
-    """Uses tools for one delegation's agent, and records each use."""
+    """Uses tools for one delegation's agent and records each use."""
 
     __slots__ = ("_dispatch", "_frame", "_tools")
 
@@ -49,7 +49,7 @@ class ToolCalls:
             why = fault(Code.TOOL_NOT_ALLOWED, f"Agent {frame.card.name} not authorized to use tool {named}")
             why = self._still_true(tool, arguments, why)
             self._record_tool(named, None, 0, why)
-            await asyncio.sleep(0)  # who tries again and again must not keep others from running
+            await asyncio.sleep(0)  # an agent that tries again and again must not keep others from running
             raise RemitError(why)
         try:
             arguments = plain_arguments(tool, arguments)
@@ -71,7 +71,7 @@ class ToolCalls:
         return await self._as_agent_gets(value, arguments) if known.card.sees else value
 
     def _still_true(self, tool: str, arguments: dict[str, Json], why: Fault) -> Fault:
-        """Return why a tool is not used; of one that was used at this place before a restart, that it was."""
+        """Return why a tool is not used; if it was used at this place before a restart, say that."""
         frame, keys = self._frame, self._dispatch.parts.redactor.keys
         if not frame.run.steps:
             return why
@@ -85,7 +85,7 @@ class ToolCalls:
     async def _use(
         self, tool: Tool, arguments: dict[str, Json], given: dict[str, Json], shown: Held, path: str
     ) -> Json:
-        """Use a tool with what it is *given*, of which the agent has said *arguments*; nothing else is recorded."""
+        """Use a tool with the raw values it is *given*; only *arguments*, what the agent passed, are recorded."""
         parts, run = self._dispatch.parts, self._frame.run
         name, repeatable = tool.card.name, tool.card.safe_to_repeat
         revealed = tuple(sorted({kind_of(token) for token in shown}))
@@ -103,7 +103,7 @@ class ToolCalls:
         if run.steps is not None and repeatable:
             journal.note(parts.store, run, path, journal.JournalStep(digest), keys)
         if not repeatable:
-            # What cannot be undone must not be forgotten: the intent is durable before the deed.
+            # An effect that cannot be undone must not be forgotten: the intent is durable before the effect.
             await self._record_use(name, arguments, 0, None, begun=True, revealed=revealed)
             if run.steps is None:
                 await parts.store.flush()
@@ -129,7 +129,7 @@ class ToolCalls:
         return value
 
     async def _run_tool(self, tool: Tool, given: dict[str, Json], shown: Held) -> tuple[Json, Fault | None]:
-        """Return what a tool returns, or how it failed; where it sees raw values, with tokens for them again."""
+        """Return a tool's result or its fault; if the tool sees raw values, with tokens in their place again."""
         name, run, redactor = tool.card.name, self._frame.run, self._dispatch.parts.redactor
         try:
             value = isolated(await tool.run(isolated(given), self._frame.request.remit.user))
@@ -137,14 +137,14 @@ class ToolCalls:
             self._record_tool(name, None, 0, fault(Code.CANCELLED, f"tool {name} was cancelled"))
             raise
         except RemitError as error:
-            # Of a tool that sees nothing, the words are its agent's own business, as its results are.
+            # If a tool sees no raw values, its words concern only its agent, as its results do.
             return None, redactor.clean(error.fault, redactor.after(run, shown)) if tool.card.sees else error.fault
-        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        except Exception as error:  # noqa: BLE001 - logged without secret values
             return None, await aside.run(self._raised, name, error, redactor.after(run, shown))
         return await self._hidden(name, value, shown) if tool.card.sees else (value, None)
 
     def _raised(self, tool: str, error: Exception, sealing: Sealing | None) -> Fault:
-        """Return the fault for what a tool raised, with where it was raised, and log it."""
+        """Return the fault for a tool's exception, with the place where it was raised, and log it."""
         frame, redactor = self._frame, self._dispatch.parts.redactor
         words = redactor.worded(error, sealing)
         origin = origin_of(error, frame.card.name, tool=tool, worded=lambda _: words)
@@ -156,14 +156,14 @@ class ToolCalls:
         return why
 
     async def _hidden(self, tool: str, value: Json, shown: Held) -> tuple[Json, Fault | None]:
-        """Return what a tool that sees raw values returned, with tokens for them; nothing if that cannot be done."""
+        """Return the result of a tool that sees raw values with tokens in their place; nothing if redaction fails."""
         run, redactor, found = self._frame.run, self._dispatch.parts.redactor, dict[str, str | int]()
         sealing = redactor.after(run, shown)
         if sealing is None:
             return value, None
         try:
             value = await _struck(value, sealing, found)
-        except Exception as error:  # noqa: BLE001 - someone else's detector, and its words may hold what it looked at
+        except Exception as error:  # noqa: BLE001 - a foreign detector, and its message may hold the text it examined
             log.error("a detector failed on what tool %s returned (%s)", tool, type(error).__name__)
             why = f"what tool {tool} returned could not be redacted ({type(error).__name__}), so it is not given"
             return None, fault(Code.DELEGATION_FAILED, why)
@@ -172,17 +172,17 @@ class ToolCalls:
         return value, None
 
     async def _as_agent_gets(self, value: Json, arguments: dict[str, Json]) -> Json:
-        """Return what a tool returned with what the agent itself had said to it raw, and with what it may see."""
+        """Return a tool's result with the raw values that the agent itself passed, and those that it may see."""
         frame, mine = self._frame, dict[str, str | int]()
         if frame.run.sealing is not None:
-            with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+            with suppress(Exception):  # a foreign detector: a value that is not known to be the agent's own is withheld
                 await _struck(arguments, frame.run.sealing, mine)
         if mine:
             frame.held = {**(frame.held or {}), **mine}
         return restore(revealed(self._frame, value), frame.held or {})
 
     def _warn_of_tokens(self, tool: Tool, given: dict[str, Json]) -> None:
-        """Say that a tool gets a token where it asks for a value: it will find nothing, and nobody would know why."""
+        """Warn that a tool gets a token where it needs a value: it would find nothing, and nobody would know why."""
         for field, token in tokens_asked_for(given, self._frame.run.known, tool.card.input_schema).items():
             told = token_given("tool", tool.card.name, field, kind_of(token), tool.key)
             self._dispatch.recording.warn(self._frame, told)
@@ -217,7 +217,7 @@ class ToolCalls:
         replayed: bool = False,
         revealed: tuple[str, ...] = (),
     ) -> None:
-        """Record the use of a tool; arguments that are long are looked through outside of the event loop."""
+        """Record the use of a tool; long arguments are redacted outside the event loop."""
         body = replace(
             self._tool_use(tool, arguments, duration_ms, why), begun=begun, replayed=replayed, revealed=revealed
         )
@@ -249,5 +249,5 @@ class ToolCalls:
 
 
 async def _struck(value: Json, sealing: Sealing, found: dict[str, str | int]) -> Json:
-    """Return a value with tokens, as `strike` does; what is long is looked through outside of the event loop."""
+    """Return a value with tokens, as `strike` does; a long value is processed outside the event loop."""
     return strike(value, sealing, found) if is_light(value) else await aside.run(strike, value, sealing, found)

@@ -345,7 +345,7 @@ class Engine:
         return going
 
     async def begin_counted(self, request: Request) -> ActiveRun | Response:
-        """Start like `begin` what an agent of a peer asks for, within the fan-out and without a cycle of that agent."""
+        """Start a peer agent's request like `begin`, within the fan-out limit and without a cycle of that agent."""
         request = await resumed(request, self._parts.store)
         if (why := await self._peer_calls.admit(request)) is not None:
             self.forget(request.run)

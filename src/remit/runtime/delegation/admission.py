@@ -1,4 +1,4 @@
-"""Whether a request may go on: guards, the schema of its capability, redaction, and the reservation of its grant."""
+"""Admission of a request: guards, the schema of its capability, redaction, and the reservation of its grant."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ log = logging.getLogger("remit")
 
 
 class Admission:
-    """Judges requests and reserves what they are granted."""
+    """Judges requests and reserves their grants."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
@@ -39,10 +39,10 @@ class Admission:
     def facts_of_call(
         self, attempt: CallAttempt, request: Request, *, repeated: bool, session: SessionOwner | None
     ) -> Facts:
-        """Return what the guards are to know about the call of an agent."""
+        """Return the facts that the guards need about an agent's call."""
         parts, parent, card, entry = self.parts, attempt.parent, attempt.card, attempt.entry
         ledger, run, goes_on = parts.ledger, parent.run, attempt.before is not None
-        # More than fifteen keywords cost four times as much: what is seldom there comes after.
+        # More than fifteen keywords cost four times as much: rare fields are set afterwards.
         facts = Facts(
             target=card,
             address=entry.address if entry is not None else "",
@@ -56,7 +56,7 @@ class Admission:
             at_once=attempt.at_once or parent.in_flight() + 1,
             repeated=repeated,
             overrun=run.overrun,
-            # What was let through before a restart is only gone on with.
+            # A request that was admitted before a restart is only continued.
             rate_wait_ms=ledger.rate_wait_ms(card, attempt.now) if card and card.rate and not goes_on else 0,
             breaker_wait_ms=0 if goes_on else ledger.breaker_wait_ms(request.target, attempt.now),
             sealing=run.sealing,
@@ -76,7 +76,7 @@ class Admission:
         approved: frozenset[str],
         now: float,
     ) -> Facts:
-        """Return what the guards are to know about the request of a user."""
+        """Return the facts that the guards need about a root request."""
         ledger = self.parts.ledger
         return Facts(
             target=entry.card if entry else None,
@@ -100,10 +100,10 @@ class Admission:
         *,
         light: bool | None = None,
     ) -> "Rewrite | Refuse | Ask | Heavy":
-        """Ask the guards, then the schema of the capability, then redact; a guard that fails lets nothing through.
+        """Ask the guards, check the capability's schema, then redact; a guard that fails refuses.
 
-        A large request is to be looked through outside the event loop (`look_through`), unless it is refused for
-        something that is seen at once; what was *looked* through is judged again by the facts as they are now.
+        A large request has to be examined outside the event loop (`look_through`), unless a cheap check refuses it
+        first. A request that was *looked* through is judged again by the current facts.
         """
         if is_light_request(request) if light is None else light:
             return self._judge(request, facts, run.known)
@@ -118,9 +118,9 @@ class Admission:
     async def look_through(
         self, request: Request, facts: Facts, run: Run, *, of_user: bool, sent: Request | None = None
     ) -> RequestInspection:
-        """Judge a large request outside the event loop, and make ready what is to be kept of it.
+        """Judge a large request outside the event loop, and prepare what is stored of it.
 
-        *sent* is what the caller itself sent, if it is an agent, which gets that back.
+        *sent* is what the caller itself sent, if it is an agent; an agent gets its own values back.
         """
         known, redactor = dict(run.known), self.parts.redactor
 
@@ -138,7 +138,7 @@ class Admission:
     def keep(
         self, run: Run, struck: Mapping[str, str | int], looked: RequestInspection | None, *, of_user: bool
     ) -> None:
-        """Remember what tokens stand for, as it was made ready if the request was large."""
+        """Remember the raw values of tokens, prepared beforehand if the request was large."""
         if looked is not None and looked.taken is not None:
             self.parts.redactor.keep_taken(run, struck, looked.taken, of_user=of_user)
         else:
@@ -147,7 +147,7 @@ class Admission:
     def _judge_by(self, guards: Iterable[Guard], request: Request, facts: Facts) -> Rewrite | Refuse | Ask:
         try:
             return judge(request, facts, guards)
-        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        except Exception as error:  # noqa: BLE001 - logged without secret values
             return self._guard_failed(request, error)
 
     def _judge(self, request: Request, facts: Facts, known: Held) -> Rewrite | Refuse | Ask:
@@ -165,7 +165,7 @@ class Admission:
             return verdict
         except RemitError as error:
             return Refuse(error.fault)
-        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        except Exception as error:  # noqa: BLE001 - logged without secret values
             return self._guard_failed(request, error)
 
     def _guard_failed(self, request: Request, error: Exception) -> Refuse:
@@ -187,7 +187,10 @@ class Admission:
         now: float,
         errand: CallKey | None = None,
     ) -> Frame:
-        """Reserve what a request was granted, and return its frame: its callee sees what its team lets it see raw."""
+        """Reserve the grant of a request and return its frame.
+
+        Its callee sees the raw values that its team lets it see.
+        """
         frame = Frame(clean, entry, run, parent, now, errand)
         if run.known:
             frame.request = reveal(clean, run.known, entry.card)
@@ -200,12 +203,12 @@ class Admission:
         return frame
 
     def lookup(self, request: Request, clean: Request, entry: RegisteredAgent, run: Run) -> Lookup | None:
-        """Return where an earlier answer to the same may be kept."""
+        """Return the key under which an earlier answer to an equal request may be cached."""
         cache, keys = self.parts.cache, self.parts.redactor.keys
         return lookup_of(request, clean, entry.card, known=run.known, generation=cache.generation, keys=keys)
 
     def holds(self, parent: Frame, sent: Request, looked: RequestInspection | None = None) -> None:
-        """Remember what an agent itself has sent raw: that, and nothing that others put beside it, comes back to it."""
+        """Remember the raw values that an agent itself sent: it gets back these, and none that others added."""
         mine = looked.mine if looked is not None else struck_in(sent, parent.run.sealing)
         if mine:
             parent.held = {**(parent.held or {}), **mine}
@@ -219,7 +222,7 @@ class Admission:
 
 
 class Heavy(Struct, frozen=True):
-    """Nothing to object so far, and too much to be looked through in the event loop."""
+    """No objection so far, and the request is too large to examine in the event loop."""
 
 
 HEAVY = Heavy()
@@ -228,13 +231,13 @@ HEAVY = Heavy()
 def struck_in(sent: Request, sealing: Sealing | None) -> dict[str, str | int]:
     mine: dict[str, str | int] = {}
     if sealing is not None:
-        with suppress(Exception):  # someone else's detector: what cannot be told to be its own, it does not get
+        with suppress(Exception):  # a foreign detector: a value that is not known to be the agent's own is withheld
             strike(sent, sealing, mine)
     return mine
 
 
 def _misfit(request: Request, card: AgentCard | None, known: Held) -> Fault | None:
-    """Say what is wrong with the input of a capability; tokens are judged as what they stand for."""
+    """Return what is wrong with the input of a capability; tokens are judged by the values they stand for."""
     capability = card.capability(request.capability) if card is not None and request.capability is not None else None
     schema = capability.input_schema if capability is not None else None
     if schema is None:

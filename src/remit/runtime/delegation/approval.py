@@ -1,4 +1,4 @@
-"""Puts the question of a guard to a person and records what they said, and who they are."""
+"""Puts a guard's question to a person and records the decision."""
 
 import asyncio
 import logging
@@ -24,16 +24,16 @@ from remit.runtime.ports import Approver, Decision, Question, StoreError
 
 log = logging.getLogger("remit")
 
-# A guard that still asks after a person has agreed this often is not going to be satisfied.
+# A guard that still asks after this many approvals will not be satisfied.
 MAX_QUESTIONS = 8
 
 
-# A refusal is read by the agent that asked, whose attention is short; the question is in the record as it was put.
+# A refusal is read by the agent that asked, so it is short; the record has the whole question.
 SHOWN = 200
 
 
 class Approvals:
-    """Asks people, while the clocks of those who wait stand still."""
+    """Asks people; the clocks of those who wait stand still meanwhile."""
 
     def __init__(self, parts: RuntimeContext, recording: RunRecorder, tasks: DelegationTasks) -> None:
         self.parts = parts
@@ -42,11 +42,11 @@ class Approvals:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a guard could ask: those that every hub has never do."""
+        """Whether any guard could ask: the built-in guards never do."""
         return self.parts.approver is not None and len(self.parts.guards) > len(GUARDS)
 
     async def ask_person(self, request: Request, ask: Ask, questions: int, sealing: Sealing | None) -> dict[str, Json]:
-        """Return what a person changed before agreeing, or raise if nobody agreed."""
+        """Return the edits of the person who agreed, or raise if nobody agreed."""
         approver, question = self.parts.approver, ask.question
         if not isinstance(question, str):  # pyright: ignore[reportUnnecessaryIsInstance] - guards come from users too
             raise _declined(f"a guard gave no question but a {type(question).__name__}")
@@ -69,7 +69,7 @@ class Approvals:
         decision = await self._answer(asked, approver)
         edits: dict[str, Json] = {}
         try:
-            # An approver is someone else's code: what it gives is held to the same form as what comes from a store.
+            # An approver is foreign code: its decision is validated like one that comes from a store.
             decision = checked(decision)
             edits = _whole(asked, decision.edits, struck)
         except RemitError as error:
@@ -83,14 +83,14 @@ class Approvals:
         return edits
 
     def _question(self, request: Request, ask: Ask, sealing: Sealing | None, struck: dict[str, str | int]) -> Question:
-        """Return what the person is shown: redacted, because it is kept and may be seen by others than the user."""
+        """Return the question as the person sees it: redacted, because it is stored and others may see it too."""
         asked_ms, text = self.parts.clock.wall_ms(), ask.question.encode(errors="replace").decode()
-        # Of the content too: what a person agreed to is what they were shown, and not what an edit, or an agent that
-        # took another way after a restart, has put in its place since.
+        # The content is part of the id: an approval covers what the person was shown, not what an edit, or an agent
+        # that took another way after a restart, has replaced it with.
         mark = self.parts.redactor.keys.digest(text.encode() + digest(request)).hex()[:8]
         if sealing is not None:
             request = strike(request, sealing, struck)
-            # Apart, because the caller need not have what a guard's own words hold.
+            # Separate, because the caller need not see a guard's own words.
             text = strike(text, sealing, {})
         return Question(
             id=f"{request.path}-{mark}",
@@ -114,7 +114,7 @@ class Approvals:
                 raise _declined(late, asked.text) from error
         except asyncio.CancelledError:
             if not self._goes_on(asked.request):
-                with suppress(StoreError):  # whoever is cancelled hears of that, and not of the store
+                with suppress(StoreError):  # a cancelled caller gets the cancellation, not the store's error
                     await asyncio.shield(self.parts.store.withdraw(asked.id))
             raise
         except Exception as error:
@@ -127,16 +127,16 @@ class Approvals:
         return Decision(agreed=given is True, by="")
 
     async def _last_word(self, asked: Question) -> Decision | None:
-        """Close a question whose time is up; return the answer that was given in time and not heard of so far."""
-        # A no, so that the store puts it in order with what others write: whoever was told that they answered did.
+        """Close an expired question; return a decision that was made in time and not seen so far."""
+        # Written as a refusal, so that the store orders it with other writers: an answer that was accepted counts.
         if await self.parts.store.decide(asked.id, Decision(agreed=False, by="", reason="nobody answered in time")):
             return None
         return await self.parts.store.decision(asked.id)
 
     def _goes_on(self, request: Request) -> bool:
-        """Say whether the run that is interrupted here will ask the same again, at another hub or after a restart."""
+        """Return whether the interrupted run will ask the same again, at another hub or after a restart."""
         root = self.parts.ledger.frames.get(request.run)
-        # One that has not begun takes its questions along when it ends, if this hub still has it.
+        # A run that has not begun withdraws its questions when it ends, if this hub still has it.
         return root is None or root.run.handed_back
 
     def _record_approval(self, asked: Question, decision: Decision | None) -> None:
@@ -151,11 +151,11 @@ class Approvals:
             reason="" if decision is None else decision.reason,
             edited=() if decision is None else tuple(sorted(decision.edits)),
         )
-        session = request.parent_session if request.via is None else None  # what a sender names is a claim
+        session = request.parent_session if request.via is None else None  # a sender's session name is a claim
         self.recording.record(Kind.APPROVAL, request.run, session or request.run, body)
 
     async def confirm(self, frame: Frame, question: str) -> bool:
-        """Have a person asked in the name of an agent at work, and return whether they agreed."""
+        """Ask a person for an agent at work and return whether they agreed."""
         try:
             await self.consult(frame, frame.recorded or frame.request, Ask(question), 0)
         except RemitError as error:
@@ -165,18 +165,18 @@ class Approvals:
         return True
 
     async def consult(self, parent: Frame, request: Request, ask: Ask, questions: int) -> dict[str, Json]:
-        """Have a person asked, while no time passes for who waits; return what they changed before agreeing."""
+        """Ask a person while the clock stands still for those who wait; return the edits of the person who agreed."""
         self.tasks.pause(parent)
         try:
             return await self.ask_person(request, ask, questions, parent.run.sealing)
         finally:
             self.tasks.unpause(parent)
-            if parent.stopping is None:  # whoever goes on, after a no too, does so in a slot
+            if parent.stopping is None:  # whoever continues, also after a refusal, needs a slot
                 await regain_slot(parent)
 
 
 def _whole(asked: Question, edits: dict[str, Json], struck: dict[str, str | int]) -> dict[str, Json]:
-    """Return the edits with what their tokens stand for, or raise if a call could not carry them."""
+    """Return the edits with raw values in place of tokens, or raise if they do not fit a call."""
     whole = restore(check_edits(asked, edits), struck)
     if "objective" in whole:
         whole = {**whole, "objective": str(whole["objective"])}  # a token may stand for a number

@@ -1,4 +1,4 @@
-"""One try at a call: what is known of it until it is started or refused."""
+"""One attempt at a call, until it is started or refused."""
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class CallAttempt:
-    """A call of one agent to one other. It is counted as it is made, whatever becomes of it."""
+    """A call of one agent to another. It is counted when it is made, whatever its outcome."""
 
     __slots__ = (
         "approved",
@@ -48,7 +48,7 @@ class CallAttempt:
         self.parent = parent
         self.call = call
         self.sent = call
-        """The call as the agent made it: what a person changed in it is not what the agent sent."""
+        """The call as the agent made it: a person's edits are not the agent's."""
         self.route = route
         self.at_once = at_once
         self.hedge = hedge
@@ -61,11 +61,11 @@ class CallAttempt:
         self.card: AgentCard | None = None
         self.caller = parent.card
         self.owner: SessionOwner | None = None
-        """Whose the session is that the call names."""
+        """The owner of the session that the call names."""
         self.shown: ViewRequest | None = None
         self.now = 0.0
         self.approved = _NONE
-        """The questions that a person has answered with yes."""
+        """The questions that a person has approved."""
         self.questions = 0
         self.looked: RequestInspection | None = None
         self.step = b""
@@ -77,9 +77,9 @@ class CallAttempt:
         return granted(self.parent, self.call, self.card, limits)
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
-        """Note that a person agreed, and what they changed before.
+        """Note that a person agreed, and their edits.
 
-        A yes is to what the person was shown: what another makes of it is asked about again.
+        An approval covers what the person was shown; if another guard changes it, the person is asked again.
         """
         self.approved = (_NONE if edits else self.approved) | {question}
         self.questions += 1

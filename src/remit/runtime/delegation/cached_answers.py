@@ -1,4 +1,4 @@
-"""Equal requests under way, and answers that may be given again: each request is carried out once."""
+"""Shared answers: equal requests are executed once."""
 
 import asyncio
 import logging
@@ -16,13 +16,13 @@ log = logging.getLogger("remit")
 
 
 class CachedAnswers:
-    """Answers delegations from the cache, or from an equal one under way."""
+    """Answers delegations from the cache, or from an equal delegation in flight."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
 
     async def answer(self, frame: Frame, wanted: Lookup) -> Response:
-        """Answer from what is known, or with what an equal request finds that is under way; else find it for all."""
+        """Answer from the cache or from an equal request in flight; otherwise execute it for all who wait."""
         cache, clock, changed = self.parts.cache, self.parts.clock, frame.run.changed_at
         while True:
             if (known := cache.get(wanted.key, clock.now(), changed)) is not None:
@@ -32,7 +32,7 @@ class CachedAnswers:
                 wanted.follows = True
                 return for_record(answered_before(frame.request, known, "similar"))
             flight = cache.flights.get(wanted.key)
-            # Whoever works for one that others wait for waits for none of them: two could wait for each other.
+            # A delegation that works for others who wait never waits for one of them: that could deadlock.
             if any(above.lookup is not None and above.lookup.leads for above in frame.lineage()[1:]):
                 break
             if flight is None:
@@ -42,7 +42,7 @@ class CachedAnswers:
             if flight.begun < changed:
                 break  # it may not see what this run has changed
             wanted.follows = True
-            await asyncio.wait({flight.landed})  # it goes on, whoever of those that wait is cancelled
+            await asyncio.wait({flight.landed})  # it continues, whichever of those that wait is cancelled
             match flight.landed.result():
                 case Response() as response:
                     return for_record(answered_before(frame.request, response))
@@ -55,13 +55,13 @@ class CachedAnswers:
         return replace(response, cache="miss")
 
     def land(self, frame: Frame, wanted: Lookup, response: Response, now: float) -> None:
-        """Give those who wait for an equal request what was found, or leave it to one of them to find it."""
+        """Give the answer to those who wait for an equal request, or let one of them execute it."""
         landed: Landing = None
         try:
             if not wanted.follows:
                 landed = landing(wanted, response, frame.run.known, session_read=frame.session_read)
             if isinstance(landed, Response):
-                landed = for_record(landed)  # what its caller does to it changes nobody else's
+                landed = for_record(landed)  # a caller that modifies its copy changes nobody else's
                 until = now + wanted.ttl_ms / 1_000
                 self.parts.cache.put(wanted.key, landed, until, wanted.likeness, wanted.begun)
         finally:

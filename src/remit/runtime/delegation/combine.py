@@ -1,4 +1,4 @@
-"""Several agents asked at once for one answer: heard as they come, and called off once the answer is known."""
+"""Several agents asked at once for one answer; the rest is cancelled once the answer is known."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from remit.runtime.delegation.slots import give_slot, regain_slot
 from remit.runtime.frames import Frame, RoutedCall
 from remit.text.components import Component, Findings
 
-# To compare so many bytes takes about two milliseconds, and to hand them to a thread a tenth of one.
+# Comparing this many bytes takes about two milliseconds; handing them to a thread takes a tenth of one.
 LARGE = 10_000
 
 ANSWERED = "another answered first"
@@ -26,7 +26,7 @@ GAVE_UP = "its caller was cancelled"
 
 
 async def combine(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy) -> Combined:
-    """Ask all at once, as `fan_out` does, and make one answer of what comes, without waiting for what it can spare."""
+    """Ask all at once, as `fan_out` does, and combine the responses without waiting for those that are not needed."""
     past = None
     if parent.run.steps is not None:
         calls, past = _remembered(dispatch, parent, calls, strategy)
@@ -54,7 +54,7 @@ async def combine(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], stra
 
 
 async def _findings(components: Sequence[Component]) -> Findings | None:
-    """Return what those who answered contradict each other in; None where there is nothing to compare."""
+    """Return the conflicts between the responses; None if there is nothing to compare."""
     if len(components) < 2:
         return None
     from remit.text.conflicts import find  # most hubs compare nothing
@@ -67,7 +67,7 @@ async def _findings(components: Sequence[Component]) -> Findings | None:
 async def _gather_responses(
     dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy, past: "JournaledCalls | None"
 ) -> tuple[Aggregation, list[Response]]:
-    """Return what was heard until it was enough, and how each call ended: none of them is in flight any more."""
+    """Return the responses that were enough, and the outcome of each call; none is in flight any more."""
     several = ParallelCalls(dispatch, parent, calls)
     aggregation = start(strategy, len(calls))
     give_slot(parent)
@@ -89,7 +89,7 @@ async def _gather_responses(
         raise
     finally:
         parent.waiting -= 1
-        # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+        # A caller that only gave up waiting, by its own time-out, continues to work and needs a slot.
         if parent.stopping is None:
             await regain_slot(parent)
 
@@ -98,11 +98,11 @@ async def _gather_responses(
 
 
 class ParallelCalls:
-    """Calls of one caller that are under way at once: each is heard when it ends, and the rest can be called off."""
+    """Calls of one caller that run at once: each is heard when it ends, and the rest can be cancelled."""
 
     def __init__(self, dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> None:
         self.responses: dict[int, Response] = {}
-        """How those ended that were heard, by their places."""
+        """The outcomes heard so far, by position."""
         self.refused: dict[int, Response] = {}
         """Those of them that never began."""
         self._dispatch = dispatch
@@ -110,26 +110,26 @@ class ParallelCalls:
         self._calls = calls
         self._tasks: dict[int, asyncio.Task[Response]] = {}
         self._frames: dict[int, Frame] = {}
-        """What was begun last for each; a call without one is still being judged."""
+        """The frame that was started last for each call; a call without one is still being judged."""
         self._came: asyncio.Queue[int] = asyncio.Queue()
         self._over = ""
-        """Why nothing is wanted any more."""
+        """Why no more outcomes are needed."""
 
     def ask(self, places: Iterable[int]) -> None:
-        """Set calls going, in this order."""
+        """Start calls, in this order."""
         loop = asyncio.get_running_loop()
         for place in places:
             task = self._tasks[place] = loop.create_task(self._carry_out(place))
             task.add_done_callback(lambda _, place=place: self._came.put_nowait(place))
 
     async def next(self) -> int:
-        """Return the place of the next one that has ended, in the order in which they do."""
+        """Return the position of the next call that has ended, in order of completion."""
         place = await self._came.get()
         self.responses[place] = self._tasks[place].result()
         return place
 
     async def end(self, reason: str) -> None:
-        """Call off what is under way and return once nothing of it is left."""
+        """Cancel what is in flight and return once none is left."""
         if not self._over:
             self._over = reason
             for place, task in self._tasks.items():
@@ -141,17 +141,17 @@ class ParallelCalls:
             await asyncio.wait(self._tasks.values())
 
     def all_responses(self) -> list[Response]:
-        """Return how each call ended, in the order asked; those that were not even begun are refused."""
+        """Return the outcome of each call, in the order asked; those that never began are refused."""
         for place, call in enumerate(self._calls):
             if place in self._tasks:
                 self.responses[place] = self._tasks[place].result()
             elif place not in self.responses:
                 self.responses[place] = self._turned_down(call, self._next_path(call))
-                self._parent.calls += 1  # as if it had been: what is asked later is known by its number
+                self._parent.calls += 1  # counted as if it had begun: later calls are identified by their number
         return [self.responses[place] for place in range(len(self._calls))]
 
     async def _carry_out(self, place: int) -> Response:
-        """Ask one, and whoever may be asked in its stead, until there is a response or none is wanted any more."""
+        """Ask one agent, then its fallbacks, until there is a response or none is needed any more."""
         call, parent, path = self._calls[place], self._parent, self._next_path(self._calls[place])
         response: Response | None = None
         try:
@@ -166,7 +166,7 @@ class ParallelCalls:
                 if (route := self._dispatch.routing.next_leg(frame, response)) is None:
                     return response
                 begun = await self._dispatch.begin(parent, route.call, route=route)
-            return response or begun  # refused: nothing came of it, and what went before stands
+            return response or begun  # refused: nothing happened, so the earlier outcome stands
         except asyncio.CancelledError:
             if not self._over:
                 raise
@@ -175,21 +175,21 @@ class ParallelCalls:
             return self._turned_down(call, path) if last is None else last.outcome.result()
 
     async def _ended(self, frame: Frame) -> Frame:
-        """Wait for a delegation, or for another that is asked beside it, and return the one whose end counts."""
+        """Wait for a delegation or its hedge and return the one that counts."""
         if frame.hedge_ms is None:
             await asyncio.wait({frame.outcome})
             return frame
-        from remit.runtime.delegation.hedging import race  # few capabilities want it
+        from remit.runtime.delegation.hedging import race  # few capabilities use it
 
         return await race(self._dispatch.tasks, self._dispatch.routing, frame, frame.hedge_ms, self._begin_beside)
 
     def _begin_beside(self, route: RoutedCall) -> Coroutine[Any, Any, Frame | Response]:
-        # Both count as one of those that the caller has in flight.
+        # Both count as one of the caller's delegations in flight.
         parent = self._parent
         return self._dispatch.begin(parent, route.call, at_once=max(1, parent.in_flight()), route=route)
 
     def _in_flight(self, place: int) -> list[Frame]:
-        """Return what is under way for a call: what carries it out, and what was asked beside that."""
+        """Return the frames in flight for a call: the delegation and its hedge."""
         asked = self._frames.get(place)
         return [
             frame
@@ -203,7 +203,7 @@ class ParallelCalls:
         return self._dispatch.turn_down(self._parent, call, path, why)
 
     def _next_path(self, call: Call) -> str:
-        """Return the place that a call has in its run if it is begun now, before anything else is."""
+        """Return the path that a call gets if it is begun now, before anything else."""
         return f"{self._parent.path}.{self._parent.calls + 1 if call.step is None else call.step}"
 
 
@@ -211,21 +211,21 @@ class ParallelCalls:
 
 
 class JournaledCalls(NamedTuple):
-    """What the journal knows of several calls that were asked at once."""
+    """The journal entries of several calls that were asked at once."""
 
     path: str
     digest: bytes
     known: frozenset[int]
-    """Those whose end it knows."""
+    """The calls whose outcome it knows."""
     came: list[tuple[int, Response | None]] | None
-    """Those that made the answer, if it was made, as they came one after another; with refusals, which have no step."""
+    """The calls that made up the answer, in order of completion, including refusals, which have no step."""
     lost: Fault | None
 
 
 def _remembered(
     dispatch: Dispatch, parent: Frame, calls: Sequence[Call], strategy: Strategy
 ) -> tuple[list[Call], JournaledCalls]:
-    """Return the calls with names, by which each is known in whichever order they are made, and what is known."""
+    """Return the calls with names, which identify each in whichever order they are made, and the journal entries."""
     run, keys = parent.run, dispatch.parts.redactor.keys
     parent.calls += 1
     number = parent.calls
@@ -246,14 +246,14 @@ def _remembered(
 
 
 def _unknown(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], lost: Fault) -> Iterator[Response]:
-    """Refuse all calls of an agent that asked for something else here before."""
+    """Refuse all calls of an agent that asked for something else here before the restart."""
     for call in calls:
         parent.calls += 1
         yield dispatch.turn_down(parent, call, f"{parent.path}.{call.step}", lost)
 
 
 async def _heard_before(several: ParallelCalls, aggregation: Aggregation, past: JournaledCalls) -> Aggregation:
-    """Hear those whose end is known: as they came, if they made the answer before, else as far as one needs them."""
+    """Take the recorded outcomes: in the recorded order if they made the answer before, else only as far as needed."""
     came = past.came or ()
     wanted = past.known.union(place for place, refusal in came if refusal is None)
     several.ask(sorted(wanted))
@@ -267,7 +267,7 @@ async def _heard_before(several: ParallelCalls, aggregation: Aggregation, past: 
 
 
 def _note(dispatch: Dispatch, parent: Frame, past: JournaledCalls, came: list[tuple[int, Response | None]]) -> None:
-    """Have the answer noted before the rest is called off: then nobody of the rest is asked again."""
+    """Write the answer to the journal before the rest is cancelled, so that the rest is never asked again."""
     if not parent.run.handed_back:
         step = journal.JournalStep(past.digest, True, value=came)
         journal.note(dispatch.parts.store, parent.run, past.path, step, dispatch.parts.redactor.keys)

@@ -1,4 +1,4 @@
-"""One delegation, from the call that is wanted to its response, whatever happens."""
+"""One delegation, from the call to its response."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ log = logging.getLogger("remit")
 
 
 class Dispatch:
-    """The way from a wanted call to its response."""
+    """The way from a call to its response."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
@@ -48,10 +48,10 @@ class Dispatch:
         self.replay = JournalReplay(parts, self.recording, self.refusals, self.admission)
 
     async def delegate(self, parent: Frame, call: Call) -> Response:
-        """Carry out one call in *parent*'s name and return how it ended, whatever happened."""
+        """Execute one call for *parent* and return its response, whatever happened."""
         begun = await self.begin(parent, call, hedge=True)
         if isinstance(begun, Response):
-            await asyncio.sleep(0)  # who asks again and again must not keep others from running
+            await asyncio.sleep(0)  # an agent that asks again and again must not keep others from running
             return begun
         give_slot(parent)
         try:
@@ -73,10 +73,10 @@ class Dispatch:
         route: RoutedCall | None = None,
         hedge: bool = False,
     ) -> Frame | Response:
-        """Judge a call and start it, or return the refusal; with a refusal, nothing was started.
+        """Judge a call and start it, or return the refusal; after a refusal, nothing was started.
 
-        *at_once* is how many delegations the caller wants to have in flight, if that was counted beforehand; *route*
-        is given if others were asked before; *hedge* promises that its end is awaited by `routed`.
+        *at_once* is how many delegations the caller wants in flight, if that was counted before. *route* is set if
+        other agents were asked before. *hedge* promises that `routed` awaits its end.
         """
         while True:
             attempt = CallAttempt(parent, call, route, at_once, hedge)
@@ -87,11 +87,11 @@ class Dispatch:
                 return self.refusals.refuse(undrafted(parent, attempt.call, attempt.path), why)
             if not isinstance(begun, RoutedCall):
                 return begun
-            # The next agent that offers the same, judged anew.
+            # The next agent that offers the same capability, judged anew.
             route, call, at_once, hedge = begun, begun.call, attempt.at_once, attempt.hedge
 
     async def _try(self, attempt: CallAttempt) -> Frame | Response | RoutedCall:
-        """Start a call, refuse it, or return the way to the agent that is to be asked instead."""
+        """Start a call, refuse it, or return the route to the next agent."""
         parts, parent, call = self.parts, attempt.parent, attempt.call
         attempt.call = call = _checked_call(call) if is_light_call(call) else await aside.run(_checked_call, call)
         attempt.sent = call
@@ -112,7 +112,7 @@ class Dispatch:
             light = is_light_request(request)
             key = errand_of(request) if light else await aside.run(errand_of, request)
             if (attempt.shown is not None or not light) and attempt.granted(parts.limits) < request.remit.tokens:
-                continue  # others were granted some while this was looked through
+                continue  # others were granted tokens while this was examined
             earlier = None if parent.errands is None else parent.errands.get(key)
             facts = self.admission.facts_of_call(
                 attempt, request, repeated=_is_repeated(parent, request, key, earlier), session=attempt.owner
@@ -121,7 +121,8 @@ class Dispatch:
                 case Rewrite() as verdict:
                     if attempt.call.session is None or attempt.owner is not None:
                         return self._start(attempt, request, verdict, key)
-                    # Taken only by who may have it; then all is judged anew, since others may have been first.
+                    # Taken only by a caller that may have it; then everything is judged again, since another may have
+                    # been first.
                     user = request.remit.user
                     attempt.owner = await parts.store.session(attempt.call.session, user, request.target)
                 case Heavy():
@@ -137,7 +138,7 @@ class Dispatch:
                     await self._ask(attempt, request, ask)
 
     async def _prepare(self, attempt: CallAttempt) -> None:
-        """Find out whom a call goes to, in which session, and what its callee is shown."""
+        """Resolve the callee, the session, and what the callee is shown."""
         parts, parent, call, route = self.parts, attempt.parent, attempt.call, attempt.route
         if call.step is not None and route is None:
             _name_once(parent, call.step)
@@ -177,19 +178,19 @@ class Dispatch:
         parts, parent, clock = self.parts, attempt.parent, self.parts.clock
         attempt.now = now = clock.now()
         left_ms = parent.time_left_ms(now) if parent.pauses else int((parent.deadline - now) * 1_000)
-        # As it is now: a permission that was taken away is not used any more, not even by who is at work.
+        # The card as it is now: a revoked permission is not used any more, not even by a running agent.
         attempt.caller = caller = parts.registry.agents[parent.card.name].card
         entry = attempt.entry
         attempt.card = card = None if entry is None else entry.card
         return draft(parent, attempt.call, card, attempt.path, left_ms, clock.wall_ms(), parts.limits, caller)
 
     def _start(self, attempt: CallAttempt, request: Request, verdict: Rewrite, key: CallKey) -> Frame:
-        """Reserve what a call was granted, and set it going."""
+        """Reserve the grant of a call and start it."""
         parent, entry, clean = attempt.parent, attempt.entry, verdict.request
         assert entry is not None, "a guard refuses unknown targets"
         run = parent.run
         if verdict.struck:
-            # Guards, and people whom they ask, may have put more into it than the caller sent.
+            # Guards, and people they ask, may have added raw values that the caller did not send.
             sent = self.admission.draft_now(parent, attempt.sent, entry, attempt.path)
             self.admission.holds(parent, sent, attempt.looked)
             self.admission.keep(run, verdict.struck, attempt.looked, of_user=False)
@@ -206,31 +207,31 @@ class Dispatch:
         return self.tasks.start(frame)
 
     def _refused(self, attempt: CallAttempt, request: Request, why: Fault) -> Response | RoutedCall:
-        """Record a refusal; return it, or the way to whom else to ask."""
+        """Record a refusal; return it, or the route to the next agent."""
         why = self.replay.still_true(attempt.parent.run, attempt.path, attempt.entry, attempt.call, why)
         refusal = self.refusals.refuse(request, why)
         onward = self.routing.onward(attempt.route, why) if attempt.route is not None else None
         return refusal if onward is None or _is_ending(attempt.parent) else onward
 
     async def _ask(self, attempt: CallAttempt, request: Request, ask: Ask) -> None:
-        """Have a person asked, and go on with what they agreed to."""
+        """Ask a person, and continue with what they agreed to."""
         edits = await self.approval.consult(attempt.parent, request, ask, attempt.questions)
         attempt.agreed(ask.question, edits)
         target = attempt.call.target if attempt.route is None else attempt.route.names[0]
         attempt.entry = self.parts.registry.agents.get(target) if target is not None else None
 
     def _answered_before(self, parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
-        """Give a caller the answer that it got before, and record that."""
+        """Answer a caller with the answer that it got before, and record that."""
         response = given_again(parent, request, earlier)
         self.recording.notice(parent, response.warnings[-1])
         return response
 
     async def routed(self, parent: Frame, frame: Frame) -> Response:
-        """Return how a routed delegation ended: where another may be asked instead, and does it, how that one's did."""
+        """Return the outcome of a routed delegation, or of the fallback that replaced it."""
         if frame.hedge_ms is not None:
-            from remit.runtime.delegation.hedging import race  # few capabilities want it
+            from remit.runtime.delegation.hedging import race  # few capabilities use it
 
-            # Both count as one of those that the caller has in flight.
+            # Both count as one of the caller's delegations in flight.
             frame = await race(
                 self.tasks,
                 self.routing,
@@ -242,7 +243,7 @@ class Dispatch:
         while (route := self.routing.next_leg(frame, response)) is not None:
             begun = await self.begin(parent, route.call, route=route)
             if isinstance(begun, Response):
-                break  # refused: nothing came of it, and what went before stands
+                break  # refused: nothing happened, so the earlier outcome stands
             frame = begun
             try:
                 response = await frame.outcome
@@ -252,23 +253,23 @@ class Dispatch:
         return response
 
     async def _shown(self, parent: Frame, call: Call, entry: RegisteredAgent | None, path: str) -> ViewRequest | None:
-        """Return what the callee is to be shown of the caller's conversation, before it is known what fits."""
+        """Return the part of the caller's conversation that the callee should see, before it is cut to fit."""
         parts = self.parts
         card = entry.card if entry is not None else None
         request = draft(parent, call, card, path, 0, 0, parts.limits)
         room, of = parent.request.remit.context_tokens, parent.request.session or parent.path
         room = room if call.context_tokens is None else min(room, call.context_tokens)
-        # What an agent elsewhere was shown before is kept there as it was shown, and not as part of its conversation.
+        # A remote agent keeps what it was shown as such, and not as part of its conversation.
         to = None if entry is not None and isinstance(entry.agent, Remote) else call.session
         return await parts.sessions.show(request, of=of, frame=parent, run=parent.run, to=to, room=room)
 
     def turn_down(self, parent: Frame, call: Call, path: str, why: Fault) -> Response:
-        """Record that a call is not even judged, and return that as its refusal."""
+        """Record that a call is refused before it is judged, and return the refusal."""
         return self.refusals.refuse(undrafted(parent, call, path), why)
 
 
 def _is_plain(call: Call) -> bool:
-    """Say whether it is at once clear whom a call goes to, and nothing is to be read for it before."""
+    """Return whether the callee is known at once and nothing has to be read before."""
     return (
         call.target is not None
         and call.session is None
@@ -292,12 +293,12 @@ def _too_late_to_ask(parent: Frame) -> Fault:
 
 
 def _is_ending(frame: Frame) -> bool:
-    """Say whether whoever is at work there can ask for nothing more."""
+    """Return whether the agent of a frame can ask for nothing more."""
     return frame.stopping is not None or isinstance(frame.state, Status)
 
 
 def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
-    """Note by what a call is known after a restart, and warn its caller if it asks for more context than there is."""
+    """Note the digest of a call for a restart, and warn its caller if it asks for more context than is allowed."""
     frame.step = step
     if context_tokens is not None and context_tokens > CONTEXT_TOKENS and frame.parent is not None:
         held = frame.parent.request.remit.context_tokens
@@ -306,16 +307,16 @@ def _take_up(frame: Frame, step: bytes, context_tokens: int | None) -> None:
 
 
 def _is_repeated(parent: Frame, request: Request, key: CallKey, earlier: EarlierAnswer | None) -> bool:
-    """Say whether a call is the same as one under way, or one that succeeded and whose answer is still true."""
+    """Return whether a call repeats one that is in flight, or one that succeeded and whose answer is still valid."""
     if parent.errands is None or key not in parent.errands:
         return False
     return earlier is None or not is_outdated(earlier, request, parent.run.changes)
 
 
 def _checked_call(call: Call) -> Call:
-    """Return a copy of the call that is what it says it is, or raise with every field that is not."""
+    """Return a validated copy of the call, or raise with every invalid field."""
     target, objective, tokens = call.target, call.objective, call.max_tokens
-    # The commonest call, a short text for a named agent, is told from the others sooner than it could be checked.
+    # The most common call, a short text for a named agent, is recognised faster than it could be validated.
     if (
         type(target) is str
         and type(objective) is str

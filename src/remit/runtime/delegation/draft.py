@@ -1,4 +1,4 @@
-"""What a wanted call would be as a request: its remit carved from what the caller has left."""
+"""The request that a call would make, with its remit cut from what the caller has left."""
 
 from collections.abc import Iterable
 
@@ -24,9 +24,9 @@ def draft(
     limits: Limits,
     caller: AgentCard | None = None,
 ) -> Request:
-    """Return the request by which *parent* would ask for *call*; it is still to be judged.
+    """Return the request with which *parent* would make *call*; it is not judged yet.
 
-    *caller* is the card of the asking agent as it is now, if that is not the one with which it began.
+    *caller* is the current card of the calling agent, if it has changed since the agent began.
     """
     asking = parent.request
     time_ms = _time_wanted(call, card, limits)
@@ -65,14 +65,14 @@ def draft(
         correlation=call.correlation or asking.correlation,
         created_ms=created_ms,
     )
-    # More than fifteen keywords in one call cost Python four times as much; these are seldom said.
+    # More than fifteen keywords in one call cost Python four times as much, so rare fields are set afterwards.
     if call.context or call.hints or call.reason or call.refined_by or call.retry_of:
         return _with_seldom_said(request, call)
     return request
 
 
 def _with_seldom_said(request: Request, call: Call) -> Request:
-    """Return *request* with the fields of a call that few callers fill in."""
+    """Return *request* with the rarely used fields of a call."""
     return replace(
         request,
         context=call.context,
@@ -84,7 +84,7 @@ def _with_seldom_said(request: Request, call: Call) -> Request:
 
 
 def _powers(frame: Frame, card: AgentCard) -> Powers:
-    """Return what the agent of a frame has itself; one that passes on has what the one that asked it has."""
+    """Return the powers of a frame's agent; an agent that passes on has those of its caller."""
     remit, above = frame.request.remit, frame
     while card.passes_on and above.parent is not None:
         above = above.parent
@@ -93,21 +93,20 @@ def _powers(frame: Frame, card: AgentCard) -> Powers:
 
 
 def errand_of(request: Request) -> CallKey:
-    """Return what makes two requests of one caller the same."""
+    """Return the key by which two requests of one caller are the same."""
     return call_key(request.target, request.capability, request.objective, request.input)
 
 
 def errands_of(call: Call, names: Iterable[str]) -> set[CallKey]:
-    """Return what identifies a call by capability, for each of those who could carry it out."""
+    """Return the keys of a call by capability, one for each agent that could execute it."""
     _, capability, content = call_key("", call.capability, call.objective, call.input)
     return {(name, capability, content) for name in names}
 
 
 def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -> int:
-    """Return the tokens that a call would be granted now: as said by caller, else capability, else callee, else team.
+    """Return the tokens that a call would be granted now: set by the caller, else capability, else callee, else team.
 
-    A call that may have a share of what is left, and of which neither capability nor callee says how many it gets, gets
-    at least the team's default.
+    A call that may share what is left, and whose capability and callee set no tokens, gets at least the team's default.
     """
     tokens = call.max_tokens
     if tokens is None and card is not None:
@@ -122,7 +121,7 @@ def granted(parent: Frame, call: Call, card: AgentCard | None, limits: Limits) -
 
 
 def _time_wanted(call: Call, card: AgentCard | None, limits: Limits) -> int:
-    """Return the time as asked for: by the caller, else the capability, else the callee, else the team."""
+    """Return the wanted time: set by the caller, else the capability, else the callee, else the team."""
     if call.deadline_ms is not None:
         return call.deadline_ms
     capability = card.capability(call.capability) if card is not None and call.capability is not None else None

@@ -15,7 +15,7 @@ from remit.runtime.frames import Frame
 
 
 async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response]:
-    """Ask all at once, each within its own limits; more than may be in flight are refused whole, before any starts."""
+    """Ask all at once, each within its own limits; too many calls are refused together before any starts."""
     if (refusals := await refused_whole(dispatch, parent, calls)) is not None:
         return refusals
     begin = _begin_beside if dispatch.approval.may_ask else _begin_in_turn
@@ -26,7 +26,7 @@ async def fan_out(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> l
 
 
 async def refused_whole(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Response] | None:
-    """Refuse all calls if with them more would be in flight than may be; None if they may be asked at once."""
+    """Refuse all calls if they would exceed the limit of delegations in flight; None if they may be asked."""
     at_once = parent.in_flight() + len(calls)
     if at_once <= dispatch.parts.limits.max_fan_out:
         return None
@@ -35,14 +35,14 @@ async def refused_whole(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
 
 
 def shared_out(parent: Frame, calls: Sequence[Call]) -> list[Call]:
-    """Return the calls with an equal share of the tokens that are left for each that does not say how many it gets."""
+    """Return the calls with an equal share of the remaining tokens for each call that sets none."""
     shared = [call for call in calls if call.max_tokens is None]
     share = split_tokens(parent.left - sum(call.max_tokens or 0 for call in calls), len(shared)) if shared else 0
     return [replace(call, max_tokens=share) if call.max_tokens is None else call for call in calls]
 
 
 async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> list[Response]:
-    """Wait for all; those for which another may be asked instead go on to that one at once."""
+    """Wait for all; a call that fails over to another agent does so at once."""
     if all(frame.route is None for frame in frames):
         return await dispatch.tasks.join(parent, frames)
     loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ async def _join(dispatch: Dispatch, parent: Frame, frames: Sequence[Frame]) -> l
 
 
 async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
-    """Begin one after another: where nobody can be asked, none keeps the others waiting."""
+    """Begin one after another: where no person can be asked, no call keeps the others waiting."""
     begun: list[Frame | Response] = []
     try:
         for call in calls:
@@ -69,7 +69,7 @@ async def _begin_in_turn(dispatch: Dispatch, parent: Frame, calls: Sequence[Call
 
 
 async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]) -> list[Frame | Response]:
-    """Begin all, in order; none waits for the person who is asked about another."""
+    """Begin all, in order; none waits for a person who is asked about another."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(dispatch.begin(parent, call, hedge=True)) for call in calls]
     try:
@@ -86,7 +86,7 @@ async def _begin_beside(dispatch: Dispatch, parent: Frame, calls: Sequence[Call]
 
 
 async def chain(dispatch: Dispatch, parent: Frame, calls: Sequence[Call], hand_on: HandOn) -> list[Response]:
-    """Ask one after another, each given what the one before it found; the first without a result is the last."""
+    """Ask one after another, each with the result of the one before; stop after the first without a result."""
     if hand_on not in get_args(HandOn):
         problem = Problem("hand_on", f"expected one of: {', '.join(get_args(HandOn))}")
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the chain is not valid: hand_on", problems=(problem,)))

@@ -1,4 +1,4 @@
-"""Which guards judge a request, and in which order: structural first, rewriting last."""
+"""The guards of a hub and their order: structural first, rewriting last."""
 
 from collections.abc import Iterable
 
@@ -26,14 +26,15 @@ GUARDS: tuple[Guard, ...] = (
     breaker.breaker,
 )
 
-# After every other guard, a team's own included, and after the schemas: they judge what was said, not the tokens.
+# Redaction comes after all other guards, a team's own included, and after the schemas: these judge the raw text, not
+# tokens.
 LAST: Guard = redaction.redaction
 
 
 def passes_all(request: Request, facts: Facts) -> bool:
-    """Say whether every one of `GUARDS` allows a request; if this says no, one of them may object.
+    """Return whether every one of `GUARDS` allows a request; if not, one of them may object.
 
-    What nearly every request passes is judged in one look: to call each guard costs four times as much.
+    Nearly every request passes, so all are judged in one function: calling each guard costs four times as much.
     """
     remit, limits, card, caller, held = request.remit, facts.limits, facts.target, facts.caller, facts.held
     said = request.input or ""
@@ -70,5 +71,5 @@ def passes_all(request: Request, facts: Facts) -> bool:
 
 
 def explain(request: Request, facts: Facts, guards: Iterable[Guard] = (*GUARDS, LAST)) -> list[tuple[str, Verdict]]:
-    """Return what each guard says of a request, by name, also after an objection."""
+    """Return the verdict of each guard on a request, by name, also after an objection."""
     return [(getattr(guard, "__name__", repr(guard)), guard(request, facts)) for guard in guards]

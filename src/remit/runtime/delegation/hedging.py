@@ -1,4 +1,4 @@
-"""A second agent asked for the same, when the first takes long: the first good answer counts, the other is stopped."""
+"""Hedging: a second agent is asked when the first takes long; the first good answer counts, the other is stopped."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -12,13 +12,13 @@ from remit.runtime.delegation.tasks import DelegationTasks
 from remit.runtime.frames import Frame, RoutedCall
 
 Begin = Callable[[RoutedCall], Coroutine[Any, Any, Frame | Response]]
-"""Judges a call anew, for the next agent on its way, and starts it, or returns the refusal."""
+"""Judges a call for the next agent of its route and starts it, or returns the refusal."""
 
 
 async def race(tasks: DelegationTasks, routing: Routing, first: Frame, hedge_ms: int, begin: Begin) -> Frame:
-    """Return that of the two delegations whose end counts; it has ended.
+    """Return the one of the two delegations whose outcome counts; it has ended.
 
-    Both together get no more than the first was granted: what the second gets was set aside for it from the beginning.
+    Both together get no more than the first was granted: the tokens of the second were set aside from the beginning.
     """
     if not await _takes_long(tasks, first, hedge_ms):
         return first
@@ -35,9 +35,9 @@ async def race(tasks: DelegationTasks, routing: Routing, first: Frame, hedge_ms:
 
 
 async def _takes_long(tasks: DelegationTasks, frame: Frame, hedge_ms: int) -> bool:
-    """Return once a delegation has ended, or has taken so long that another is asked too; say whether that is so.
+    """Return once a delegation has ended or a hedge is due; return whether a hedge is due.
 
-    The time in which a person is asked does not count.
+    Time in which a person is asked does not count.
     """
     clock, hedge_s = tasks.parts.clock, hedge_ms / 1_000
     while not frame.outcome.done():
@@ -60,16 +60,16 @@ def _ring(rung: "asyncio.Future[None]") -> None:
 
 
 async def _asked_beside(tasks: DelegationTasks, routing: Routing, first: Frame, begin: Begin) -> Frame | None:
-    """Return what was begun beside the first; None if nobody else may be asked, or the first ended meanwhile."""
+    """Return the hedge; None if no other agent may be asked, or the first ended meanwhile."""
     route = routing.beside(first)
     if route is None:
         return None
-    # To be admitted may take its time, if a person has to agree: nobody waits for that once there is an answer.
+    # Admission may take long if a person has to agree: nobody waits for that once there is an answer.
     admission = asyncio.get_running_loop().create_task(begin(route))
     try:
         await asyncio.wait({admission, first.outcome}, return_when=asyncio.FIRST_COMPLETED)
         if first.outcome.done() and not first.outcome.result().ok:
-            await asyncio.wait({admission})  # it takes the first's place
+            await asyncio.wait({admission})  # it takes the place of the first
         begun = await _begun(admission)
     except asyncio.CancelledError:
         if (begun := await _begun(admission)) is not None:
@@ -81,7 +81,7 @@ async def _asked_beside(tasks: DelegationTasks, routing: Routing, first: Frame, 
 
 
 async def _begun(admission: "asyncio.Task[Frame | Response]") -> Frame | None:
-    """Return what was admitted until now; what was not is not wanted any more."""
+    """Return what was admitted so far; the rest is not needed any more."""
     admission.cancel()
     await asyncio.wait({admission})
     begun = None if admission.cancelled() else admission.result()
@@ -100,7 +100,7 @@ async def _decided(tasks: DelegationTasks, first: Frame, second: Frame) -> Frame
                 return frame
         going = [frame.outcome for frame in both if not frame.outcome.done()]
         if not going:
-            # Whoever is asked next gets what both have left.
+            # The next agent gets what both have left.
             second.aside = max(0, first.granted - first.used)
             return second
         await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What came of looking through a large request outside the event loop."""
+"""The result of examining a large request outside the event loop."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from remit.runtime.redactor import RedactedValues
 
 
 class RequestInspection(NamedTuple):
-    """What came of looking a large request through outside the event loop, and what was looked at."""
+    """The result of examining a large request outside the event loop, and the request that was examined."""
 
     said: tuple[Json, ...]
     sealing: Sealing | None
@@ -19,14 +19,14 @@ class RequestInspection(NamedTuple):
     verdict: Rewrite | Refuse | Ask
     taken: RedactedValues | None
     mine: dict[str, str | int]
-    """What its caller itself had put into it."""
+    """The raw values that its caller itself put into it."""
 
     def is_of(self, request: Request, facts: Facts) -> bool:
-        """Say whether it is this that was looked at, and nothing was learned meanwhile that is to be struck too."""
+        """Return whether this request was examined and no new secret became known since."""
         return self.sealing is facts.sealing and self.approved == facts.approved and self.said == said_in(request)
 
     def verdict_on(self, request: Request) -> Rewrite | Refuse | Ask:
-        """Return the verdict; what is left of time and tokens has changed while it was looked through."""
+        """Return the verdict with the current time and tokens, which changed during the examination."""
         verdict = self.verdict
         if not isinstance(verdict, Rewrite):
             return verdict

@@ -1,4 +1,4 @@
-"""What is recorded of delegations besides their requests and responses."""
+"""Notices, warnings and tool uses in the record of a run."""
 
 import logging
 
@@ -13,7 +13,7 @@ from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 
-# What is wrong with a team is told by the first few; a model may try a hundred tools.
+# The first few show what is wrong with a team; a model may try a hundred tools.
 MOST_WARNINGS = 20
 
 
@@ -24,12 +24,12 @@ class RunRecorder:
         self.parts = parts
 
     def notice(self, frame: Frame, text: str, code: Code | None = None) -> None:
-        """Record something that an operator should know."""
+        """Record a notice for operators."""
         body = Notice(delegation=frame.path, agent=frame.card.name, text=text, code=code)
         self.record(Kind.NOTICE, frame.run.id, frame.request.session or frame.path, body)
 
     def warn(self, frame: Frame, text: str) -> None:
-        """Record something that whoever asked should know, and say it in the responses of *frame* and all above it."""
+        """Record a warning for the caller, and repeat it in the responses of *frame* and all frames above it."""
         if frame.warnings is None or text not in frame.warnings:
             self.notice(frame, text)
         for each in frame.lineage():
@@ -38,7 +38,7 @@ class RunRecorder:
                 each.warnings.append(text)
 
     def warn_of_tokens(self, frame: Frame, code: str) -> None:
-        """Say that an agent gets a token where its capability asks for a value, and has nobody to give it to."""
+        """Warn that an agent gets a token where its capability needs a value, and has nobody to pass it to."""
         capability = frame.card.capability(code)
         schema = capability.input_schema if capability is not None else None
         found = tokens_asked_for(frame.request.input, frame.run.known, schema)
@@ -54,18 +54,18 @@ class RunRecorder:
                 self.warn(frame, token_given("capability", code, field, kind_of(token)))
 
     def record(self, kind: Kind, run: str, session: str, body: Body) -> None:
-        """Record what is not an admitted request or its response; whatever it says is redacted first."""
+        """Record anything but an admitted request or its response; its text is redacted first."""
         self._append(kind, run, session, self.parts.redactor.clean(body, self.sealing_of(run)))
 
     def record_clean(self, kind: Kind, frame: Frame, body: Body) -> None:
-        """Do the same with what was redacted before."""
+        """Record a body that is already redacted."""
         self._append(kind, frame.run.id, frame.request.session or frame.path, body)
 
     def _append(self, kind: Kind, run: str, session: str, body: Body) -> None:
         self.parts.store.append(kind, self.parts.clock.wall_ms(), run, session, body)
 
     def sealing_of(self, run: str) -> Sealing | None:
-        """Return how a run's tokens are made: by what is known in it, if it is in flight here."""
+        """Return the sealing of a run, if it is in flight here."""
         root = self.parts.ledger.frames.get(run)
         return self.parts.redactor.sealing(run) if root is None else root.run.sealing
 

@@ -1,4 +1,4 @@
-"""Refusals, on record within bounds."""
+"""Refusals, recorded within bounds."""
 
 import logging
 
@@ -24,7 +24,7 @@ class DelegationRefusals:
         self.recording = recording
 
     def refused(self, request: Request, why: Fault) -> Response:
-        """Return a refusal, with the version of the agent that was asked for."""
+        """Return a refusal, with the version of the requested agent."""
         entry = self.parts.registry.agents.get(request.target)
         return refused(request, why, None if entry is None else entry.card)
 
@@ -40,23 +40,23 @@ class DelegationRefusals:
         if not is_light_request(request):
             request = _without_words(request)
         if request.view is not None:
-            # Redacted before it is cut: of half a number no detector knows whose it is.
+            # Redacted before it is cut: a detector does not recognise half a number.
             request = replace(request, view=self.parts.redactor.clean(request.view, sealing).recorded())
-        # Not in the session that it asked for: that may be another user's.
-        # Nor in one that a sender names as its own: that is a claim.
+        # Not in the requested session: it may be another user's. Nor in one that a sender names as its own: that is a
+        # claim.
         session = (request.parent_session if request.via is None else None) or request.run
         self.recording.record(Kind.REFUSED, request.run, session, Refusal(request=request, response=response))
         return response
 
     def _is_recorded(self, id: str, why: Fault) -> bool:
-        """Say whether one more refusal in a run goes on record: an agent that asks on and on must not fill it."""
+        """Return whether one more refusal of a run is recorded: an agent that asks forever must not fill the record."""
         root = self.parts.ledger.frames.get(id)
         if root is None:
             return True
         run, most = root.run, self.parts.limits.max_delegations
         if run.refusals >= most:
             return False
-        # Of those for want of room, one is told.
+        # Of the refusals for lack of room, only one is recorded.
         run.refusals = most if why.code is Code.RECORD_LIMIT_EXCEEDED else run.refusals + 1
         if run.refusals == most:
             self.recording.notice(root, "further refusals in this run are not recorded", why.code)
@@ -64,7 +64,7 @@ class DelegationRefusals:
 
 
 def _without_words(request: Request) -> Request:
-    """Return a large request as its refusal is recorded: who asked whom, and that it was too large to be kept."""
+    """Return a large request as its refusal is recorded: caller, callee, and that it was too large to store."""
     return replace(
         request,
         objective=f"[not kept: the request is larger than {LIGHT} characters, and was refused]",
@@ -78,7 +78,7 @@ def _without_words(request: Request) -> Request:
 
 
 def undrafted(parent: Frame, call: Call, path: str) -> Request:
-    """Return as much of a request as can be said of a call that could not be made into one."""
+    """Return a request with as much as is known of a call that could not be made into one."""
     asking, target = parent.request, call.target or call.capability
     return Request(
         version=VERSION,

@@ -1,4 +1,4 @@
-"""What each delegation has asked for so far: to answer what it asks again, and to warn it when it goes in circles."""
+"""The past calls of each delegation: repeated calls get the earlier answer, and circling agents a warning."""
 
 from collections import Counter
 
@@ -13,31 +13,31 @@ from remit.runtime.answer_cache import moment
 from remit.runtime.delegation.response import for_record
 from remit.runtime.frames import Frame, PastCall
 
-# Answers that one delegation keeps to be given again. An agent backed by a model makes some dozens of calls.
+# Answers that one delegation keeps for repeated calls. An agent backed by a model makes some dozens of calls.
 MOST_ANSWERS = 200
-# Calls of one delegation to one callee that are compared with each other. Code that makes more than that iterates.
+# Calls of one delegation to one callee that are compared. Code that makes more calls than this iterates.
 MOST_WATCHED = 50
 
 _UNWATCHED: list[PastCall] = []
 
 
 def is_read_only(card: AgentCard, request: Request) -> bool:
-    """Say whether a request changes nothing, as the card of its callee says."""
+    """Return whether a request changes nothing, according to its callee's card."""
     capability = card.capability(request.capability) if request.capability is not None else None
     return capability is not None and capability.read_only
 
 
 def count_change(frame: Frame) -> None:
-    """Count that something may have been changed by the agent of a frame."""
+    """Count that the agent of a frame may have changed something."""
     frame.run.changes += 1
     frame.run.changed_at = moment()
     frame.changes_below += 1
 
 
 def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, beside: tuple[Json, ...]) -> None:
-    """Keep the answer to a call that only reads, until its caller ends; *changes* says until when it is true.
+    """Keep the answer of a read-only call until its caller ends; *changes* says until when it is valid.
 
-    What is not kept, because it is large or there are too many, is asked for again as if it were new.
+    Answers that are too large or too many are not kept; those calls are made again.
     """
     kept = parent.errands
     if kept is None or key not in kept:
@@ -49,14 +49,14 @@ def keep_answer(parent: Frame, key: CallKey, outcome: Response, changes: int, be
 
 
 def note_end(frame: Frame, outcome: Response) -> None:
-    """Note how a delegation ended: for who asks the same again, and for who goes in circles."""
+    """Note how a delegation ended, for repeated calls and for the circle detection."""
     parent, request = frame.parent, frame.request
     if parent is None:
         return
     if not is_read_only(frame.card, request):
         if frame.ran:
             frame.run.changes += 1
-            if request.capability is not None:  # of a call that names none it is not said that it changes anything
+            if request.capability is not None:  # a call that names no capability is not declared to change anything
                 frame.run.changed_at = moment()
             parent.changes_below += frame.changes_below + 1
     else:
@@ -69,7 +69,7 @@ def note_end(frame: Frame, outcome: Response) -> None:
 
 
 def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Response:
-    """Return an earlier answer as the answer to a request for the same; it costs nothing."""
+    """Return an earlier answer as the answer to an equal request; it costs nothing."""
     was = earlier.response
     note = f"{parent.card.name} asked this before ({was.id}) and nothing was changed since: the earlier answer again"
     return replace(
@@ -86,9 +86,9 @@ def given_again(parent: Frame, request: Request, earlier: EarlierAnswer) -> Resp
 
 
 def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> PastCall | None:
-    """Remember what a caller asks a callee or a tool for; None: it is not watched any more.
+    """Remember a call to a callee or a tool; None: the calls are not watched any more.
 
-    It `circles` if it is nearly the same as before, again without progress: the caller is to be warned, once.
+    The call `circles` if it nearly repeats earlier ones without progress; its caller is warned once.
     """
     if parent.asked_of is None:
         parent.asked_of = {}
@@ -100,7 +100,7 @@ def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Past
         before = parent.asked_of[callee] = []
     asked = PastCall(said)
     before.append(asked)
-    # One that is not the fourth of its kind repeats nothing, and most are not.
+    # Only the fourth call of its kind can be a repetition, and most calls come earlier.
     if len(before) > ENOUGH and is_light(*said):
         earlier = [CallWords(_words(each), _answer_words(each)) for each in before[:-1]]
         asked.circles = repeated_without_progress(_words(asked), earlier)
@@ -110,7 +110,7 @@ def watch(parent: Frame, name: str, capability: str | None, *said: Json) -> Past
 
 
 def circling(parent: Frame, name: str) -> str:
-    """Return what a caller is told that goes in circles."""
+    """Return the warning to an agent that goes in circles."""
     return (
         f"{parent.card.name} has asked {name} for nearly the same several times, and the answers bring nothing new: "
         "use what there is, ask for something else, or ask another"

@@ -1,4 +1,4 @@
-"""What is known of a call from before a restart: its answer, or how far it came."""
+"""The outcomes of calls from before a restart."""
 
 import logging
 
@@ -24,7 +24,7 @@ log = logging.getLogger("remit")
 
 
 class JournalReplay:
-    """Answers calls from the journal of a run that was taken up again."""
+    """Answers calls from the journal of a resumed run."""
 
     def __init__(
         self, parts: RuntimeContext, recording: RunRecorder, refusals: DelegationRefusals, admission: Admission
@@ -35,7 +35,7 @@ class JournalReplay:
         self.admission = admission
 
     async def take_over(self, parent: Frame, of: str, path: str) -> None:
-        """Let a call that tries another of the same caller again know what was done below that one."""
+        """Give a retry access to the finished steps below the call that it retries."""
         if of.startswith(f"{parent.path}."):
             await self.parts.store.flush()
             steps = await self.parts.store.load(parent.run.id)
@@ -44,7 +44,7 @@ class JournalReplay:
     def find_again(
         self, parent: Frame, call: Call, entry: RegisteredAgent, path: str
     ) -> Response | tuple[bytes, journal.JournalStep | None]:
-        """Return what came of a call before a restart; if that is not known, what identifies it and how far it came."""
+        """Return the outcome of a call from before a restart; if unknown, its digest and how far it came."""
         request, keys = self.admission.draft_now(parent, call, entry, path), self.parts.redactor.keys
         step = journal.errand_digest(parent.run, request, keys)
         known = self._replay(parent, request, entry, step)
@@ -74,7 +74,7 @@ class JournalReplay:
             parent.note_fault_below(step.response.fault)
         self.admission.holds(parent, request)
         self.recording.record(Kind.NOTICE, request.run, request.session or request.id, _replayed(request, step))
-        if step.earlier:  # what it took was counted in the run that did it
+        if step.earlier:  # its cost was counted in the run that did it
             return replace(step.response, id=request.id, run=request.run, usage=Usage())
         parent.meter(step.response.usage)
         if step.response.usage.overrun:
@@ -82,7 +82,7 @@ class JournalReplay:
         return step.response
 
     def still_true(self, run: Run, path: str, entry: RegisteredAgent | None, call: Call, why: Fault) -> Fault:
-        """Return why a call is refused; of one that had begun before a restart, that it may have been done."""
+        """Return why a call is refused; if it had begun before a restart, say that it may have been executed."""
         before = journal.begun(run, path, self.parts.redactor.keys) if run.steps else None
         doubt = "" if before is None else doubt_about(before, entry, call.capability)
         if not doubt or why.code is Code.OUTCOME_UNKNOWN:
@@ -91,7 +91,7 @@ class JournalReplay:
 
 
 def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, asked: str | None) -> str:
-    """Say why it is not known what came of a step that was begun before a restart; empty: then nothing came of it."""
+    """Return why the outcome of an unfinished step is unknown; empty: nothing happened."""
     if before.departed is not None:
         return "it had left for another hub before the restart, and may have been done"
     capability = entry.card.capability(asked) if entry is not None and asked is not None else None
@@ -101,7 +101,7 @@ def doubt_about(before: journal.JournalStep, entry: RegisteredAgent | None, aske
 
 
 def _at_home_now(entry: RegisteredAgent, before: journal.JournalStep) -> Fault | None:
-    """Return what to say of a call that left for a peer before the restart, if its agent lives here now."""
+    """Return the sentence for a call that was sent to a peer before the restart, if its agent lives here now."""
     left = before.departed
     if left is None or isinstance(entry.agent, Remote):
         return None
@@ -115,6 +115,6 @@ def _replayed(request: Request, step: journal.JournalStep) -> Notice:
 
 
 def go_on(frame: Frame, before: journal.JournalStep, entry: RegisteredAgent) -> None:
-    """Let a call go on from where it was before a restart."""
+    """Continue a call from where it was before a restart."""
     frame.departed = before.departed
     frame.doubt = doubt_about(before, entry, frame.request.capability)

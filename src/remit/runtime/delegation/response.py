@@ -1,4 +1,4 @@
-"""How a delegation's end becomes its response."""
+"""The response of a delegation, made from its outcome."""
 
 import sys
 
@@ -18,24 +18,24 @@ from remit.runtime.schemas import MAX_MISFITS
 
 MAX_NAME = 100
 
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _PARTIAL, _SUCCESS = Status.PARTIAL, Status.SUCCESS
 
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def isolated(value: Json) -> Json:
-    """Return a copy that nobody else can change: what one agent gives another is said, not shared."""
+    """Return a copy that nobody else can change: agents pass values to each other, they do not share them."""
     return value if isinstance(value, _PLAIN) else msgspec.json.decode(write(value))
 
 
 def presentable(name: object) -> str:
-    """Return a name that someone made up as one that can be recorded and shown, or a question mark."""
+    """Return an invented name in a form that can be recorded and shown, or a question mark."""
     return name if isinstance(name, str) and 0 < len(name) <= 100 and name.isprintable() else NOBODY
 
 
 def refused(request: Request, why: Fault, card: AgentCard | None = None) -> Response:
-    """A request that was judged and not started."""
+    """Return the response to a request that was judged and not started."""
     status = Status.TIMEOUT if why.code is Code.TIMEOUT else Status.REFUSED
     response = Response(
         version=VERSION, id=request.id, target=request.target, status=status, run=request.run, fault=why
@@ -47,7 +47,7 @@ def refused(request: Request, why: Fault, card: AgentCard | None = None) -> Resp
 
 
 def answered(frame: Frame, answer: Answer) -> Response:
-    """The callee's answer, once nothing is to be objected to it."""
+    """Return the response with the callee's answer, after all checks have passed."""
     request = frame.request
     capability = frame.card.capability(request.capability) if request.capability else None
     response = Response(
@@ -64,7 +64,7 @@ def answered(frame: Frame, answer: Answer) -> Response:
         agent_version=frame.card.version,
         capability_version=capability.version if capability else None,
     )
-    # The rest is seldom said, and more than fifteen keywords in one call cost Python four times as much.
+    # The rest is rarely set, and more than fifteen keywords in one call cost Python four times as much.
     if answer.finished or answer.unfinished or answer.warnings or answer.requires_followup:
         response = replace(
             response,
@@ -85,7 +85,7 @@ def answered(frame: Frame, answer: Answer) -> Response:
 
 
 def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
-    """An end without a whole answer; what the callee had reported as finished is kept."""
+    """Return a response without a whole answer; what the callee reported as finished is kept."""
     request, partial = frame.request, frame.partial() if callable(frame.partial) else frame.partial or Answer()
     return Response(
         version=VERSION,
@@ -104,18 +104,18 @@ def ended_response(frame: Frame, status: Status, why: Fault) -> Response:
         finished=partial.finished,
         unfinished=partial.unfinished,
         agent_version=frame.card.version,
-        # It says nothing about the callee, and whoever reads the record has to know that.
+        # It says nothing about the callee, and readers of the record have to know that.
         cache="hit" if frame.lookup is not None and frame.lookup.follows else "none",
     )
 
 
 def stopped(frame: Frame, why: Fault) -> Response:
-    """The end of a delegation that was told to stop."""
+    """Return the response of a delegation that was told to stop."""
     return ended_response(frame, Status.TIMEOUT if why.code is Code.TIMEOUT else Status.CANCELLED, why)
 
 
 def handed_on(frame: Frame, response: Response) -> Response:
-    """The response of the agent that the callee named instead of answering, as the callee's own."""
+    """Return the response of the agent that the callee handed over to, as the callee's own."""
     return replace(
         response,
         id=frame.request.id,
@@ -127,7 +127,7 @@ def handed_on(frame: Frame, response: Response) -> Response:
 
 
 def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
-    """Return how a delegation ended elsewhere, as far as a peer may say that; what it says it used is counted here."""
+    """Return a remote outcome, limited to what a peer may say; the usage it reports is counted here."""
     request = frame.request
     frame.meter(given.usage)
     try:
@@ -142,7 +142,7 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
         message = f"{request.target} gave an answer that contradicts itself: {given.status} with and without an error"
         return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, message))
     return replace(
-        # What an agent's code did is for its own hub to say.
+        # The details of an agent's failure are for its own hub to report.
         given if given.fault is None or given.fault.origin is None else given.outward(),
         version=VERSION,
         id=request.id,
@@ -157,9 +157,9 @@ def relayed(frame: Frame, given: Response, max_bytes: int) -> Response:
 
 
 def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
-    """Return a copy of an answer that is one, or what is wrong with it."""
+    """Return a validated copy of an answer, or the fault."""
     result = answer.result
-    # The commonest answer, a short text and nothing else, needs no encoding to be known as good.
+    # The most common answer, a short text and nothing else, is valid without encoding it.
     if type(result) is str and result.isascii() and len(result) < max_bytes and answer == Answer(result):
         return answer
     try:
@@ -171,17 +171,17 @@ def verified(frame: Frame, answer: Answer, max_bytes: int) -> Answer | Fault:
 
 
 def failure(frame: Frame, error: BaseException, words: str) -> Fault:
-    """Return the fault for what an agent's code raised, in these words; one that it raised on purpose is its own."""
+    """Return the fault for an agent's exception, in these words; a `RemitError` of the agent keeps its own fault."""
     if isinstance(error, RemitError) and isinstance(error.fault, Fault):  # pyright: ignore[reportUnnecessaryIsInstance]
         try:
             return checked(error.fault)
         except RemitError:
-            pass  # made by hand, and not well
+            pass  # made by hand, and invalid
     return fault(Code.DELEGATION_FAILED, f"{frame.card.name} raised {words}")
 
 
 def for_callee(request: Request) -> Request:
-    """Return the request as its callee gets it: what it does to its input changes nobody else's."""
+    """Return the request for the callee: a copy, so that changes to its input affect nobody else."""
     if request.handoff is None and isinstance(request.input, _PLAIN):
         return request
     return replace(
@@ -192,15 +192,15 @@ def for_callee(request: Request) -> Request:
 
 
 def for_record(response: Response) -> Response:
-    """Return the response as it is recorded: what its caller does to it changes no record."""
+    """Return the response for the record: a copy, so that the caller's changes do not affect it."""
     if not response.artifacts and not response.metadata and isinstance(response.result, _PLAIN):
         return response
-    # Redacted, it may be larger than an envelope that is sent.
+    # A redacted response may be larger than an envelope may be.
     return checked(response, max_bytes=sys.maxsize)
 
 
 def brief_fault(why: Fault) -> Fault:
-    """Return a fault as it can be redacted in the event loop: of many problems the first, and no long words."""
+    """Return a fault small enough to redact in the event loop: the first of many problems, and no long texts."""
     if is_light(why):
         return why
     problems: list[Problem] = []
@@ -213,7 +213,7 @@ def brief_fault(why: Fault) -> Fault:
     short = fault(why.code, message, problems=tuple(problems), retry_after_ms=why.retry_after_ms, detail=detail)
     if (origin := why.origin) is None:
         return short
-    # Of the exception only its type: of half a number no detector knows whose it is.
+    # Only the exception's type: a detector does not recognise half a number in a cut text.
     error = origin.error.partition(":")[0][:MAX_NAME]
     frames = tuple(each for each in origin.frames[-1:] if is_light(each))
     return replace(short, origin=replace(origin, error=error, frames=frames))

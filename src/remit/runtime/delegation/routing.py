@@ -1,4 +1,4 @@
-"""Who carries out a call that names a capability and no agent, and who does it if that one cannot."""
+"""Routing of calls that name a capability: the agent to ask, and its fallbacks."""
 
 import asyncio
 import logging
@@ -20,12 +20,12 @@ from remit.runtime.registry import RegisteredAgent
 
 log = logging.getLogger("remit")
 
-# What is read takes a tenth of that. Whoever has waited so long is better served by any choice.
+# Reading the track records takes a tenth of this. After so long a wait, any choice is better than none.
 RECALL_S = 0.25
 
 
 class Routing:
-    """The choice among several agents that offer the same; each is judged anew when its turn comes."""
+    """Chooses among several agents that offer the same capability; each is judged when its turn comes."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self.parts = parts
@@ -33,9 +33,9 @@ class Routing:
     def route(
         self, parent: Frame, call: Call, capability: str, path: str, owner: SessionOwner | None
     ) -> RoutedCall | None:
-        """Return the way of a call by capability: as it went before a restart, else as it looks best now.
+        """Return the route of a call by capability: as before a restart, else the best one now.
 
-        A way that names nobody hangs on what this hub does not remember yet: find the way again after `recall`.
+        A route without names depends on track records that are not loaded yet: call this again after `recall`.
         """
         offering = self.parts.registry.offering(capability)
         if not offering:
@@ -50,9 +50,9 @@ class Routing:
         if len(names) == 1:
             return tuple(names)
         if owner is not None and owner.user == parent.request.remit.user and owner.agent in names:
-            return (owner.agent,)  # a conversation goes on with whom it began
+            return (owner.agent,)  # a conversation continues with the agent it began with
         if parent.errands and (asked := parent.errands.keys() & errands_of(call, names)):
-            # Asked again for the same, another would answer it as if it had not been asked before.
+            # Another agent would answer a repeated call as if it were new.
             return (asked.pop()[0],)
         if self.parts.ledger.is_new:
             return ()
@@ -61,7 +61,7 @@ class Routing:
         return ranked[:1] if call.session is not None else ranked
 
     async def recall(self) -> None:
-        """Remember how agents did before this hub was opened: once, when it matters for the first time."""
+        """Load the track records from before this hub was opened: once, when they first matter."""
         async with self._recalling:
             if not self.parts.ledger.is_new:
                 return
@@ -83,10 +83,10 @@ class Routing:
         return asyncio.Lock()
 
     def recorded_leg(self, run: Run, route: RoutedCall, first: int) -> RoutedCall | None:
-        """Return an attempt, of those from *first* on, that was made before a restart.
+        """Return an attempt, from *first* on, that was made before a restart.
 
-        It is the first that was answered, else the first. Whom it went to is part of its digest; what cannot be found
-        so is left to the journal to refuse.
+        It is the first that was answered, else the first. The callee is part of its digest; an attempt that is not
+        found this way is left to the journal to refuse.
         """
         if not run.steps or route.call.capability is None:
             return None
@@ -95,7 +95,7 @@ class Routing:
         made = [leg for leg in range(first, len(names)) if leg_path(route.path, leg) in run.steps]
         if not made:
             return None
-        # Of two that were asked beside each other one may not have ended yet, though the other had answered.
+        # Of a hedged pair, one may not have ended although the other had answered.
         leg = next((leg for leg in made if journal.has_answer(run, leg_path(route.path, leg), keys)), made[0])
         name = journal.chosen(run, leg_path(route.path, leg), route.call, names, keys)
         others = tuple(each for each in (route.names[1:] if first else route.names) if each != name)
@@ -108,7 +108,7 @@ class Routing:
         return route._replace(names=route.names[1:], leg=route.leg + 1)
 
     def next_leg(self, frame: Frame, response: Response) -> RoutedCall | None:
-        """Return the way to the next after an attempt that failed, within the time and tokens that it left over."""
+        """Return the route to the next agent after a failed attempt, within the time and tokens that are left."""
         route, why = frame.route, response.fault
         if route is None or route.call.capability is None or why is None or len(route.names) < 2:
             return None
@@ -121,7 +121,7 @@ class Routing:
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=left))
 
     def beside(self, frame: Frame) -> RoutedCall | None:
-        """Return the way to whom to ask beside one that takes long; what was set aside for that is free from now on."""
+        """Return the route to the hedge of a slow delegation; the tokens set aside for it become free."""
         route, left_ms = frame.route, frame.time_left_ms(self.parts.clock.now())
         if route is None or left_ms < FLOOR_MS or frame.stopping is not None or not frame.aside:
             return None
@@ -129,7 +129,7 @@ class Routing:
         return self._another(frame, route, replace(route.call, deadline_ms=left_ms, max_tokens=tokens), beside=frame)
 
     def under_way(self, frame: Frame, route: RoutedCall, *, hedge: bool) -> None:
-        """Note how a delegation came to its callee, and keep part of its grant for who may be asked beside it."""
+        """Note the route of a delegation, and set part of its grant aside for a hedge."""
         frame.route = route
         if route.beside is not None:
             self.parts.ledger.pair(frame, route.beside)
@@ -139,7 +139,7 @@ class Routing:
         agents = self.parts.registry.agents
         others = [_offered(agents[name].card, route) for name in route.names[1:] if name in agents]
         if not all(other is not None and other.read_only for other in others):
-            return  # what one of them does, it may not do twice
+            return  # an agent that changes something must not be asked twice
         remit = self.parts.ledger.set_aside(frame, offered.hedge_ms)
         frame.request = replace(frame.request, remit=remit)
         if frame.recorded is not None:
@@ -157,7 +157,7 @@ def _offered(card: AgentCard, route: RoutedCall) -> Capability | None:
 
 
 def _may_reach(parent: Frame, call: Call, entry: RegisteredAgent) -> bool:
-    """Say whether the guards would let it be asked, as far as that hangs on who it is."""
+    """Return whether the guards would allow this agent, as far as that depends on its name."""
     remit, card = parent.request.remit, entry.card
     return (
         parent.card.may_reach(card.name)

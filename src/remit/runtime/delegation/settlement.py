@@ -1,4 +1,4 @@
-"""The end of a delegation: its account settled, its response redacted, recorded and handed over."""
+"""The end of a delegation: settle its account, redact, record and deliver its response."""
 
 import asyncio
 import logging
@@ -31,12 +31,12 @@ from remit.runtime.sessions import FACT_LENGTH, MOST_NEW_FACTS, memorable
 
 log = logging.getLogger("remit")
 
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
 
 
 class Settlement:
-    """The one place where the life of a delegation ends."""
+    """The one place where delegations end."""
 
     def __init__(
         self, parts: RuntimeContext, recording: RunRecorder, cached: CachedAnswers, wheel: TimerWheel[Frame]
@@ -47,7 +47,7 @@ class Settlement:
         self._wheel = wheel
 
     async def settle_large(self, frame: Frame, response: Response) -> None:
-        """Close what may have to be looked through outside the event loop before."""
+        """End a delegation whose response may have to be examined outside the event loop first."""
         while True:
             stopping, run, parent = frame.stopping, frame.run, frame.parent
             if stopping is not None:
@@ -56,16 +56,16 @@ class Settlement:
                 self.settle(frame, response)
                 return
             work = partial(self._look_through, frame, response, run.sealing, dict(run.known), parent and parent.held)
-            # Told to stop meanwhile, it ends with what it had until then.
+            # If it was told to stop meanwhile, it ends with what it had by then.
             with suppress(asyncio.CancelledError):
                 looked = await aside.run(work)
-                # What was learned meanwhile, in another part of the run, is to be struck here too.
+                # Secrets that another part of the run learned meanwhile have to be redacted here too.
                 if frame.stopping is stopping and looked.sealing is run.sealing:
                     self.settle(frame, looked.clean, looked)
                     return
 
     def settle(self, frame: Frame, response: Response, looked: "ResponseInspection | None" = None) -> None:
-        """Settle, record and hand over the outcome: exactly once, whoever comes first.
+        """Settle, record and deliver the outcome exactly once, whoever comes first.
 
         A large response was *looked* through before, outside the event loop.
         """
@@ -77,7 +77,7 @@ class Settlement:
         if frame.stopping is not None and looked is None:
             response = stopped(frame, frame.stopping)
             if not is_light_response(response):
-                # Only of an agent that does not stop: nothing can be awaited for it any more.
+                # Only for an agent that does not stop: nothing can be awaited for it any more.
                 frame.partial = None
                 why = f"what {frame.card.name} had until then is not kept: it is larger than {LIGHT} characters"
                 response = replace(stopped(frame, frame.stopping), warnings=(why,))
@@ -98,7 +98,7 @@ class Settlement:
             self.parts.outflow.finish(frame)
         frame.state = advance(frame.state, response.status)
         self._wheel.discard(frame, frame.tick)
-        # That it is not known what came of it blames nobody; that it did not answer blames the callee.
+        # An unknown outcome blames nobody; a missing answer blames the callee.
         self.parts.ledger.close(frame, judged if frame.doubt else response, now, self.parts.limits.delegation_time_ms)
         if parent is not None and response.fault is not None:
             parent.note_fault_below(response.fault)
@@ -121,16 +121,16 @@ class Settlement:
                 frame.outcome.set_result(outcome)
 
     def _is_overdue(self, frame: Frame) -> bool:
-        """Say whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
+        """Return whether an agent's time was over before it ended, and only a blocked loop kept it from being stopped.
 
-        What was done elsewhere is told all the same: it is known what came of it.
+        A remote outcome is reported all the same: it is known.
         """
         if frame.stopping is not None or frame.pauses or isinstance(frame.agent, Remote):
             return False
         return bool(frame.tick) and self._wheel.is_due(frame.tick)
 
     def _with_figures(self, frame: Frame, response: Response, now: float) -> Response:
-        """Return the response with what it took; one that took more than was granted has failed."""
+        """Return the response with its usage; if it used more than was granted, it has failed."""
         duration_ms = int((now - frame.started) * 1_000 + 0.5)
         if duration_ms:
             queued_ms = int((frame.taken_s - frame.started) * 1_000 + 0.5)
@@ -151,7 +151,7 @@ class Settlement:
     def _look_through(
         self, frame: Frame, response: Response, sealing: Sealing | None, known: dict[str, Raw], held: Held | None
     ) -> "ResponseInspection":
-        """Return a large response as it may be kept, with all that is made of it; it changes nothing."""
+        """Return a large response as it is stored, with everything derived from it; it changes no state."""
         found: dict[str, Raw] = {}
         clean = response if sealing is None else self._struck(frame, response, sealing, found)
         fresh = {token: raw for token, raw in found.items() if token not in known}
@@ -167,29 +167,29 @@ class Settlement:
     def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
         """Return the end of what may have been carried out elsewhere, and was stopped here before that was known."""
         if isinstance(frame.agent, Remote):
-            # A peer that is not heard of settles all that it was granted.
+            # A peer that does not report its usage is charged the whole grant.
             frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
         if frame.parent is not None and frame.parent.stopping is not None:
-            frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not hear of this any more
+            frame.parent.doubt = frame.parent.doubt or frame.doubt  # it will not see this any more
         unknown = fault(Code.OUTCOME_UNKNOWN, f"{why.message}; {frame.doubt}", detail=why.detail)
         return replace(response, status=Status.FAILED, fault=replace(unknown, origin=why.origin))
 
     def _redacted(self, frame: Frame, response: Response, sealing: Sealing) -> Response:
-        """Return the response as it may be kept, and keep apart what was taken out of it."""
+        """Return the response as it is stored, and keep the redacted values apart."""
         found: dict[str, Raw] = {}
         clean = self._struck(frame, response, sealing, found)
         if found:
-            # What is found on the way up is for the user, and for no agent in between that did not have it before.
+            # Values found on the way up are for the user, and not for agents in between that did not have them before.
             self.parts.redactor.keep(frame.run, found, of_user=True)
         return clean
 
     def _struck(self, frame: Frame, response: Response, sealing: Sealing, found: dict[str, Raw]) -> Response:
-        """Return the response as it may be kept, or as a failure if it cannot be."""
+        """Return the response as it is stored, or as a failure if it cannot be redacted."""
         try:
             clean = strike(replace(response, fault=None) if response.fault is not None else response, sealing, found)
-        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        except Exception as error:  # noqa: BLE001 - logged without secret values
             found.clear()
-            frame.partial = None  # nor could this be redacted
+            frame.partial = None  # this could not be redacted either
             if isinstance(error, RemitError):
                 why = f"the answer of {frame.card.name} cannot be used: {error.fault.message}"
                 failed = ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why))
@@ -199,7 +199,7 @@ class Settlement:
                 why = f"the answer of {frame.card.name} could not be redacted {what}"
                 failed = ended_response(frame, Status.FAILED, fault(Code.DELEGATION_FAILED, why))
             return replace(failed, usage=response.usage)
-        # An error's words are never restored: they end up in logs.
+        # Error texts are never restored, because they end up in logs.
         return (
             clean
             if response.fault is None
@@ -207,7 +207,7 @@ class Settlement:
         )
 
     def _keep(self, frame: Frame, response: Response, looked: "ResponseInspection | None") -> None:
-        """Hand to the store what is to be kept of a delegation's end; a root's response is kept by its run."""
+        """Store what is kept of a delegation's end; a root response is stored by its run."""
         if frame.parent is not None:
             request = frame.request
             at_ms = request.created_ms + response.duration_ms if request.created_ms else self.parts.clock.wall_ms()
@@ -218,7 +218,7 @@ class Settlement:
             self._keep_facts(frame, response.new_facts)
 
     def _keep_facts(self, frame: Frame, stated: tuple[str, ...]) -> None:
-        """Keep facts for the user and the conversation: as many of one answer as somebody could bear in mind."""
+        """Store facts for the user and the conversation, at most a bounded number per answer."""
         facts, user = memorable(stated), frame.request.remit.user
         if len(facts) < len(stated):
             rest = f"{len(stated) - len(facts)} of {len(stated)} facts of {frame.card.name} are not kept"
@@ -230,12 +230,12 @@ class Settlement:
         self.parts.sessions.learn(frame.run, facts, frame.card.name)
 
 
-# What a response says; the rest are names and figures.
+# The texts of a response; the rest are names and numbers.
 _SAID = ("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata")
 
 
 class ResponseInspection(NamedTuple):
-    """What was made of a large response outside the event loop."""
+    """What was derived from a large response outside the event loop."""
 
     clean: Response
     sealing: Sealing | None
@@ -243,12 +243,12 @@ class ResponseInspection(NamedTuple):
     taken: RedactedValues
     recorded: Response
     held: Held | None
-    """What its caller held then."""
+    """The values that its caller held at that time."""
     restored: dict[str, Any]
-    """The fields that its caller gets otherwise than they are kept."""
+    """The fields whose values differ between the caller's response and the stored one."""
 
     def on_record(self, response: Response) -> Response:
-        """Return the response as it is recorded: what its caller does to it changes no record."""
+        """Return the response for the record: a copy, so that the caller's changes do not affect it."""
         kept = self.recorded
         return replace(response, result=kept.result, artifacts=kept.artifacts, metadata=kept.metadata)
 

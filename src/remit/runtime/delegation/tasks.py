@@ -1,4 +1,4 @@
-"""Each delegation in a task of its own: started, waited for, stopped, abandoned."""
+"""The task of each delegation: start, wait, stop, abandon."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from remit.runtime.ports import NobodyServesError, Remote
 
 log = logging.getLogger("remit")
 
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _DELEGATION, _RESULT = Kind.DELEGATION, Kind.RESULT
 
 
@@ -40,7 +40,7 @@ class DelegationTasks:
         self.settlement = Settlement(parts, recording, cached, self._wheel)
 
     def start(self, frame: Frame) -> Frame:
-        """Record and set going what was admitted and reserved."""
+        """Record and start a delegation that was admitted and reserved."""
         request = frame.request
         if frame.parent is not None:
             at_ms = request.created_ms or self.parts.clock.wall_ms()
@@ -67,9 +67,9 @@ class DelegationTasks:
         frames: Sequence[Frame],
         outcomes: Sequence[asyncio.Future[Response]] | None = None,
     ) -> list[Response]:
-        """Wait for what was started. The caller's slot is free meanwhile; if the caller is cancelled, so are they.
+        """Wait for delegations. The caller's slot is free meanwhile; if the caller is cancelled, so are they.
 
-        *outcomes* are waited for in the place of the frames' own, where those may not be the last word.
+        *outcomes* are awaited in place of the frames' own, where those may not be final.
         """
         if parent is not None:
             give_slot(parent)
@@ -84,18 +84,18 @@ class DelegationTasks:
         return responses
 
     async def give_up(self, parent: Frame | None, frames: Sequence[Frame]) -> None:
-        """End what the caller does not wait for any more."""
+        """End delegations that the caller does not wait for any more."""
         try:
             await self.end(frames, "its caller was cancelled")
         finally:
             if parent is not None:
                 parent.waiting -= 1
-                # Who only gave up waiting, by a time-out of its own, works on, and does so in a slot.
+                # A caller that only gave up waiting, by its own time-out, continues to work and needs a slot.
                 if parent.stopping is None:
                     await regain_slot(parent)
 
     async def end(self, frames: Iterable[Frame], reason: str) -> None:
-        """Stop what is still in flight and return once it is gone or abandoned."""
+        """Stop what is still in flight and return once it has ended or was abandoned."""
         going = [frame for frame in frames if not isinstance(frame.state, Status)]
         for frame in going:
             if frame.outcome.cancelled():
@@ -105,10 +105,10 @@ class DelegationTasks:
             await frame.outcome
 
     def stop(self, frame: Frame, why: Fault) -> None:
-        """Cancel a delegation and everything below it, all at once; each then has the grace time to clean up."""
+        """Cancel a delegation and everything below it at once; each then has the grace time to clean up."""
         grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
         if frame.children and why.code is Code.TIMEOUT:
-            frame.passed_on = True  # its time went to those that it waited for
+            frame.passed_on = True  # its time was used by those that it waited for
         for each in frame.subtree():
             if each.stopping is not None or isinstance(each.state, Status):
                 continue
@@ -118,16 +118,16 @@ class DelegationTasks:
             )
             each.stopping = why if each is frame else above
             if each.doubt and not isinstance(each.agent, Remote):
-                each.doubt = ""  # it had begun, and is stopped: that says it all
+                each.doubt = ""  # it had begun and is stopped: that is the whole reason
             if each.lookup is not None:
-                self.cached.let_go(each.lookup, None)  # those who wait need not wait until it has cleaned up
+                self.cached.let_go(each.lookup, None)  # those who wait need not wait for its cleanup
             if each.task is None:
-                continue  # not started yet: it will find that it need not be
+                continue  # not started yet: it will see that it must not start
             self._wheel.discard(each, each.tick)
             each.tick = self._wheel.add(each, grace_end)
             each.task.cancel()
             if not each.begun:
-                # A task that is cancelled before its first step never runs its own end.
+                # A task that is cancelled before its first step never runs its own cleanup.
                 self.settlement.settle(each, stopped(each, each.stopping))
 
     async def _carry(self, frame: Frame) -> None:
@@ -156,13 +156,13 @@ class DelegationTasks:
         except RemitError as error:
             status = Status.REFUSED if error.fault.code is Code.OVERLOADED else Status.FAILED
             response = ended_response(frame, status, error.fault)
-        except Exception as error:  # noqa: BLE001 - logged without what it must not show
+        except Exception as error:  # noqa: BLE001 - logged without secret values
             log.error("the transport failed on %s: %s", frame.path, self.parts.redactor.traced(error))
             response = ended_response(
                 frame, Status.FAILED, fault(Code.DELEGATION_FAILED, f"the transport failed: {type(error).__name__}")
             )
         while frame.children and not frame.abandoned:
-            # Told to stop meanwhile, they are stopping already: only the waiting begins anew.
+            # If told to stop meanwhile, they are stopping already: only the waiting begins again.
             with suppress(asyncio.CancelledError):
                 await self.end(tuple(frame.children), f"{frame.card.name} answered without waiting for it")
         if frame.flow is not None and self.parts.outflow.is_long(frame):
@@ -174,7 +174,7 @@ class DelegationTasks:
             self.settlement.settle(frame, response)
 
     async def _request_again(self, frame: Frame) -> Response:
-        """Take up what had begun before a restart: it waits for its turn, however many others do."""
+        """Resume a delegation that had begun before a restart; it waits for its turn, however long the queue is."""
         while True:
             try:
                 return await self.parts.transport.request(frame.request.target, frame.request, frame.deadline)
@@ -195,7 +195,7 @@ class DelegationTasks:
         frame.abandoned = True
         grace_end = self.parts.clock.now() + self.parts.limits.grace_ms / 1_000
         for above in frame.lineage()[1:]:
-            # It could not stop before this one did, and has its own time to clean up from now on.
+            # It could not stop before this one did, so its own grace time starts now.
             if above.stopping is not None:
                 self._wheel.discard(above, above.tick)
                 above.tick = self._wheel.add(above, grace_end)
@@ -209,11 +209,11 @@ class DelegationTasks:
         self.settlement.settle(frame, stopped(frame, frame.stopping))
 
     def close(self) -> None:
-        """Stop the clock of all deadlines."""
+        """Stop the timer of all deadlines."""
         self._wheel.stop()
 
     def pause(self, frame: Frame) -> None:
-        """Stop the clocks of *frame* and all above it, and free its slot, until `unpause`; several may at once."""
+        """Stop the clocks of *frame* and all above it, and free its slot, until `unpause`; calls may nest."""
         now = self.parts.clock.now()
         for each in frame.lineage():
             each.pauses += 1
@@ -223,7 +223,7 @@ class DelegationTasks:
         give_slot(frame)
 
     def unpause(self, frame: Frame) -> None:
-        """Let the clocks go on: the time meanwhile counts for nobody."""
+        """Restart the clocks; the time in between counts for nobody."""
         frame.waiting -= 1
         now = self.parts.clock.now()
         for each in frame.lineage():
@@ -235,10 +235,10 @@ class DelegationTasks:
 
     async def _note_begun(self, frame: Frame) -> None:
         if frame.departed is not None:
-            return  # what is on record of it says more
+            return  # the record of it says more
         step = journal.JournalStep(frame.step)
-        # What may be done twice can begin unrecorded. What was done before is kept first, also where it may be done
-        # twice: what a model found costs money to find again.
+        # A repeatable delegation can begin unrecorded. Earlier steps are stored first, also repeatable ones: a model's
+        # result costs money to get again.
         if frame.run.unsaved or not journal.is_repeatable(frame.card, frame.request):
             frame.run.unsaved = False
             await journal.note_durably(self.parts.store, frame.run, frame.path, step, self.parts.redactor.keys)

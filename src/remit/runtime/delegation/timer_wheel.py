@@ -12,9 +12,9 @@ TICK_S = 0.01
 
 
 class TimerWheel(Generic[T]):
-    """Calls back with each item whose time has come and its tick, at most one tick late and never early.
+    """Calls back with each due item and its tick, at most one tick late and never early.
 
-    An item that is taken off while its own tick is being called back is still called: compare the tick.
+    An item that is removed while its own tick is being processed is still called: compare the tick.
     """
 
     def __init__(self, clock: Clock, due: Callable[[T, int], None]) -> None:
@@ -25,7 +25,7 @@ class TimerWheel(Generic[T]):
         self._take_back: Callable[[], None] | None = None
 
     def add(self, item: T, when: float) -> int:
-        """Have *item* called back at *when*; the tick returned takes it off again."""
+        """Schedule *item* at *when*; returns the tick that `remove` needs."""
         tick = int(when / TICK_S) + 1
         items = self._ticks.get(tick)
         if items is None:
@@ -37,7 +37,7 @@ class TimerWheel(Generic[T]):
         return tick
 
     def discard(self, item: T, tick: int) -> None:
-        """Take *item* off again."""
+        """Remove *item*."""
         items = self._ticks.get(tick)
         if items is not None:
             items.discard(item)
@@ -45,11 +45,11 @@ class TimerWheel(Generic[T]):
                 del self._ticks[tick]
 
     def is_due(self, tick: int) -> bool:
-        """Say whether the time of a tick has come, also if nobody could be called back so far."""
+        """Return whether a tick is due, even if its callbacks have not run yet."""
         return tick <= self._now()
 
     def stop(self) -> None:
-        """Forget everything."""
+        """Remove everything."""
         self._ticks.clear()
         if self._take_back is not None:
             self._take_back()
