@@ -1,4 +1,4 @@
-"""How it happens: async, against ports only."""
+"""The execution of delegations: async, and against ports only."""
 
-# Whatever logs is on this floor or above it.
+# Everything that logs is on this floor or above it.
 from remit.runtime import log_lines as log_lines

@@ -1,4 +1,4 @@
-"""The audit chain: each row seals the one before it, so that what was done to one shows."""
+"""The audit chain: each row contains the digest of the one before it, so that changes are noticed."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,11 +13,11 @@ from remit.runtime.signing import Checkpoint
 
 GENESIS = bytes(32)
 
-# What is told of a chain that is broken everywhere; the first findings say where to look.
+# The most findings reported for a chain that is broken everywhere; the first ones show where to look.
 MAX_FINDINGS = 100
-# So many suspect rows are compared with each other, so that a broken chain is not judged for hours.
+# This many suspect rows are compared with each other, so that judging a broken chain does not take hours.
 MAX_SUSPECTS = 256
-# So many deleted rows are looked for where the rest was numbered down to hide them.
+# This many deleted rows are searched for where the rest was renumbered to hide them.
 MAX_GAP = 64
 
 _sha256 = hashlib.sha256
@@ -26,12 +26,12 @@ _head = msgspec.msgpack.Encoder().encode
 
 def link(previous: bytes, seq: int, kind: str, at_ms: int, run: str, session: str, body: bytes) -> bytes:
     """Return the digest of a row that follows the row with digest *previous*."""
-    # The digest before has a fixed length and msgpack ends where it says, so no two rows are hashed as the same bytes.
+    # The digest before has a fixed length and msgpack is self-delimiting, so no two rows hash the same bytes.
     return _sha256(previous + _head((seq, kind, at_ms, run, session)) + body).digest()
 
 
 class ChainRow(NamedTuple):
-    """A record as it is stored, and the digest that was stored with it."""
+    """A record as it is stored, with its stored digest."""
 
     seq: int
     kind: str
@@ -54,30 +54,30 @@ class Tampering(StrEnum):
     REORDERED = "reordered"
     TRUNCATED = "truncated"
     REWRITTEN = "rewritten"
-    """Rows were changed and everything after them hashed anew: the chain holds, a checkpoint does not."""
+    """Rows were changed and everything after them was hashed again: the chain holds, a checkpoint does not."""
     UNSIGNED = "unsigned"
-    """Rows stand after the last checkpoint for longer than a hub at work leaves them there."""
+    """Rows stay after the last checkpoint for longer than a working hub leaves them there."""
     CHECKPOINT_FORGED = "checkpoint forged"
     CHECKPOINT_MISSING = "checkpoint missing"
     CHECKPOINT_ROW_MISSING = "checkpoint row missing"
     """The database's own row about its last checkpoint was deleted."""
     CHECKPOINTS_DISAGREE = "checkpoints disagree"
-    """The database and the file of checkpoints say different things of the last one."""
+    """The database and the checkpoint file disagree about the last checkpoint."""
     KEY_SIGNED_NOTHING = "key signed nothing"
-    """The key that was pinned signed no checkpoint of this record."""
+    """The pinned key signed no checkpoint of this record."""
     KEY_CHANGED = "key changed"
     """A break that the hub announced: it found another key, or none and made a new one."""
     BREAK_ANNOUNCED = "break announced"
-    """A break that the hub announced: rows and checkpoints did not fit when it opened the store."""
+    """A break that the hub announced: rows and checkpoints did not match when it opened the store."""
     ROLLED_BACK = "rolled back"
     """The record ends before a row that an anchor kept elsewhere has signed."""
     ANCHOR_MISMATCH = "anchor mismatch"
-    """The record does not lead to what an anchor kept elsewhere has signed."""
+    """The record does not match what an anchor kept elsewhere has signed."""
     ANCHOR_FORGED = "anchor forged"
     """An anchor was not signed by the key of this record."""
 
 
-# Findings whose numbers are those of checkpoints.
+# Findings whose numbers are checkpoint numbers.
 _OF_CHECKPOINTS = frozenset(
     {Tampering.CHECKPOINT_FORGED, Tampering.CHECKPOINT_MISSING, Tampering.CHECKPOINTS_DISAGREE, Tampering.ANCHOR_FORGED}
 )
@@ -88,7 +88,7 @@ _ANNOUNCED = frozenset({Tampering.KEY_CHANGED, Tampering.BREAK_ANNOUNCED})
 
 
 class AuditFinding(Struct, frozen=True, kw_only=True):
-    """One place where the record is not what was written: rows *first* to *last*, or checkpoints of those numbers.
+    """One place where the record was changed: rows *first* to *last*, or checkpoints of those numbers.
 
     Both are 0 where the finding has no place.
     """
@@ -107,14 +107,14 @@ class AuditFinding(Struct, frozen=True, kw_only=True):
 
 
 class AuditVerdict(Struct, frozen=True, kw_only=True):
-    """What verification found; *unprotected* rows stand after the last checkpoint, where a cut would not be seen."""
+    """The result of verification; *unprotected* rows follow the last checkpoint, where a cut would not be noticed."""
 
     rows: int
     checkpoints: int
     unprotected: int
     findings: tuple[AuditFinding, ...] = ()
     keys: tuple[str, ...] = ()
-    """Who signed: to be compared with a note kept elsewhere, if the key file itself may have been replaced."""
+    """The signer: compare it with a note kept elsewhere if the key file itself may have been replaced."""
     anchors: int = 0
     """How many anchors the record agrees with."""
 
@@ -124,14 +124,14 @@ class AuditVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def announced(self) -> bool:
-        """Whether all that was found are breaks that a hub announced."""
+        """Whether all findings are breaks that a hub announced."""
         return not self.ok and all(finding.tampering in _ANNOUNCED for finding in self.findings)
 
     @property
     def other_key(self) -> bool:
-        """Whether nothing is wrong but that all checkpoints were signed, rightly, by another key than the one known.
+        """Whether the only problem is that all checkpoints were validly signed by another key than the known one.
 
-        Whoever lost the key, or put another one beside the record, sees this; so does whoever forged all of them.
+        This happens if the key was lost or replaced, and also if all checkpoints were forged.
         """
         return not self.ok and not self.keys and all(_SIGNED_OTHERWISE in each.message for each in self.findings)
 
@@ -158,14 +158,14 @@ def _many(count: int, what: str) -> str:
 
 
 class Unsigned(NamedTuple):
-    """From when on rows without a signature are a finding: what a hub at work would have signed by then."""
+    """From when on unsigned rows are a finding: a working hub would have signed them by then."""
 
     due_ms: int
-    """Rows that were committed before this time should be signed."""
+    """Rows committed before this time should be signed."""
     most: int
-    """So many rows are never left unsigned."""
+    """A hub never leaves more rows than this unsigned."""
     since_ms: int = 0
-    """When the first row after the last checkpoint was committed, as far as the database knows; 0: it does not."""
+    """When the first row after the last checkpoint was committed, as far as the database knows; 0: unknown."""
 
 
 def verify(
@@ -183,11 +183,11 @@ def verify(
 ) -> AuditVerdict:
     """Judge a chain, oldest row first, by its digests, its checkpoints and the *anchors* that were kept elsewhere.
 
-    *remembered* is the number of the last checkpoint that the database knows of (None: it lost its row about that) and
-    *remembered_seq* the row that this one signed; *referenced* is the highest row that anything else in the database
-    points at. The *pinned* keys, those of the anchors, or the *public_key* have to have signed; if there is none of
-    them, the first checkpoint's key is taken for the right one. *breaks* are the rows in which hubs announced that the
-    key changed, or that something did not fit.
+    *remembered* is the number of the last checkpoint that the database knows (None: its row about that is lost) and
+    *remembered_seq* the row that it signed; *referenced* is the highest row that anything else in the database points
+    at. The *pinned* keys, those of the anchors, or the *public_key* must have signed; without any of these, the first
+    checkpoint's key is trusted. *breaks* are the rows in which hubs announced that the key changed, or that something
+    did not match.
     """
     lines = list(checkpoints)
     keys = _Keys(pinned, anchors, public_key, lines, breaks)
@@ -211,7 +211,7 @@ def verify(
 
 
 class _Keys:
-    """Which keys may have signed, and which of them only because a hub announced the change."""
+    """The keys that may have signed, and those of them that are only valid because a hub announced the change."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class _Keys:
 def _judge_checkpoints(
     checkpoints: Iterable[Checkpoint | None], remembered: int | None, keys: _Keys
 ) -> tuple[list[Checkpoint], list[AuditFinding]]:
-    """Return the checkpoints that can be relied on, and what is wrong with the others."""
+    """Return the reliable checkpoints, and what is wrong with the others."""
     genuine: list[Checkpoint] = []
     findings: list[AuditFinding] = []
     expected = 1
@@ -287,7 +287,7 @@ def _judge_checkpoints(
 def _judge_mark(
     lines: Sequence[Checkpoint | None], remembered: int | None, remembered_seq: int | None
 ) -> Iterator[AuditFinding]:
-    """Compare what the database remembers of the last checkpoint with the file."""
+    """Compare the database's note of the last checkpoint with the file."""
     if remembered is None:
         message = "the database's row about its last checkpoint was deleted"
         yield AuditFinding(tampering=Tampering.CHECKPOINT_ROW_MISSING, first=0, last=0, message=message)
@@ -297,7 +297,7 @@ def _judge_mark(
     by_number = {line.number: line for line in lines if line}
     last = max(by_number, default=0)
     same = by_number.get(remembered)
-    # A process that was killed between the line and the database's row leaves one line more, and never two.
+    # A process that was killed between the line and the database's row leaves one extra line, never two.
     if last > remembered + 1:
         message = f"the file has {last} checkpoints, the database knows of {remembered}"
         yield AuditFinding(tampering=Tampering.CHECKPOINTS_DISAGREE, first=remembered + 1, last=last, message=message)
@@ -309,7 +309,7 @@ def _judge_mark(
 def _judge_anchors(
     anchors: Sequence[Checkpoint], lines: Sequence[Checkpoint | None], keys: _Keys
 ) -> tuple[list[Checkpoint], list[AuditFinding]]:
-    """Return the anchors that can be relied on, and what is found without a look at the rows."""
+    """Return the reliable anchors, and the findings that need no look at the rows."""
     last = max((line.number for line in lines if line), default=0)
     reliable: list[Checkpoint] = []
     findings: list[AuditFinding] = []
@@ -345,11 +345,11 @@ class _Suspect(NamedTuple):
 
 
 class _Walk:
-    """Follows the chain row by row, and explains each place where it does not hold.
+    """Follows the chain row by row, and explains each place where it is broken.
 
-    A row that does not follow from the one before it is suspect, and so are those after it, until a row tells what
-    happened: one that follows from the last suspect closes the group, whose rows were edited or reordered; one that
-    follows from the row before the suspects says that they were inserted and the rest renumbered.
+    A row that does not follow from the one before it is suspect, and so are those after it, until a row explains what
+    happened: a row that follows from the last suspect closes the group, whose rows were edited or reordered; a row that
+    follows from the row before the suspects shows that they were inserted and the rest renumbered.
     """
 
     def __init__(
@@ -369,7 +369,7 @@ class _Walk:
         self._overdue = 0
         self._rewritten = False
         self._previous = GENESIS
-        # How much higher the rows are numbered than they were when they were written.
+        # By how much the rows are numbered higher than when they were written.
         self._shift = 0
         self._group: list[_Suspect] = []
         self._groups: list[list[_Suspect]] = []
@@ -399,7 +399,7 @@ class _Walk:
             self._suspect(row, number)
 
     def end(self, expected: int) -> None:
-        """Tell of what only the end shows: *expected* is the least number that the last row must have."""
+        """Report what only the end shows: *expected* is the lowest number that the last row may have."""
         self._close_group()
         pool = [suspect for group in self._groups for suspect in group]
         for group in self._groups:
@@ -437,7 +437,7 @@ class _Walk:
             self._find(Tampering.REWRITTEN, self._sealed + 1, number, message)
 
     def _judge_age(self, row: ChainRow, unsigned: Unsigned) -> None:
-        # A row may tell of something older, but was committed after the rows before it.
+        # A row may report something older, but was committed after the rows before it.
         if isinstance(row.at_ms, int) and row.at_ms > self._latest_ms:  # pyright: ignore[reportUnnecessaryIsInstance]
             self._latest_ms = row.at_ms
         if self.seq > self._signed and self._latest_ms < unsigned.due_ms:
@@ -448,7 +448,7 @@ class _Walk:
         self.seq, self._previous = number, row.digest
 
     def _explain(self, row: ChainRow) -> bool:
-        """Say whether *row* explains the suspects before it; if not, it is one itself."""
+        """Return whether *row* explains the suspects before it; if not, it is a suspect itself."""
         group, number = self._group, row.seq - self._shift
         first, last = group[0], group[-1]
         alone = len(group) == 1
@@ -490,7 +490,7 @@ class _Walk:
         previous = group[0].previous
         for place, (row, number, _) in enumerate(group):
             if _fits(previous, row, number):
-                previous = row.digest  # only its neighbour was not what it should be
+                previous = row.digest  # only its neighbour was wrong
                 continue
             home = next((each for each in pool if _is_home(previous, row, number, each)), None)
             if home is not None:
@@ -516,7 +516,7 @@ def _by_row(checkpoints: Iterable[Checkpoint]) -> dict[int, list[Checkpoint]]:
 
 
 def _digest(previous: bytes, row: ChainRow, number: int) -> bytes | None:
-    """Return the digest that the row would have at that place, or None if its values are such as no store writes."""
+    """Return the digest that the row would have at that place, or None if no store writes such values."""
     try:
         return link(previous, number, row.kind, row.at_ms, row.run, row.session, row.body)
     except (TypeError, ValueError, OverflowError):
@@ -528,10 +528,10 @@ def _fits(previous: bytes, row: ChainRow, number: int) -> bool:
 
 
 def _is_home(previous: bytes, row: ChainRow, number: int, other: _Suspect) -> bool:
-    """Say whether *other* is what was written at *number*, be it with its own digest or with that of *row*."""
+    """Return whether *other* was written at *number*, either with its own digest or with that of *row*."""
     return other.number != number and _digest(previous, other.row, number) in (other.row.digest, row.digest)
 
 
 def _renumbered(before: ChainRow, row: ChainRow, number: int) -> int:
-    """Return by how much both rows were numbered down, or 0 if that does not explain them."""
+    """Return by how much both rows were renumbered downwards, or 0 if that does not explain them."""
     return next((gone for gone in range(1, MAX_GAP) if _fits(before.digest, row, number + gone)), 0)

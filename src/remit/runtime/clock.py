@@ -1,21 +1,21 @@
-"""The event loop's own time, and jumps of the wall clock."""
+"""The event loop's clock, and jumps of the wall clock."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-# How often a store notes the wall clock: often enough that a restart is told from a pause, seldom enough for the disk.
+# How often a store notes the wall clock: often enough to tell a restart from a pause, rarely enough for the disk.
 SEEN_EVERY_MS = 60_000
-# A clock that is set right by less than this has not jumped.
+# A correction below this is not a jump.
 LEAST_JUMP_MS = 60_000
 # While nobody had the store open, a pause cannot be told from a jump: it counts up to an hour. So ids are kept for
-# longer after a long pause, and a jump of weeks costs an id an hour of its window and no more.
+# longer after a long pause, and a jump of weeks costs an id at most an hour of its window.
 MOST_PAUSE_MS = 3_600_000
 
 
 class LoopClock:
-    """Time as the running event loop counts it."""
+    """The time of the running event loop."""
 
     now = staticmethod(time.monotonic)
 
@@ -33,17 +33,17 @@ class _Seen(NamedTuple):
 
 
 class Jumps:
-    """Tells by how much the wall clock jumped, from time that passed."""
+    """Tells jumps of the wall clock from time that passed."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._seen: _Seen | None = None
 
     def since(self, noted_ms: int, now_ms: int) -> int:
-        """Return by how many milliseconds the wall clock jumped since a store noted it (0: it never did)."""
+        """Return by how many milliseconds the wall clock jumped since a store noted it (0: never noted)."""
         at = self._monotonic()
         if self._seen is None or self._seen.noted_ms != noted_ms:
-            # Noted by another process, or by one before: what passed since then is not known.
+            # Noted by another process, or an earlier one: the time since then is unknown.
             self._seen = _Seen(noted_ms, now_ms, at)
             passed_ms = min(max(now_ms - noted_ms, 0), MOST_PAUSE_MS)
             jump_ms = now_ms - noted_ms - passed_ms if noted_ms else 0
@@ -52,5 +52,5 @@ class Jumps:
         return jump_ms if abs(jump_ms) > LEAST_JUMP_MS else 0
 
     def noted(self, now_ms: int) -> None:
-        """Go on from a time that the store has just noted."""
+        """Continue from a time that the store has just noted."""
         self._seen = _Seen(now_ms, now_ms, self._monotonic())

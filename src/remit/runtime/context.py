@@ -1,4 +1,4 @@
-"""What a hub is made of, wired together."""
+"""The parts of a hub, wired together."""
 
 from msgspec import Struct
 
@@ -14,9 +14,9 @@ from remit.runtime.sessions import Sessions
 
 
 class RuntimeContext(Struct, kw_only=True):
-    """The parts that dispatch, runs and desks work with; made once, by the hub.
+    """The parts that dispatch, runs and brief backends use; made once, by the engine.
 
-    Limits and guards may be exchanged while it is open: what is judged next is judged by the new ones.
+    Limits and guards may be replaced while the hub is open: later requests are judged by the new ones.
     """
 
     registry: Registry
@@ -32,8 +32,8 @@ class RuntimeContext(Struct, kw_only=True):
     outflow: Outflow
     cache: Cache
     sample_ratio: float = 1.0
-    """The share of the runs that begin here whose spans are kept, so that other hubs keep those of the same."""
+    """The share of local runs whose spans are kept; it travels along, so that other hubs keep the same runs."""
     remarks: dict[str, tuple[str, ...]] = {}
-    """By run, what its sender is told besides the outcome, until the run is admitted."""
+    """By run, remarks to its sender besides the outcome, until the run is admitted."""
     passed_on: dict[str, dict[str, str]] = {}
-    """By run, what came beside its request for others to read; it goes along wherever the run goes."""
+    """By run, the headers of its request that are forwarded wherever the run goes."""

@@ -1,4 +1,4 @@
-"""The record as it grows: what listeners see, after it is committed."""
+"""Live records: what listeners see, after it is committed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,22 +10,22 @@ from remit.protocol.records import Kind, Record
 from remit.runtime.live_text import Outflow
 from remit.runtime.ports import Recorder
 
-# A listener that falls this far behind loses the oldest events rather than holding up the hub; a gap in `seq` shows it.
+# A listener that falls this far behind loses the oldest events and does not delay the hub; a gap in `seq` shows it.
 BACKLOG = 10_000
-# Of a listener that reads in the store what it has lost, no more is kept: half a megabyte, or two that are large.
+# The backlog of a listener that reads lost events from the store: half a megabyte, or two large events.
 SHORT_BACKLOG = 256
 
 
 Listener = Callable[[list[Record]], None]
 Listen = Callable[[Listener], Callable[[], None]]
-"""Calls a listener from now on, until what it returns is called."""
+"""Registers a listener; the returned function removes it."""
 
 
 class Followers:
-    """Those who follow a run, each of them told of that run alone.
+    """The followers of single runs; each hears only of its run.
 
-    The store is listened to once for all of them: with a thousand who all hear of everything, each record would be
-    looked at a thousand times.
+    The store has one listener for all of them: if a thousand followers heard everything, each record would be examined
+    a thousand times.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -34,7 +34,7 @@ class Followers:
         self._leave: Callable[[], None] | None = None
 
     def listen(self, run: str, listener: Listener) -> Callable[[], None]:
-        """Call *listener* with each group of records of a run that is committed, in order."""
+        """Call *listener* with each committed group of a run's records, in order."""
         if self._leave is None:
             self._leave = self._recorder.listen(self._heard)
         token = object()
@@ -61,10 +61,10 @@ class Followers:
 
 
 class Events(AsyncIterator[Record]):
-    """Committed records, of one run or of all, from the moment this is made until it is closed.
+    """Committed records, of one run or of all, from its creation until it is closed.
 
-    *listen* brings them. With an *outflow* also what agents say as it comes, which has no number and is not kept; who
-    names a run has asked for it, and hears of it alone.
+    *listen* delivers them. With an *outflow*, also the live text of agents, which has no number and is not stored.
+    Naming a run selects it and its live text alone.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class Events(AsyncIterator[Record]):
         self._queue: asyncio.Queue[Record | None] = asyncio.Queue()
         self._most = backlog
         self._held = 0
-        """How many wait to be read; of a short backlog, each that is large takes half."""
+        """How many wait to be read; in a short backlog, each large one takes half."""
         self._closed = False
         self.lost = False
-        """Whether the oldest were dropped since someone last said that it does not matter."""
+        """Whether the oldest were dropped since the flag was last cleared."""
         self._leave = [listen(self._heard)]
         if outflow is not None:
             self._leave.append(outflow.listen(self._heard, run))
@@ -84,13 +84,13 @@ class Events(AsyncIterator[Record]):
     async def __anext__(self) -> Record:
         record = await self._queue.get()
         if record is None:
-            self._queue.put_nowait(None)  # for whoever else reads, and for the next time
+            self._queue.put_nowait(None)  # for other readers, and for the next time
             raise StopAsyncIteration
         self._held -= self._weight(record)
         return record
 
     def ready(self, most: int) -> list[Record]:
-        """Return what can be read without waiting, at most so many."""
+        """Return at most this many events without waiting."""
         found: list[Record] = []
         while len(found) < most and not self._queue.empty():
             record = self._queue.get_nowait()
@@ -102,7 +102,7 @@ class Events(AsyncIterator[Record]):
         return found
 
     def close(self) -> None:
-        """Hear no more; what was heard so far can still be read."""
+        """Stop listening; events so far can still be read."""
         if not self._closed:
             self._closed = True
             for leave in self._leave:
@@ -123,7 +123,7 @@ class Events(AsyncIterator[Record]):
 
     def _put(self, record: Record) -> None:
         if record.kind is Kind.DELTA and self._held >= self._most // 2:
-            return  # what is kept nowhere must not push out what is on record
+            return  # unrecorded text must not displace records
         weight = self._weight(record)
         while self._held and self._held + weight > self._most:
             dropped = self._queue.get_nowait()

@@ -34,18 +34,18 @@ log = logging.getLogger("remit")
 
 
 NO_TOOLS: frozenset[str] = frozenset()
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _RUNNING = DelegationState.RUNNING
 
 
 class Executor:
-    """The serving side of a hub: what a transport hands requests to."""
+    """The serving side of a hub: a transport passes requests to it."""
 
     def __init__(self, dispatch: Dispatch) -> None:
         self._dispatch = dispatch
 
     async def execute(self, request: Request, slot: Slot) -> Response:
-        """Carry out a request that was admitted."""
+        """Execute an admitted request."""
         parts = self._dispatch.parts
         frame = parts.ledger.frames[request.path]
         frame.slot = slot
@@ -55,7 +55,7 @@ class Executor:
         if isinstance(frame.agent, Remote):
             return await self._send(frame, frame.agent, request)
         if frame.doubt:
-            frame.doubt = ""  # it goes on where it was
+            frame.doubt = ""  # it continues where it was
         tools = (meet(frame.card.tools, request.remit.tools) or NO_TOOLS) if frame.card.tools else NO_TOOLS
         given_to = for_callee(request) if is_light_request(request) else await aside.run(for_callee, request)
         brief = Brief(given_to, tools, LocalBriefBackend(self._dispatch, frame, tools), frame.card.prompt)
@@ -64,9 +64,9 @@ class Executor:
             given = await frame.agent(brief)
         except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
             raise
-        except BaseException as error:  # noqa: BLE001 - logged without what it must not show
+        except BaseException as error:  # noqa: BLE001 - logged without secret values
             frame.passed_on = bool(frame.faults_below) and is_from_below(error, frame.faults_below or ())
-            # Beside the loop: detectors may have to be loaded first, and an error's text may be a stranger's.
+            # Outside the event loop: detectors may have to be loaded first, and an error text may come from a stranger.
             return ended_response(frame, Status.FAILED, await aside.run(self._raised, frame, error))
         if not isinstance(given, Answer):  # pyright: ignore[reportUnnecessaryIsInstance]
             message = f"{name} gave a {type(given).__name__}, not an answer"
@@ -86,11 +86,11 @@ class Executor:
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
 
     def _raised(self, frame: Frame, error: BaseException) -> Fault:
-        """Return the fault for what an agent's code raised, with where it was raised; log it if it was no decision."""
+        """Return the fault for an agent's exception, with its place in the code; log it unless raised on purpose."""
         redactor, sealing = self._dispatch.parts.redactor, frame.run.sealing
         words = redactor.worded(error, sealing)
         why = failure(frame, error, words)
-        # One that comes from a process has its origin, and nobody has redacted that yet.
+        # A fault from a separate process has its origin, which nobody has redacted yet.
         origin = why.origin or origin_of(error, frame.card.name, worded=lambda each: redactor.worded(each, sealing))
         why = replace(why, origin=redactor.clean(at_home(origin), sealing))
         if not isinstance(error, RemitError) or error.__cause__ is not None:
@@ -100,8 +100,8 @@ class Executor:
         return why
 
     async def _send(self, frame: Frame, remote: Remote, request: Request) -> Response:
-        """Have a request carried out elsewhere, and take from the answer what a peer may say."""
-        from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have nobody elsewhere
+        """Execute a request elsewhere, and take from the answer what a peer may say."""
+        from remit.runtime.remote_handle import LocalRemoteHandle  # most hubs have no remote agents
 
         parts, ledger = self._dispatch.parts, self._dispatch.parts.ledger
         line = LocalRemoteHandle(self._dispatch, frame)
@@ -128,7 +128,7 @@ class Executor:
         return await self._fits(frame, response) if response.sources or request.capability is not None else response
 
     async def _under_own_id(self, frame: Frame, request: Request) -> Request:
-        """Return a request under the id by which a peer knows it: its place in the run.
+        """Return a request under the id by which a peer knows it: its path in the run.
 
         Two clients of this hub may choose the same id, and to the peer both are this hub. A run keeps its id over
         restarts.
@@ -143,13 +143,13 @@ class Executor:
         return replace(request, id=request.path, retry_of=retry_of)
 
     def _log_detail(self, frame: Frame, why: Fault | None) -> None:
-        """Log what only the operator is told of a peer that failed."""
+        """Log the details of a peer's failure that only the operator may see."""
         if why is not None and why.detail:
             detail = self._dispatch.parts.redactor.clean(why.detail[:MAX_READ], frame.run.sealing)
             log.warning("%s: %s on %s (%s)", frame.card.name, why.code, frame.path, detail)
 
     async def _hand_on(self, frame: Frame, calls: tuple[Call, ...], strategy: Strategy) -> Response:
-        """The agent answered with who should do it instead: carry that out in its name."""
+        """Execute the calls that the agent returned in place of an answer, in the agent's name."""
         if len(calls) == 1:
             return handed_on(frame, await self._dispatch.delegate(frame, calls[0]))
         if strategy is Strategy.AI_BLEND:
@@ -158,7 +158,7 @@ class Executor:
             )
             again = 'Ask with `brief.combine(calls, strategy="ai-blend", blend=…)`, or choose another strategy.'
             return ended_response(frame, Status.FAILED, fault(Code.RESULT_VALIDATION_FAILED, why, suggestion=again))
-        from remit.runtime.delegation.combine import combine  # few agents hand on to several
+        from remit.runtime.delegation.combine import combine  # few agents hand over to several
 
         combined = await combine(self._dispatch, frame, calls, strategy)
         if combined.answer is None:
@@ -177,7 +177,7 @@ class Executor:
         return await aside.run(self._checked, frame, response, dict(frame.run.known))
 
     def _checked(self, frame: Frame, response: Response, known: Held) -> Response:
-        """Hold a result to its capability's schema, and its sources to the user of the remit."""
+        """Check a result against its capability's schema, and its sources against the user of the remit."""
         if not response.ok:
             return response
         request, shared = frame.request, self._dispatch.parts.limits.shared_scopes

@@ -1,4 +1,4 @@
-"""The keys that follow from a hub's one secret, and what is locked with them."""
+"""The keys derived from a hub's secret, and encryption with them."""
 
 import os
 from functools import cached_property
@@ -12,32 +12,32 @@ _NONCE = 12
 
 
 class HubKeys:
-    """What a hub encrypts and identifies with. Each purpose has a key of its own, derived from *secret*."""
+    """The keys with which a hub encrypts and identifies. Each purpose has its own key, derived from *secret*."""
 
     def __init__(self, secret: bytes) -> None:
         if not secret:
             raise ValueError("there is no secret to derive keys from")
-        # BLAKE2 takes no longer key; of a longer secret everything counts all the same.
+        # BLAKE2 takes no longer key; a longer secret is hashed, so all of it counts.
         self._secret = secret if len(secret) <= blake2b.MAX_KEY_SIZE else blake2b(secret).digest()
         self.hub = self._derive(b"remit hub")
         self._tokens = self._derive(b"remit tokens")
         self._digests = self._derive(b"remit digests")
 
     def of_scope(self, scope: str) -> bytes:
-        """Return the key of a conversation's tokens: there a value always has the same one, and elsewhere another."""
+        """Return the key of a conversation's tokens: a value has one token throughout it, and another elsewhere."""
         return blake2b(scope.encode(), key=self._tokens, digest_size=32).digest()
 
     def digest(self, content: bytes) -> bytes:
-        """Return a digest that nobody without the secret can compare guesses with."""
+        """Return a digest that cannot be checked against guesses without the secret."""
         return blake2b(content, key=self._digests, digest_size=32).digest()
 
     def lock(self, value: bytes, bound_to: str) -> bytes:
-        """Return *value* encrypted; it opens only where it was locked for."""
+        """Return *value* encrypted; it can be decrypted only for the same place."""
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, value, bound_to.encode())
 
     def unlock(self, locked: bytes, bound_to: str) -> bytes | None:
-        """Return what was locked, or None if it was locked with another secret, for another place, or changed since."""
+        """Return the decrypted value, or None if the secret or the place is another one, or it was changed."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -47,7 +47,7 @@ class HubKeys:
 
     @cached_property
     def _cipher(self) -> "ChaCha20Poly1305":
-        # Imported late: most hubs never have anything to lock.
+        # Imported late: most hubs never encrypt anything.
         from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
         return ChaCha20Poly1305(self._derive(b"remit vault"))

@@ -1,4 +1,4 @@
-"""The leases of a hub on its runs: kept alive, taken over from hubs that are gone, and heard by other processes."""
+"""The leases of a hub on its runs: renewed, taken over from dead hubs, and controlled by other processes."""
 
 import asyncio
 import logging
@@ -23,11 +23,11 @@ from remit.runtime.root_runs import CLOSING, RootRuns
 log = logging.getLogger("remit")
 
 MAX_ATTEMPTS = 3
-# A sender that retries does so within a day; after that its request id may be used again.
+# A sender retries within a day; after that its request id may be used again.
 KEEP_MS = 24 * 3_600_000
-# A person who cancels a run from another terminal should see it end at once: a fifth of a second, the rest included.
+# A person who cancels a run from another terminal should see it end at once: within a fifth of a second in all.
 LISTEN_S = 0.1
-# How often a hub looks for runs that somebody wants it to go on with.
+# How often a hub looks for the runs that it was told to resume.
 IMPATIENT_S = 0.25
 
 
@@ -39,18 +39,18 @@ class Leases:
         self._dispatch: Dispatch = runs.dispatch
         self._attendants: list[asyncio.Task[None]] = []
         self.on_reload: Callable[[ControlCommand], Awaitable[None]] | None = None
-        """What to do when someone asks every hub to read its team file again."""
+        """Called when someone asks every hub to reload its team file."""
         self.only: frozenset[str] | None = None
-        """The runs that are gone on with, of those that others left behind; None: all."""
+        """The orphaned runs to resume; None: all."""
 
     async def open(self) -> None:
-        """Keep this hub's claims alive, take up what others left behind, and listen to other processes."""
+        """Renew this hub's claims, resume orphaned runs, and listen to other processes."""
         heard = await self._dispatch.parts.store.last_control()
         loop = asyncio.get_running_loop()
         self._attendants = [loop.create_task(self._keep()), loop.create_task(self._listen(heard))]
 
     async def close(self) -> None:
-        """Take up nothing more."""
+        """Resume nothing more."""
         for task in self._attendants:
             task.cancel()
         if self._attendants:
@@ -59,7 +59,7 @@ class Leases:
     # ── what others want ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _listen(self, heard: int) -> None:
-        """Do what other processes ask for through the store."""
+        """Execute the commands of other processes that come through the store."""
         store, turn = self._dispatch.parts.store, asyncio.Lock()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -69,7 +69,7 @@ class Leases:
                         heard = control.seq
                         self._obey(control)
                         if control.action == "reload":
-                            # Beside the listening: it may take its time.
+                            # Beside the listening, because it may take long.
                             group.create_task(self._reload(control, turn))
                 except StoreError as error:
                     log.error("the store cannot be read; trying again: %s", error)
@@ -79,7 +79,7 @@ class Leases:
             async with turn:
                 if self.on_reload is not None:
                     await self.on_reload(control)
-        except Exception as error:  # noqa: BLE001 - logged; what was configured before goes on
+        except Exception as error:  # noqa: BLE001 - logged; the earlier configuration stays
             log.error("the configuration could not be taken over: %s", self._dispatch.parts.redactor.worded(error))
 
     def _obey(self, control: ControlCommand) -> None:
@@ -98,7 +98,7 @@ class Leases:
                     await self._take_up(expired)
             except Exception as error:  # noqa: BLE001 - without its heartbeat a hub would lose all its runs
                 log.error("the store cannot be swept; trying again: %s", self._dispatch.parts.redactor.worded(error))
-            # Whoever takes up certain runs waits for them.
+            # A hub that resumes certain runs waits for them.
             await asyncio.sleep(root_runs.LEASE_MS / 3_000 if self.only is None else IMPATIENT_S)
 
     async def _take_up(self, expired: OrphanedRun) -> None:
@@ -106,10 +106,10 @@ class Leases:
             return
         entry = self._dispatch.parts.registry.agents.get(expired.request.target)
         if entry is None or expired.run in self._dispatch.parts.ledger.frames or expired.run in self._runs.parked:
-            return  # another hub on this store may have the agent; or it is at work here, and its lease was lost
+            return  # another hub on this store may have the agent; or it runs here, and its lease was lost
         if expired.waiting and self._dispatch.parts.approver is None:
-            return  # another hub may have someone to ask
-        # A hub that closes meanwhile must not keep a claim on what nobody works at: once claimed, it is gone on with.
+            return  # another hub may have a person to ask
+        # A closing hub must not keep a claim on a run that nobody works on: once claimed, it is resumed.
         claiming = asyncio.get_running_loop().create_task(self._claim(expired, entry))
         try:
             await asyncio.shield(claiming)
@@ -130,15 +130,15 @@ class Leases:
             raise
 
     async def _go_on(self, expired: OrphanedRun, entry: RegisteredAgent, epoch: int) -> None:
-        """Take up what was claimed."""
+        """Resume a claimed run."""
         store, request = self._dispatch.parts.store, expired.request
         called_off = await store.controls(0, request.run)
         key = (request.sender, request.remit.user, request.id)
         run = Run(request, epoch, None, self._dispatch.parts.redactor.sealing(request.session or request.run))
         run.tally = self._dispatch.parts.ledger.tally_of(request)
         await self._dispatch.parts.redactor.recall(run)
-        # What the user said, as the guards and the digest knew it before; what was shown with it is found again, unless
-        # it was brought from elsewhere.
+        # The user's words, as guards and digest knew them before; what was shown with them is found again, unless it
+        # came from elsewhere.
         said = restore(request, run.held) if request.via is not None else replace(restore(request, run.held), view=None)
         content = self._runs.digest_of(said)
         if expired.waiting:
@@ -160,7 +160,7 @@ class Leases:
             run.request = await self._runs.redacted(run, await self._runs.with_context(run, run.request, goes_on=True))
         except StoreError:
             raise
-        except RemitError as error:  # what it was shown may not be shown any more
+        except RemitError as error:  # what it was shown before may not be allowed any more
             return await self._give_up(run, f", and cannot go on: {error.fault.message}")
         before = journal.begun(run, run.id, parts.redactor.keys)
         left = None if before is None else before.departed
@@ -168,7 +168,7 @@ class Leases:
             because = f": it had left for another hub, and {entry.card.name} lives in this hub now"
             return await self._give_up(run, because, detail=f"it was sent to {left.to}")
         frame = self._dispatch.admission.reserve(run.request, entry, run, None, parts.clock.now())
-        frame.ran = True  # its code was called before, whatever becomes of it here
+        frame.ran = True  # its code was called before, whatever happens here
         frame.departed = left
         if left is not None:
             frame.doubt = "it had left for another hub before the restart, and may have been done"
@@ -178,14 +178,14 @@ class Leases:
             run.handed_back = why is CLOSING
             if left is None:
                 self._dispatch.tasks.stop(frame, why)
-            else:  # a turn of the loop after it was started, so that whoever has it is told to stop
+            else:  # one turn of the loop after its start, so that whoever has it is told to stop
                 loop = asyncio.get_running_loop()
                 loop.call_soon(loop.call_soon, self._dispatch.tasks.stop, frame, why)
         self._dispatch.recording.notice(frame, "taken up again after a restart")
         return await self._runs.carry_out(frame)
 
     async def _told(self, run: str) -> Counter[tuple[str, str]]:
-        """Return what the agents of a run have said of their work so far."""
+        """Return the progress that the agents of a run have reported so far."""
         told: Counter[tuple[str, str]] = Counter()
         seq = 0
         while page := await self._dispatch.parts.store.records(run=run, after=seq):

@@ -1,4 +1,4 @@
-"""What agents say while they say it, for whoever listens now: redacted, in pieces that nothing later can change."""
+"""Live text of agents for current listeners: redacted, in pieces that later text cannot change."""
 
 import logging
 from collections.abc import Callable
@@ -18,19 +18,19 @@ log = logging.getLogger("remit")
 
 Listener = Callable[[list[Record]], None]
 
-# How much of what was said before is looked at again, for what it tells of a number that follows.
+# How much earlier text is examined again as context for a number that follows.
 BEFORE = 240
-# What is held back is looked at again with every piece; a text in which so much settles nowhere waits for its end.
+# Text that is held back is examined again with every piece; beyond this, it waits for the end.
 _MOST_HELD = LIGHT
 
 
 class Outflow:
-    """Brings what agents say to those who listen; without any, it does nothing."""
+    """Passes the live text of agents to listeners; without any, it does nothing."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._listeners: dict[str | None, dict[object, Listener]] = {}
-        """By the run that they listen to; those who listen to all are under None."""
+        """The listeners by run; those that listen to all runs are under None."""
 
     @property
     def heard(self) -> bool:
@@ -38,9 +38,9 @@ class Outflow:
         return bool(self._listeners)
 
     def listen(self, listener: Listener, asker_of: str | None = None) -> Callable[[], None]:
-        """Call *listener* with each piece, or with those of one run alone; the function returned ends it.
+        """Call *listener* with each piece, optionally of one run; the returned function removes it.
 
-        Who asked for a run gets what its agent says as it will get the answer: with the raw values that are its own.
+        The caller of a run gets its live text as it will get the answer: with its own raw values.
         """
         token = object()
         self._listeners.setdefault(asker_of, {})[token] = listener
@@ -53,7 +53,7 @@ class Outflow:
         return leave
 
     def say(self, frame: Frame, text: str) -> None:
-        """Pass on what an agent says, as far as it is certain that it may be read."""
+        """Pass on an agent's text as far as it is safe to show."""
         if not text or isinstance(frame.state, Status):
             return
         if not self._listeners:
@@ -64,31 +64,31 @@ class Outflow:
             self._tell(frame, text)
             return
         if frame.unheard:
-            return  # of a secret whose beginning was missed nobody could tell that it is one
+            return  # a secret whose beginning was missed could not be recognised
         flow = frame.flow = frame.flow or TextFlow()
         flow.pending += text
         if len(flow.pending) <= _MOST_HELD:
             self._pass_on(frame, flow, ended=False)
 
     def finish(self, frame: Frame) -> None:
-        """Pass on what was held back, now that nothing follows."""
+        """Pass on the text that was held back, now that nothing follows."""
         flow, frame.flow = frame.flow, None
         if flow is not None and flow.pending and not frame.unheard:
             self._pass_on(frame, flow, ended=True)
 
     def is_long(self, frame: Frame) -> bool:
-        """Say whether too much was held back to be looked through in the event loop."""
+        """Return whether too much text is held back to examine in the event loop."""
         return frame.flow is not None and len(frame.flow.pending) > _MOST_HELD
 
     async def finish_long(self, frame: Frame) -> None:
-        """Pass on what was held back, looked through outside the event loop."""
+        """Pass on the text that was held back, examined outside the event loop."""
         flow, sealing, frame.flow = frame.flow, frame.run.sealing, None
         if flow is None or sealing is None or frame.unheard:
             return
         struck: dict[str, str | int] = {}
         try:
             clean, _ = await aside.run(settled, flow.before, flow.pending, sealing, struck, ended=True)
-        except Exception as error:  # noqa: BLE001 - someone else's detector, or too much: it is in the answer
+        except Exception as error:  # noqa: BLE001 - a foreign detector, or too much text: the answer has it
             log.error("what %s says could not be redacted (%s)", frame.path, type(error).__name__)
             return
         if not isinstance(frame.state, Status):
@@ -101,7 +101,7 @@ class Outflow:
         named = sealing.detect.named if isinstance(sealing.detect, KnownValuesDetector) else ()
         try:
             clean, end = settled(flow.before, flow.pending, sealing, struck, named=named, ended=ended)
-        except Exception as error:  # noqa: BLE001 - someone else's detector: what it cannot look at, nobody reads
+        except Exception as error:  # noqa: BLE001 - a foreign detector: text that it cannot examine is not shown
             log.error("a detector failed on what %s says (%s)", frame.path, type(error).__name__)
             return
         if end:

@@ -1,4 +1,4 @@
-"""What Remit logs, as lines that nobody else's words can forge.
+"""Log lines that foreign text cannot forge.
 
 The text of an exception, a name or an address may come from a peer, a model or a file. A line break in it would begin a
 line that looks like another record, and an escape sequence would act on the terminal that shows the log.
@@ -9,14 +9,14 @@ import logging
 from remit.text.plain import several_lines
 
 LOGGERS = ("remit", "remit.relay", "remit.store")
-"""Every logger that Remit writes to; a filter holds for what is logged by a logger itself, not by those below it."""
+"""Every logger that Remit writes to; a filter applies to a logger itself, not to its children."""
 
 NEXT_LINE = "\n  | "
-"""What stands before the further lines of a record, a traceback for example."""
+"""The prefix of further lines of a record, such as a traceback."""
 
 
 def as_one_record(text: str) -> str:
-    """Return a text of which only the first line begins as a record does."""
+    """Return a text of which only the first line looks like a record."""
     return several_lines(text).replace("\n", NEXT_LINE)
 
 

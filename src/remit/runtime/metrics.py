@@ -1,4 +1,4 @@
-"""What a hub has done, in numbers: a fold over the record."""
+"""The counters of a hub, computed from the record."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -10,14 +10,14 @@ from remit.protocol.records import Kind, Record, Refusal
 
 # Seconds: from a function in the same process to an agent that thinks for minutes.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-# Names of agents come from the team, but a refused request may name anyone: they share one label.
+# Agent names come from the team, but a refused request may name anything: unknown names share one label.
 OTHERS = "(unknown)"
-# A breaker as a number: asked as usual, tried out, left alone.
+# A breaker as a number: closed, probing, open.
 PHASES = {Phase.CLOSED: 0, Phase.PROBING: 1, Phase.OPEN: 2}
 
 
 class HubMetrics:
-    """Counts what was recorded; whoever shows numbers of a hub reads these, so that all show the same."""
+    """Counts records. Everything that shows numbers of a hub reads these, so that all show the same."""
 
     def __init__(self, is_known: Callable[[str], bool], since_ms: int) -> None:
         self._is_known = is_known
@@ -30,16 +30,16 @@ class HubMetrics:
         self.completion: Counter[str] = Counter()
         """Tokens spent, those of sub-agents included, by agent."""
         self.times: dict[str, list[int]] = {}
-        """How many took so long, for each of the buckets and beyond the last, by agent."""
+        """How many delegations fell into each duration bucket and beyond the last, by agent."""
         self.spent_ms: Counter[str] = Counter()
-        """How long they took together: a whole number, so that nothing is lost by adding."""
+        """Their total duration: an integer, so that adding loses nothing."""
         self.turned_away: Counter[str] = Counter()
-        """Requests that were refused at the door of a server, by code; not all of them are on record."""
+        """Requests that a server refused before they reached the hub, by code; not all of them are recorded."""
         self.lost_spans = 0
         """Spans that were made and never delivered."""
 
     def count(self, records: Iterable[Record]) -> None:
-        """Count what was committed."""
+        """Count committed records."""
         for record in records:
             match record.body:
                 case Response() as response if record.kind is Kind.RESULT:

@@ -12,16 +12,16 @@ from msgspec.structs import replace
 import remit
 from remit.protocol.errors import Fault, Origin, RemitError, SourceLine
 
-# What is said of an error is for people to read.
+# Error texts are for people to read.
 MAX_WORDS = 1_000
-# As much is redacted before it is cut to that length: of half a number no detector knows whose it is. No more, because
-# what an error says may be a stranger's text, and this is done in the event loop.
+# This much is redacted before it is cut to that length: a detector does not recognise half a number. No more, because
+# an error text may come from a stranger, and this runs in the event loop.
 MAX_READ = 4 * MAX_WORDS
-# The innermost say where it happened; the ones around them, how the program came there.
+# The innermost frames show where it happened; the outer ones, how the program got there.
 MOST_FRAMES = 5
 _LONGEST_CODE = 120
 _LONGEST_PATH = 200
-# As much of an exception's text tells it from others.
+# This much of an exception's text tells it from others.
 _TELLING = 100
 
 _HERE = str(Path(remit.__file__).parent) + os.sep
@@ -32,10 +32,10 @@ _STANDARD = tuple(
 
 
 def worded(error: BaseException) -> str:
-    """Return an error's type and text, as far as they can be said."""
+    """Return an error's type and text, as far as they can be obtained."""
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - it is someone else's `__str__`
+    except Exception:  # noqa: BLE001 - a foreign `__str__`
         text = "(no words for it)"
     inner = _first_of(error)
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -44,7 +44,7 @@ def worded(error: BaseException) -> str:
 
 
 def _first_of(error: BaseException) -> BaseException | None:
-    """Return the first of several that were raised at once, as in a task group: it says where to look."""
+    """Return the first of several exceptions that were raised at once, as in a task group."""
     if not isinstance(error, BaseExceptionGroup):
         return None
     return cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
@@ -53,13 +53,13 @@ def _first_of(error: BaseException) -> BaseException | None:
 def origin_of(
     error: BaseException, agent: str, *, tool: str = "", worded: Callable[[BaseException], str] = worded
 ) -> Origin:
-    """Return where an exception comes from; *worded* gives its type and text, as they may be told."""
+    """Return the origin of an exception; *worded* returns its type and text in a form that may be shown."""
     quoted = _quoted(error) if isinstance(error, RemitError) else error
     return Origin(agent=agent, tool=tool, error="" if quoted is None else worded(quoted), frames=own_frames(error))
 
 
 def _quoted(error: RemitError) -> BaseException | None:
-    """Return the exception whose text is in the message of a fault, if it is: an adapter's message often is."""
+    """Return the exception whose text is in a fault's message, if it is: an adapter's message often quotes one."""
     cause = error.__cause__
     if cause is None:
         return None
@@ -68,9 +68,9 @@ def _quoted(error: RemitError) -> BaseException | None:
 
 
 def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
-    """Return the last frames of an exception that are not Remit's, of the standard library or of a package.
+    """Return the last frames of an exception outside Remit, the standard library and installed packages.
 
-    If there are none, as in a program that is itself installed as a package, those of packages count.
+    If there are none, as in a program that is itself installed as a package, frames of packages count.
     """
     found = list(_frames(error))
     own = [each for each in found if not any(part in each.filename for part in _PACKAGES)]
@@ -80,19 +80,19 @@ def own_frames(error: BaseException) -> tuple[SourceLine, ...]:
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_foreign(each.filename)]
     inner = _first_of(error)
-    # Python itself raises another error where a coroutine lets StopIteration out.
+    # Python itself raises another error when a coroutine lets StopIteration escape.
     if inner is None and (isinstance(error, RemitError) or not frames):
         inner = error.__cause__
     return frames if inner is None else [*frames, *_frames(inner)]
 
 
 def at_home(origin: Origin) -> Origin:
-    """Return the origin of an agent in a process of its own with paths as they are written in this one."""
+    """Return the origin of an agent in a separate process, with paths as seen from this process."""
     return replace(origin, frames=tuple(replace(each, file=_path(each.file)) for each in origin.frames))
 
 
 def places(why: Fault) -> str:
-    """Return the lines of a log that say where a fault comes from."""
+    """Return the log lines that show where a fault comes from."""
     return "".join(f"\n  at {each}" for each in why.origin.frames) if why.origin is not None else ""
 
 
@@ -107,7 +107,7 @@ def _shown(frame: traceback.FrameSummary) -> SourceLine:
 
 
 def _path(file: str) -> str:
-    """Return a file's path from the working folder on, if it is in there."""
+    """Return a file's path relative to the working folder, if it is inside."""
     try:
         inside = Path(file).relative_to(Path.cwd())
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The calls of peers' agents, counted over all processes on a store."""
+"""The calls of peers' agents, counted over all processes that share a store."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ _read = msgspec.json.Decoder(tuple[PeerCall, ...]).decode
 
 
 class PeerCalls:
-    """Fan-out and cycle for agents that live elsewhere and ask in a dialect whose document has these limits."""
+    """Fan-out and cycle limits for remote agents that use a dialect whose document has these limits."""
 
     def __init__(self, parts: RuntimeContext) -> None:
         self._parts = parts
@@ -39,19 +39,19 @@ class PeerCalls:
         self._settling: dict[str, asyncio.Task[None]] = {}
 
     async def admit(self, request: Request) -> Fault | None:
-        """Count a request among those of its agent; return why it is refused if it is not counted.
+        """Count a request among its agent's calls; return the fault if it is refused.
 
-        One that is sent again under its id is the same call, and is neither refused nor counted twice.
+        A request that is sent again under its id is the same call: it is neither refused nor counted twice.
         """
         why, doubtful = await self._admit(request)
-        # A process that was killed could not say how its calls ended: the store knows, once others have seen to them.
+        # A killed process could not report how its calls ended: the store knows, once others have ended them.
         if why is not None and (ends := await self._ends_of(doubtful)):
             await self._end(request, ends)
             why, _ = await self._admit(request)
         return why
 
     async def _admit(self, request: Request) -> tuple[Fault | None, list[str]]:
-        """Return why a request is not counted, and the runs that may have ended without that being counted."""
+        """Return why a request is not counted, and the runs that may have ended without being settled."""
         parts = self._parts
         key = parts.redactor.keys.digest(content_of(request)).hex()
         call = call_of(request, self._group(request), key, parts.clock.wall_ms(), parts.limits)
@@ -74,25 +74,25 @@ class PeerCalls:
         return why, doubtful
 
     async def _ends_of(self, runs: Sequence[str]) -> dict[str, bool]:
-        """Return those of the runs that have ended, as far as the store knows, and whether they succeeded."""
+        """Return the runs that have ended, as far as the store knows, and whether they succeeded."""
         found = [each for run in runs for each in await self._parts.store.runs(run=run, limit=1) if each.run == run]
         return {each.run: each.response.status is Status.SUCCESS for each in found if each.response is not None}
 
     def follow(self, request: Request, task: asyncio.Task[Response]) -> None:
-        """Take note of how a call ends that was admitted, once it does."""
+        """Settle an admitted call once it ends."""
         task.add_done_callback(lambda done: self._settle(request, None if _failed(done) else done.result()))
 
     def withdraw(self, request: Request, response: Response | None = None) -> None:
-        """Take note that a call that was admitted ended without having begun."""
+        """Settle an admitted call that ended without having begun."""
         self._settle(request, response)
 
     async def settled(self, request: Request) -> None:
-        """Return once it is on record how a call ended: whoever hears of its end may ask the same again at once."""
+        """Return once a call's end is recorded: whoever sees it may ask the same again at once."""
         if (task := self._settling.get(request.run)) is not None:
             await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Return once the end of every call is on record."""
+        """Return once the end of every call is recorded."""
         if self._settling:
             await asyncio.wait(self._settling.values())
 
@@ -111,11 +111,11 @@ class PeerCalls:
         succeeded = response is not None and response.status is Status.SUCCESS
         try:
             await self._end(request, {request.run: succeeded})
-        except RemitError as error:  # it is forgotten when its time is over
+        except RemitError as error:  # it is dropped when its time is over
             log.warning("the end of %s could not be noted for its caller's limits: %s", request.run, error.fault.code)
 
     async def _end(self, request: Request, ends: Mapping[str, bool]) -> None:
-        # Done once, it is not asked for again in the same run; runs elsewhere are taken to last as long as here.
+        # A finished call is not repeated in the same run; runs elsewhere are assumed to last as long as here.
         until_ms = self._parts.clock.wall_ms() + self._parts.limits.root_time_ms
         await self._change(request, lambda calls: calls_after_end(calls, ends, until_ms=until_ms))
 

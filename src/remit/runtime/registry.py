@@ -1,4 +1,4 @@
-"""Who is there: the agents and tools of a hub, and who answers a call."""
+"""The agents and tools of a hub."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.ports import Agent, Remote, Tool
 
-# Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that would need quoting there.
+# Names stand in chains (`agent@hub`), logs and addresses, so they hold nothing that needs quoting there.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -47,7 +47,7 @@ class Registry:
         self.agents[card.name] = RegisteredAgent(_checked(card), agent, address)
 
     def replace(self, cards: Iterable[AgentCard]) -> None:
-        """Put new cards in the place of those of the same names, all of them or none."""
+        """Replace the cards of the same names, all of them or none."""
         fresh = {card.name: _checked(card) for card in cards}
         if missing := sorted(fresh.keys() - self.agents.keys()):
             raise team_invalid(f"there is no agent `{missing[0]}` whose card could be replaced")
@@ -56,7 +56,7 @@ class Registry:
         self.agents.update(agents)
 
     def describe(self, card: AgentCard) -> None:
-        """Put a new card in the place of an agent's, before the team is whole."""
+        """Replace an agent's card before the team is complete."""
         self.agents[card.name] = self.agents[card.name]._replace(card=_checked(card))
 
     def add_tool(self, tool: Tool) -> None:
@@ -68,15 +68,15 @@ class Registry:
         self.tools[tool.card.name] = tool
 
     def describe_tool(self, card: ToolCard) -> None:
-        """Put a new card in the place of a tool's."""
+        """Replace a tool's card."""
         self.tools[card.name] = self.tools[card.name]._replace(card=card)
 
     def offering(self, capability: str) -> list[RegisteredAgent]:
-        """Return the agents that offer a capability, in the order in which they were registered."""
+        """Return the agents that offer a capability, in order of registration."""
         return [entry for entry in self.agents.values() if entry.card.capability(capability)]
 
     def check(self) -> None:
-        """Refuse a team that names agents or tools that are not there, all of them at once."""
+        """Refuse a team that names unknown agents or tools; report all of them at once."""
         _refuse_missing(self.agents, self.tools)
 
 
@@ -116,5 +116,5 @@ def _not_valid(card: AgentCard, problems: tuple[Problem, ...]) -> RemitError:
 
 
 def team_invalid(message: str) -> RemitError:
-    """Return the error for a team that does not fit together."""
+    """Return the error for an inconsistent team."""
     return RemitError(fault(Code.TEAM_INVALID, message))

@@ -1,4 +1,4 @@
-"""What may be done in this hub for a delegation while another hub carries it out."""
+"""What this hub does for a delegation while another hub executes it."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,12 +18,12 @@ from remit.runtime.frames import Frame
 from remit.runtime.ports import Departure
 
 _NO_TOOLS: frozenset[str] = frozenset()
-# Agents seldom ask several people at once; a peer that says so does not fill the memory here.
+# Agents seldom ask several people at once; a peer that claims so must not fill the memory here.
 MOST_QUESTIONS = 100
 
 
 class LocalRemoteHandle:
-    """The line of one delegation, within its frame."""
+    """The handle of one remote delegation, within its frame."""
 
     __slots__ = (
         "_departure",
@@ -42,9 +42,9 @@ class LocalRemoteHandle:
         self._frame = frame
         self._desk = LocalBriefBackend(dispatch, frame, _NO_TOOLS)
         self._open: set[str] = set()
-        """What people are asked there."""
+        """The questions to people there."""
         self._patience_s = dispatch.parts.limits.approval_timeout_ms / 1_000
-        """How much longer no time passes here for what people are asked there."""
+        """How much longer the clock may stand still here for questions there."""
         self._waits_since = 0.0
         self._departure: Departure | None = None
         self._stop_waiting: Callable[[], None] | None = None
@@ -103,7 +103,7 @@ class LocalRemoteHandle:
         own = replace(
             approval, delegation=frame.path, agent=frame.request.target, id=f"{frame.path}-{approval.id}"[:200]
         )
-        session = frame.request.parent_session if frame.request.via is None else None  # what a sender names is a claim
+        session = frame.request.parent_session if frame.request.via is None else None  # a sender's session is a claim
         self._dispatch.recording.record(Kind.APPROVAL, frame.run.id, session or frame.run.id, own)
         if approval.agreed is not None:
             self._open.discard(approval.id)
@@ -136,7 +136,7 @@ class LocalRemoteHandle:
                 await regain_slot(self._frame)
 
     def close(self) -> None:
-        """Let time pass again, whatever is said there: it is over, or it has taken longer than any person may."""
+        """Restart the clock, whatever the peer says: the question is closed, or has taken longer than a person may."""
         if self._stop_waiting is not None:
             self._stop_waiting()
             self._stop_waiting = None
@@ -151,7 +151,7 @@ class LocalRemoteHandle:
             why = f"{frame.request.target} was elsewhere before the restart: it is not known what came of it there"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, detail=f"it was sent to {left.to}, and is at {to} now"))
         if left is not None or frame.run.steps is None:
-            # What is not taken up again ends as `OUTCOME_UNKNOWN` after a restart, whatever is on record of it.
+            # A run that is not resumed ends as `OUTCOME_UNKNOWN` after a restart, whatever is recorded of it.
             await parts.store.flush()
             return left
         self._departure = Departure(to, parts.clock.wall_ms(), id=frame.request.path)
@@ -176,5 +176,5 @@ class LocalRemoteHandle:
 
     def doubt(self, why: str) -> None:
         self._frame.doubt = why
-        # What never left has not begun, and may be asked for again, here or of another.
+        # A request that was never sent has not begun, and may be repeated, here or elsewhere.
         self._frame.ran = bool(why)

@@ -1,4 +1,4 @@
-"""A root request while it is judged: what is known of it until it is submitted or refused."""
+"""A root request while it is judged, until it is submitted or refused."""
 
 from msgspec.structs import replace
 
@@ -11,7 +11,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class RootAttempt:
-    """The request of a user on its way to an agent."""
+    """A user's request on its way to an agent."""
 
     __slots__ = (
         "approved",
@@ -31,26 +31,26 @@ class RootAttempt:
     def __init__(self, request: Request, content: bytes, *, may_be_known: bool) -> None:
         self.request = request
         self.content = content
-        """The digest of what was asked for."""
+        """The digest of the request's content."""
         self.may_be_known = may_be_known
         """Whether the same request may have been submitted before: its sender chose the id."""
         self.session = request.session if request.session != request.run else None
-        """The session that the sender chose; it may have been used before, by its owner."""
+        """The session that the sender chose; its owner may have used it before."""
         self.owner: SessionOwner | None = None
         self.taken = False
-        """Whether the session was given to this user and agent."""
+        """Whether the session was assigned to this user and agent."""
         self.goes_on = False
-        """Whether it goes on with a conversation."""
+        """Whether it continues a conversation."""
         self.entry: RegisteredAgent | None = None
         self.approved = _NONE
-        """The questions that a person has answered with yes."""
+        """The questions that a person has approved."""
         self.questions = 0
         self.looked: RequestInspection | None = None
 
     def agreed(self, question: str, edits: dict[str, Json]) -> None:
-        """Note that a person agreed, and what they changed before.
+        """Note that a person agreed, and their edits.
 
-        A yes is to what the person was shown: what another makes of it is asked about again.
+        An approval covers what the person was shown; if another guard changes it, the person is asked again.
         """
         self.approved = (_NONE if edits else self.approved) | {question}
         self.questions += 1

@@ -1,4 +1,4 @@
-"""A person's wish as a root request, checked like one that came over the wire."""
+"""A root request, made from the arguments of `ask` and validated like one from the wire."""
 
 from collections.abc import Collection
 from typing import TypedDict
@@ -14,7 +14,7 @@ from remit.protocol.trace import place_of
 
 
 class AskOptions(TypedDict, total=False):
-    """What may be said of a request besides the agent, the text and the user."""
+    """The options of a request besides agent, text and user."""
 
     input: Json
     capability: str | None
@@ -38,7 +38,7 @@ class AskOptions(TypedDict, total=False):
 def root_request(
     agent: str, text: str, user: str, options: AskOptions, *, run: str, created_ms: int, limits: Limits
 ) -> Request:
-    """Return the request that starts a run, or raise a `RemitError` that names every wrong argument."""
+    """Return the request that starts a run, or raise a `RemitError` that names every invalid argument."""
     _refuse_unknown(options)
     tokens, time_ms, depth = options.get("max_tokens"), options.get("deadline_ms"), options.get("max_depth")
     remit = Remit(
@@ -79,7 +79,7 @@ def root_request(
 
 
 def _within_limits(request: Request, limits: Limits) -> Request:
-    """Return the request with what the hub itself bounds: depth, and the context that fits into the budget."""
+    """Return the request within the hub's own bounds: depth, and the context that fits into the budget."""
     remit = request.remit
     bounded = replace(
         remit,
@@ -90,7 +90,7 @@ def _within_limits(request: Request, limits: Limits) -> Request:
 
 
 def _names(given: Collection[str] | None) -> frozenset[str] | None:
-    """Take any collection of names; what is none is left as it is, for the check to name."""
+    """Accept any collection of names; anything else stays as it is, for the validation to report."""
     return frozenset(given) if isinstance(given, list | tuple | set) else given  # pyright: ignore[reportReturnType]
 
 

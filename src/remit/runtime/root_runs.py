@@ -31,14 +31,14 @@ log = logging.getLogger("remit")
 
 T = TypeVar("T")
 
-# A worker that has not been heard of for this long is taken to be dead, and what it had claimed is taken up again.
+# A worker without a heartbeat for this long is considered dead, and its claimed runs are resumed.
 LEASE_MS = 5_000
-# How often a hub that closes looks for runs that were still being admitted when it began to.
+# How often a closing hub looks for runs that were still being admitted when it began to close.
 CLOSING_S = 0.05
 
 
 class ActiveRun:
-    """A root request that this hub carries out, or whose end it waits for."""
+    """A root request that this hub executes, or whose end it waits for."""
 
     __slots__ = ("decided", "digest", "on_record", "run", "task")
 
@@ -47,13 +47,13 @@ class ActiveRun:
         self.run = run
         self.task = task
         self.on_record = ""
-        """The run under which it is safely on record: its own, or one that the same request began before."""
+        """The run under which it is durably recorded: its own, or that of an earlier equal request."""
         self.decided = asyncio.Event()
-        """Set once it is on record, or has ended without having got there."""
+        """Set once it is recorded, or has ended before that."""
 
 
 class RootRuns:
-    """The runs of one hub: starting, attaching to, finishing and taking up again."""
+    """The runs of one hub: start, attach, finish, resume."""
 
     def __init__(self, dispatch: Dispatch, worker: str) -> None:
         self.dispatch = dispatch
@@ -62,20 +62,20 @@ class RootRuns:
         self._by_run: dict[str, ActiveRun] = {}
         self._tasks: set[asyncio.Task[Response]] = set()
         self._waiting: dict[asyncio.Task[Response], Fault | None] = {}
-        """Those that wait for a person or for another hub, and why they need not wait any more."""
+        """Runs that wait for a person or another hub, and why they need not wait any more."""
         self.called_off: dict[str, Fault] = {}
         """Runs that were cancelled before they were admitted."""
         self._unrecorded: list[tuple[Run, Response, bool]] = []
-        """Outcomes that the store could not take, and whether it is to keep them; they wait here until it can."""
+        """Outcomes that the store could not take yet, and whether it should keep them."""
         self._troubled = False
-        """Whether a refusal could not be recorded, the last time."""
+        """Whether the last refusal could not be recorded."""
         self._once: dict[str, SingleUseProof] = {}
-        """What came with the request of a run and counts once, until the store has taken note of it."""
+        """The single-use proof of a run's request, until the store has it."""
         self.parked: dict[str, int] = {}
-        """Runs that wait for a person before they begin, with the epoch under which the store has them."""
+        """Runs that wait for a person before they begin, with their epoch in the store."""
 
     async def ask(self, request: Request) -> Response:
-        """Carry out a root request, or attach to the same one under way; only the first who asked can cancel it."""
+        """Execute a root request, or attach to an equal one in flight; only the first caller can cancel it."""
         going = await self.begin(request)
         if isinstance(going, Response):
             return going
@@ -88,9 +88,9 @@ class RootRuns:
             raise
 
     async def begin(self, request: Request, once: SingleUseProof | None = None) -> ActiveRun | Response:
-        """Start a root request, or find the same one under way: it goes on, whoever waits for it; else refuse it.
+        """Start a root request, attach to an equal one in flight, or refuse it; it continues without a waiting caller.
 
-        What counts *once* is remembered in the step that submits the request, so that it costs no commit of its own.
+        The proof *once* is stored in the step that submits the request, so it needs no commit of its own.
         """
         if once is not None:
             self._once[request.run] = once
@@ -99,7 +99,8 @@ class RootRuns:
         key = (request.sender, request.remit.user, request.id)
         going = self._going.get(key)
         if going is not None and going.digest != content:
-            # One that was changed before it began, and taken up since, is known to the store by what was said first.
+            # A request that was edited before it began, and resumed since, is known to the store by its original
+            # content.
             known = await self.dispatch.parts.store.find(request, content)
             if known is None or not known.same_content:
                 return await self._refuse(request, _duplicate(request))
@@ -109,14 +110,14 @@ class RootRuns:
         return going or self.launch(key, content, request.run, self.run(request, content))
 
     async def refuse(self, request: Request, why: Fault) -> Response:
-        """Refuse a root request that is not begun, and put that on record."""
+        """Refuse a root request that has not begun, and record that."""
         try:
             return await self._refuse(request, why)
         except StoreError as error:
             return self.dispatch.refusals.refused(request, error.fault)
 
     def cancel(self, delegation: str, reason: str) -> bool:
-        """Stop a run, by its id or its request's, or one delegation of it; False if nothing of that id is in flight."""
+        """Stop a run, by its id or its request's id, or one delegation; False if no such id is in flight."""
         why = fault(Code.CANCELLED, f"cancelled: {reason}")
         going = self._named(delegation)
         if going is not None and self._interrupt(going.task, why):
@@ -124,7 +125,7 @@ class RootRuns:
         frames = self.dispatch.parts.ledger.frames
         frame = frames.get(delegation) or (frames.get(going.run) if going is not None else None)
         if frame is None:
-            if going is not None:  # it is still being admitted, and will find that it need not be
+            if going is not None:  # it is still being admitted, and will see that it must not start
                 self.called_off.setdefault(going.run, why)
             return going is not None
         self.dispatch.recording.notice(frame, why.message, why.code)
@@ -132,15 +133,15 @@ class RootRuns:
         return True
 
     def _named(self, name: str) -> ActiveRun | None:
-        """Return the run of that id; else the one whose request has it, if there is only one."""
+        """Return the run with that id; else the only one whose request has it."""
         if name in self._by_run:
             return self._by_run[name]
-        # Request ids are the sender's own, so two users may have chosen the same one: then it names neither.
+        # Senders choose request ids, so two users may have chosen the same one: then it names neither.
         found = [going for (_, _, request_id), going in self._going.items() if request_id == name]
         return found[0] if len(found) == 1 else None
 
     async def close(self) -> None:
-        """Stop everything and return once it is durable how it ended, or that it is to be taken up again."""
+        """Stop everything and return once each outcome is durable, or the run is released to be resumed."""
         while self._tasks:
             for frame in self.dispatch.parts.ledger.frames.values():
                 if frame.parent is None and frame.stopping is None and frame.card.resumable:
@@ -151,7 +152,7 @@ class RootRuns:
                 self._interrupt(task, CLOSING)
             for going in self._going.values():
                 self.called_off.setdefault(going.run, CLOSING)
-            # One that was still being admitted may start after this; the next turn of the loop finds it.
+            # A run that was still being admitted may start after this; the next round of the loop finds it.
             await asyncio.wait(self._tasks, timeout=CLOSING_S, return_when=asyncio.FIRST_COMPLETED)
         with suppress(StoreError):
             await self.record_late()
@@ -161,7 +162,7 @@ class RootRuns:
     def launch(
         self, key: tuple[str, str, str], content: bytes, run: str, work: Coroutine[None, None, Response]
     ) -> ActiveRun:
-        """Have a run go on in a task of its own."""
+        """Run a root request in its own task."""
         task = asyncio.get_running_loop().create_task(work)
         going = self._going[key] = self._by_run[run] = ActiveRun(content, run, task)
         self._tasks.add(task)
@@ -183,13 +184,13 @@ class RootRuns:
             del self._by_run[going.run]
 
     def note_on_record(self, request: Request, run: str) -> None:
-        """Note that a request is safely on record."""
+        """Note that a request is durably recorded."""
         if (going := self._by_run.get(request.run)) is not None:
             going.on_record = run
             going.decided.set()
 
     def _interrupt(self, task: asyncio.Task[Response], why: Fault) -> bool:
-        """End the waiting of a run for a person or another hub; False if it does not wait for one."""
+        """Stop a run from waiting for a person or another hub; False if it does not wait."""
         if task not in self._waiting:
             return False
         self._waiting[task] = self._waiting[task] or why
@@ -197,7 +198,7 @@ class RootRuns:
         return True
 
     async def _interruptible(self, waiting: Awaitable[T]) -> T:
-        """Await a person or another hub; `cancel` and `close` end it with a fault."""
+        """Wait for a person or another hub; `cancel` and `close` end the wait with a fault."""
         task = cast("asyncio.Task[Response]", asyncio.current_task())
         self._waiting[task] = None
         try:
@@ -208,7 +209,7 @@ class RootRuns:
                 raise
             raise RemitError(why) from None
         else:
-            # Who was asked may not have noticed that nobody wants to know any more.
+            # The approver may not have noticed that the answer is not needed any more.
             if (why := self._waiting[task]) is not None:
                 raise RemitError(why)
             return given
@@ -216,7 +217,7 @@ class RootRuns:
             del self._waiting[task]
 
     async def run(self, request: Request, content: bytes, parked: int | None = None) -> Response:
-        """Admit a root request and carry it out, or refuse it; *parked* is its epoch if the store has it already."""
+        """Admit a root request and execute it, or refuse it; *parked* is its epoch if the store already has it."""
         if parked is not None:
             self.parked[request.run] = parked
         try:
@@ -226,13 +227,13 @@ class RootRuns:
                 raise
             except RemitError as error:
                 return await self._refuse(request, error.fault)
-        except StoreError as error:  # also one that could not even take the refusal
+        except StoreError as error:  # also a store that could not even record the refusal
             return self.dispatch.refusals.refused(request, error.fault)
         finally:
             self.parked.pop(request.run, None)
 
     async def _admit(self, request: Request, content: bytes) -> Response:
-        """Judge a root request, and submit and carry it out if nothing speaks against it."""
+        """Judge a root request; if it is admitted, submit and execute it."""
         attempt = RootAttempt(
             request, content, may_be_known=request.id != request.run and request.run not in self.parked
         )
@@ -244,7 +245,7 @@ class RootRuns:
             request, now = attempt.request, clock.now()
             facts = admission.facts_of_root(request, run, attempt.entry, attempt.owner, attempt.approved, now)
             verdict = admission.judge(request, facts, run, attempt.looked)
-            # Nothing may be refused, asked or kept for what has an outcome already.
+            # A request that has an outcome already must not be refused, asked about or stored again.
             may_go_on = isinstance(verdict, Rewrite) and not verdict.struck
             if not may_go_on and (known := await self._find(attempt)) is not None:
                 return await self._known(request, known)
@@ -258,7 +259,7 @@ class RootRuns:
                         return ended
                 case Rewrite():
                     if attempt.session is not None and not attempt.taken:
-                        # Also one that was in use without having been given: its values are kept from now on.
+                        # Also a session that was used before it was assigned: its values are stored from now on.
                         user, store = request.remit.user, self.dispatch.parts.store
                         attempt.owner = await store.session(attempt.session, user, request.target)
                         attempt.taken = True
@@ -269,12 +270,12 @@ class RootRuns:
                         return await self._submit(frame, frame.recorded or verdict.request, content)
 
     async def _prepare(self, attempt: RootAttempt) -> DuplicateRequest | None:
-        """Read what a request needs to be judged; return what is known of it if it was asked for before."""
+        """Read what judging a request needs; return the outcome if the same was requested before."""
         parts, request = self.dispatch.parts, attempt.request
         attempt.entry = entry = parts.registry.agents.get(request.target)
         if entry is not None and request.remit.chain:
             attempt.request = request = received(request, entry.card, parts.limits)
-        # For most requests it is found out as they are submitted; not for those of which more is read or kept before.
+        # Most requests learn this when they are submitted; not those that read or store something before.
         needed = (
             (attempt.session and not is_new(request)) or request.context is not None or request.retry_of is not None
         )
@@ -286,7 +287,7 @@ class RootRuns:
         steps: dict[str, bytes] | None = {} if entry is not None and entry.card.resumable else None
         attempt.run = run = Run(request, 0, steps, parts.redactor.sealing(request.session or request.run))
         run.tally = parts.ledger.tally_of(request)
-        # Of another's conversation nothing is even read.
+        # Nothing of another user's conversation is even read.
         attempt.goes_on = goes_on = owner == (request.remit.user, request.target)
         if goes_on:
             await parts.redactor.recall(run)
@@ -297,7 +298,7 @@ class RootRuns:
         return None
 
     async def _find(self, attempt: RootAttempt) -> DuplicateRequest | None:
-        """Return what is known of a request from before; it is looked for once."""
+        """Return what is known of an earlier equal request; it is looked up once."""
         if not attempt.may_be_known:
             return None
         known = await self.dispatch.parts.store.find(attempt.request, attempt.content)
@@ -305,7 +306,7 @@ class RootRuns:
         return known
 
     async def _ask(self, attempt: RootAttempt, ask: Ask) -> Response | None:
-        """Have a person asked; return the outcome if the request goes no further."""
+        """Ask a person; return the outcome if the request goes no further."""
         run = attempt.run
         if (known := await self._park(attempt.request, attempt.content, run)) is not None:
             return await self._known(attempt.request, known)
@@ -320,7 +321,7 @@ class RootRuns:
         return None
 
     def _reserve(self, attempt: RootAttempt, verdict: Rewrite, now: float) -> Frame:
-        """Take what the guards allowed before anything is awaited, so that others cannot take it too."""
+        """Reserve what the guards allowed before anything is awaited, so that nobody else can take it."""
         clean, run, entry, sessions = verdict.request, attempt.run, attempt.entry, self.dispatch.parts.sessions
         assert entry is not None, "a guard refuses unknown targets"
         if verdict.struck:
@@ -335,9 +336,9 @@ class RootRuns:
         return frame
 
     async def _take_over(self, run: Run, request: Request, content: bytes) -> None:
-        """Let a run that tries another again know what that one has done, so that nothing of it is done twice.
+        """Give a retry the finished steps of the run that it retries, so that nothing is done twice.
 
-        Only of the same user's, for the same; whoever asks for something else begins from the start.
+        Only for the same user and the same content; any other request begins from the start.
         """
         store, redactor = self.dispatch.parts.store, self.dispatch.parts.redactor
         known = await store.find(replace(request, id=request.retry_of), content)
@@ -348,11 +349,11 @@ class RootRuns:
             await redactor.take_over(run, known.response.session or known.run, known.run)
 
     async def with_context(self, run: Run, request: Request, *, goes_on: bool) -> Request:
-        """Return a root request with what its agent is shown of the conversation that it goes on with, if it does."""
+        """Return a root request with the part of its conversation that its agent is shown, if there is one."""
         sessions, room = self.dispatch.parts.sessions, request.remit.context_tokens
         if goes_on:
             await sessions.recall(run)
-        # A session that was nobody's a moment ago may be another's by now.
+        # A session that had no owner a moment ago may have another owner now.
         of = run.scope if goes_on else run.id
         shown = await sessions.show(request, of=of, frame=None, run=run, to=None, room=room)
         if request.via is not None and request.view is not None:
@@ -360,7 +361,7 @@ class RootRuns:
         return replace(request, view=None) if shown is None else await sessions.shown_aside(request, shown)
 
     async def _park(self, request: Request, content: bytes, run: Run) -> DuplicateRequest | None:
-        """Make a request durable that waits for a person before it begins; return what is known if it is not new."""
+        """Make a request durable that waits for a person before it begins; return its outcome if it is not new."""
         parts = self.dispatch.parts
         if request.run in self.parked or parts.approver is None:
             return None
@@ -384,7 +385,7 @@ class RootRuns:
         return None
 
     async def redacted(self, run: Run, request: Request) -> Request:
-        """Return a root request as it may be kept and shown; what is taken out of it is its user's."""
+        """Return a root request in a form that may be stored and shown; the redacted values belong to its user."""
         if run.sealing is None:
             return request
         redactor = self.dispatch.parts.redactor
@@ -438,7 +439,7 @@ class RootRuns:
         )
 
     async def _used(self, request: Request) -> Fault | None:
-        """Have what counts once remembered, if that was not done yet; return why the request is refused if it was."""
+        """Store the single-use proof if that was not done yet; return the fault if it was used before."""
         once = self._once.pop(request.run, None)
         if once is None or await self.dispatch.parts.store.incr(once.key, 1, once.until_ms) == 1:
             return None
@@ -454,29 +455,29 @@ class RootRuns:
         return _for_asker(request, await self.dispatch.parts.redactor.for_user(known.run, response))
 
     async def _attach(self, request: Request, run: str) -> Response:
-        """Wait for another process to finish the same request, as long as this one may take."""
+        """Wait for another process to finish the same request, for at most this request's time."""
         try:
             async with asyncio.timeout(request.remit.time_ms / 1_000):
                 return await self._interruptible(self.dispatch.parts.store.wait(run))
         except TimeoutError:
-            # It goes on, so it is no time-out, after which the same would be asked for under a new id.
+            # The run continues, so this is not a timeout, after which the same would be requested under a new id.
             why = f"the same request, run {run}, is under way and had not ended after {request.remit.time_ms} ms"
             again = "Ask again under the same id: that gets its outcome, and begins nothing."
             unknown = self.dispatch.refusals.refused(request, fault(Code.OUTCOME_UNKNOWN, why, suggestion=again))
             return replace(unknown, status=Status.FAILED)
 
     async def carry_out(self, frame: Frame) -> Response:
-        """Carry out what was admitted and submitted, and answer once that is durable."""
+        """Execute an admitted and submitted request, and answer once its outcome is durable."""
         (response,) = await self.dispatch.tasks.join(None, (self.dispatch.tasks.start(frame),))
-        # Only what happened after the agent's code began is kept: before that, the same request may come again.
+        # Only outcomes after the agent's code began are kept: before that, the same request may come again.
         response = await self.finish(frame.run, response, keep=frame.ran)
         if frame.run.scope != frame.run.id:
-            with suppress(StoreError):  # it is answered, whatever becomes of what was asked back
+            with suppress(StoreError):  # it is answered, whatever happens to the question
                 await self.dispatch.parts.sessions.ask_back(frame.run, response)
         return _for_asker(frame.request, await made_whole(response, frame.run.held))
 
     async def finish(self, run: Run, response: Response, *, keep: bool = True) -> Response:
-        """Put the outcome of a run on record, or hand the run back."""
+        """Record the outcome of a run, or release the run."""
         parts = self.dispatch.parts
         if run.handed_back:
             await parts.store.release(run.id, run.epoch)
@@ -498,7 +499,7 @@ class RootRuns:
             return self.dispatch.refusals.refused(request, why)
         if parked is None:
             if self._troubled:
-                await store.flush()  # what cannot be recorded is no refusal, and must not pile up
+                await store.flush()  # an unrecordable refusal is not a refusal, and such outcomes must not pile up
             response = self.dispatch.refusals.refuse(request, why)
             try:
                 await store.flush()
@@ -507,7 +508,7 @@ class RootRuns:
                 raise
             self._troubled = False
             return response
-        # Its request is on record: what is to be added is how it ended.
+        # Its request is recorded: only the outcome is added.
         sealing = self.dispatch.recording.sealing_of(request.run)
         clean = self.dispatch.parts.redactor.clean(brief_fault(why), sealing)
         response = self.dispatch.refusals.refused(request, clean)
@@ -516,7 +517,7 @@ class RootRuns:
         return await self.finish(Run(request, parked, None), response, keep=False)
 
     def digest_of(self, request: Request) -> bytes:
-        """Return what identifies a request's content, and tells nothing of it to who can only read the store."""
+        """Return a digest of a request's content that reveals nothing to those who can only read the store."""
         return self.dispatch.parts.redactor.keys.digest(digest(request))
 
     async def record_late(self) -> None:
@@ -536,5 +537,5 @@ def _duplicate(request: Request) -> Fault:
 
 
 def _for_asker(request: Request, response: Response) -> Response:
-    """Return an end as who asked for it gets it: others than this hub's own programs are not told of its code."""
+    """Return a response as its caller gets it: only this hub's own programs see details of its code."""
     return response if request.via is None else response.outward()

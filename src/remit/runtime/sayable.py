@@ -1,4 +1,4 @@
-"""What an agent hands to its hub as JSON; refused where it would arrive as something else, as NaN would as null."""
+"""JSON values from an agent; refused where they would change on the way, as NaN would become null."""
 
 from typing import cast
 
@@ -8,7 +8,7 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 
 
 def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
-    """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each wrong one."""
+    """Return the arguments of a tool as plain JSON, or raise a `RemitError` that names each invalid one."""
     try:
         return cast("dict[str, Json]", plain(arguments))
     except RemitError as error:
@@ -17,7 +17,7 @@ def plain_arguments(tool: str, arguments: dict[str, Json]) -> dict[str, Json]:
 
 
 def plain_finding(name: str, found: Json) -> Json:
-    """Return what an agent found out as plain JSON, or raise a `RemitError` that says where it is not."""
+    """Return the result of `once` as plain JSON, or raise a `RemitError` that says where it is not JSON."""
     try:
         return plain(found)
     except RemitError as error:
@@ -26,7 +26,7 @@ def plain_finding(name: str, found: Json) -> Json:
 
 
 def plain_changes(agent: str, changes: dict[str, Json]) -> dict[str, Json]:
-    """Return what an agent keeps as plain JSON, or raise a `RemitError` that names each value that cannot be kept."""
+    """Return an agent's state as plain JSON, or raise a `RemitError` that names each value that cannot be stored."""
     kept: dict[str, Json] = {}
     problems: list[Problem] = []
     for name, value in changes.items():

@@ -1,4 +1,4 @@
-"""Whether a value fits a JSON Schema; the validator is loaded when the first schema is used."""
+"""Validation against JSON Schema; the validator is loaded when the first schema is used."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 
-# Enough to mend a value.
+# Enough to correct a value.
 MAX_MISFITS = 20
 _LONGEST_WORDS = 200
 
 
 def misfits(schema: Schema, value: Json, shown: Json = None) -> tuple[Problem, ...]:
-    """Return where *value* does not fit *schema*; empty if it does.
+    """Return where *value* does not match *schema*; empty if it does.
 
-    *shown* is the same value with tokens, where *value* holds what they stand for: then nothing is quoted from it.
+    *shown* is the same value with tokens, if *value* holds raw values: then nothing of it is quoted.
     """
     errors = _errors(_validator(encode(schema)), value)
     return _problems(errors, value, shown) if errors else ()
 
 
 def unfit_input(capability: str, schema: Schema, value: Json, shown: Json = None) -> Fault | None:
-    """Return why an input cannot be given to a capability; None if it can.
+    """Return why a capability does not accept an input; None if it does.
 
-    One that only lacks what it must have gets a code of its own: whoever asked need only add to it.
+    An input that only lacks required fields gets its own code: the caller need only add them.
     """
     validator = _validator(encode(schema))
     errors = _errors(validator, value)
     if not errors:
         return None
-    if value is None:  # who gave nothing at all lacks everything that is required
+    if value is None:  # an empty input lacks every required field
         lacking = tuple(validator.iter_errors({}))
         errors = lacking if lacking and all(_missing(error) is not None for error in lacking) else errors
     problems = _problems(errors, value, shown)
@@ -50,13 +50,13 @@ def unfit_input(capability: str, schema: Schema, value: Json, shown: Json = None
 
 
 def _errors(validator: "Validator", value: Json) -> tuple["ValidationError", ...]:
-    """Return what is wrong with a value: up to `MAX_MISFITS` errors of a small one, the first of a large one."""
+    """Return the errors of a value: up to `MAX_MISFITS` for a small one, the first for a large one."""
     if validator.is_valid(value):
         return ()
     if is_light(value):
         return tuple(islice(_meant(islice(validator.iter_errors(value), MAX_MISFITS)), MAX_MISFITS))
-    # `iter_errors` makes all errors before it gives the first, and holds the interpreter's lock meanwhile: 0.7 s for a
-    # list of 40,000 wrong texts, 2 ms so.
+    # `iter_errors` makes all errors before it yields the first, and holds the interpreter lock meanwhile: 0.7 s for a
+    # list of 40,000 wrong texts, against 2 ms this way.
     import jsonschema_rs
 
     try:
@@ -73,7 +73,7 @@ def _problems(errors: Iterable["ValidationError"], value: Json, shown: Json) -> 
 
 
 def _meant(errors: Iterable["ValidationError"]) -> Iterator["ValidationError"]:
-    """Yield errors; of a value that fits no alternative, those of the only one that is for values of its type."""
+    """Yield errors; for a value that matches no alternative, those of the only alternative for values of its type."""
     for error in errors:
         meant = [each for each in _alternatives(error) if not _is_other_type(each, error)]
         if len(meant) == 1:
@@ -91,7 +91,7 @@ def _is_other_type(errors: list["ValidationError"], whole: "ValidationError") ->
 
 
 def _types(error: "ValidationError") -> list[str]:
-    """Return the types of which a value had to be, if it is of another one."""
+    """Return the expected types of a value, if it has another one."""
     if type(error.kind).__name__ == "Type":
         return cast("list[str]", getattr(error.kind, "types", []))
     each = [_types(one) for several in _alternatives(error) for one in several]
@@ -99,7 +99,7 @@ def _types(error: "ValidationError") -> list[str]:
 
 
 def _quoted(error: "ValidationError") -> str:
-    """Return what is wrong in the validator's words, unless these quote a value that is long."""
+    """Return the validator's message, unless it quotes a long value."""
     if _alternatives(error):
         return _unquoted(error)
     return error.message if len(error.message) <= _LONGEST_WORDS else _unquoted(error)
@@ -117,14 +117,14 @@ def _problem(error: "ValidationError", steps: list[str | int], message: str) -> 
     name = _missing(error)
     if name is None:
         return Problem(_path(steps), message)
-    # Within what may not be named, its own name would stand for a place that it does not have.
+    # Inside a name that must not be shown, the field's own name would point to a place that does not exist.
     if len(steps) == len(error.instance_path):
         return Problem(_path([*steps, name]), "is required, and is not there")
     return Problem(_path(steps), f"`{name}` is required, and is not there")
 
 
 def _missing(error: "ValidationError") -> str | None:
-    """Return the name of the field that an error says is missing; None if it says something else."""
+    """Return the name of the missing field that an error reports; None for any other error."""
     return str(getattr(error.kind, "property", "")) if type(error.kind).__name__ == "Required" else None
 
 
@@ -133,7 +133,7 @@ def _path(steps: Iterable[str | int]) -> str:
 
 
 def _steps_in(value: Json, steps: Iterable[str | int]) -> Iterator[str | int]:
-    """Go along *steps* as far as *value* has them: a name that stands for a token is not shown."""
+    """Follow *steps* as far as *value* has them: a name that a token stands for is not shown."""
     for step in steps:
         if isinstance(value, dict) and step not in value:
             return
@@ -142,7 +142,7 @@ def _steps_in(value: Json, steps: Iterable[str | int]) -> Iterator[str | int]:
 
 
 def check_schema(schema: Schema) -> str | None:
-    """Return why *schema* is not a JSON Schema, or None if it is one."""
+    """Return why *schema* is not a valid JSON Schema, or None if it is."""
     import jsonschema_rs
 
     try:

@@ -1,4 +1,4 @@
-"""What a callee is shown of a conversation, and what is known in it: chosen here, and never shown twice."""
+"""The conversations of a hub: what a callee is shown of them, and their notes and state."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ from remit.runtime.aside import aside
 from remit.runtime.frames import Frame, Run
 from remit.runtime.ports import MOST_NOTES, Clock, Store, Summarizer, TokenCounter, Workspace
 
-# A sentence or two: what is longer is a document, and belongs into an answer.
+# A sentence or two: longer texts are documents and belong in an answer.
 NOTE_LENGTH = 300
-# Facts are kept for ever and read whole, so no answer, which may be a stranger's, is to fill a user's memory.
+# Facts are kept for ever and read whole, so no answer, which may be a stranger's, may fill a user's memory.
 MOST_NEW_FACTS = 100
 FACT_LENGTH = 1_000
-# A question stands at the end of what is said.
+# A question stands at the end of a text.
 _QUESTION_LENGTH = 1_000
 
 _ASKED = "asked "
 
 
 class ViewRequest(NamedTuple):
-    """What somebody asked to be shown, before it is known how much of it there is room for."""
+    """A requested view of a conversation, before it is cut to fit."""
 
     view: View
     last_first: bool
@@ -59,14 +59,14 @@ class Sessions:
     async def show(
         self, request: Request, *, of: str, frame: Frame | None, run: Run, to: str | None, room: int
     ) -> ViewRequest | None:
-        """Return what *request* asks to be shown of session *of*; None if that is nothing.
+        """Return the part of session *of* that *request* asks for; None if it asks for nothing.
 
-        *to* is the callee's session, where it is not a new one: what that has been shown is not shown again. *frame* is
-        the caller, who pays for a summary that a model makes. Raises a `RemitError` for what may not be asked for.
+        *to* is the callee's session, if it is not new: messages that were shown there are not shown again. *frame* is
+        the caller, which pays for a model's summary. Raises a `RemitError` for an invalid filter.
         """
         wanted, known = request.context, _notes_for(request, frame, run)
         if not known and (wanted is None or wanted == ContextFilter(last_messages=0, known=wanted.known)):
-            return None  # without a pause: those that begin together share what is left by it
+            return None  # without an await: calls that begin together share what is left
         if frame is not None:
             frame.note_session_read()
         await self._learn_to_count()
@@ -75,7 +75,7 @@ class Sessions:
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         if run.sealing is not None and wanted.keywords:
-            # Messages hold tokens, so tokens are looked for.
+            # Messages hold tokens, so the keywords are redacted too.
             light, sealing = is_light(wanted.keywords), run.sealing
             keywords = (
                 strike(wanted.keywords, sealing, {}) if light else await aside.run(strike, wanted.keywords, sealing, {})
@@ -95,7 +95,7 @@ class Sessions:
         return ViewRequest(view, last_first=wanted.last_messages is not None)
 
     async def brought(self, view: View, shown: ViewRequest | None) -> ViewRequest:
-        """Return what a sender shows of a conversation elsewhere, counted here, with what is shown of one here."""
+        """Return a sender's view of a conversation elsewhere, counted here, with the view of one here."""
         await self._learn_to_count()
         here = View() if shown is None else shown.view
         return await aside.run(self._brought, view, here) if not is_light(view) else self._brought(view, here)
@@ -110,21 +110,21 @@ class Sessions:
         return ViewRequest(view, last_first=True)
 
     async def shown_aside(self, request: Request, shown: ViewRequest) -> Request:
-        """Return the same as `shown`, counted outside the event loop if there is much of it."""
+        """Return the same as `shown`, counted outside the event loop if it is large."""
         if is_light(shown.view) and is_light_request(request):
             return self.shown(request, shown)
         return await aside.run(self.shown, request, shown)
 
     def shown(self, request: Request, shown: ViewRequest) -> Request:
-        """Return the request with as much of that as its remit has room for."""
+        """Return the request with as much of the view as its remit has room for."""
         room = request.remit.context_tokens
-        # Counted each time: a person who is asked may have made another task of it.
+        # Counted each time: a person may have edited the task.
         task = self._tokens_of(request)
         view = fit(shown.view, task=task, room=room, count=self._count, last_first=shown.last_first)
         return replace(request, view=view)
 
     async def history(self, frame: Frame, wanted: ContextFilter, tokens: int) -> list[Message]:
-        """Return what was said in a callee's own session before: the newest that fit, oldest first."""
+        """Return earlier messages of a callee's own session: the newest that fit, oldest first."""
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         request = frame.request
@@ -135,7 +135,7 @@ class Sessions:
         return await self._said_before(frame.recorded or request, wanted, request.session, tokens, shown)
 
     async def said_in(self, frame: Frame, session: str, wanted: ContextFilter, tokens: int) -> list[Message]:
-        """Return what was said in a session that is not the callee's own: the newest that fit, oldest first."""
+        """Return messages of a session that is not the callee's own: the newest that fit, oldest first."""
         if (wrong := check(wanted)) is not None:
             raise RemitError(wrong)
         await self._learn_to_count()
@@ -144,7 +144,7 @@ class Sessions:
     async def _said_before(
         self, request: Request, wanted: ContextFilter, session: str, tokens: int, shown: Sequence[Message] = ()
     ) -> list[Message]:
-        """Return what a filter chooses in a session besides *request*, which may stand in it, and what it has shown."""
+        """Return the messages that a filter selects in a session, without *request* and what it shows."""
         said = (request.objective, text_of(request.input or ""))
         counted = map(self._count, said) if is_light(*said) else await aside.run(lambda: [*map(self._count, said)])
         room = tokens + sum(counted)
@@ -159,7 +159,7 @@ class Sessions:
         return newest(reversed(found), last=last, tokens=tokens)
 
     async def _learn_to_count(self) -> None:
-        """Let a tokenizer read its vocabulary in a thread: on the loop it would take long enough to be felt by all."""
+        """Let a tokenizer read its vocabulary in a thread: in the event loop everybody would notice the delay."""
         if not self._counts:
             await asyncio.to_thread(self._count, "tokens")
             self._counts = True
@@ -191,7 +191,7 @@ class Sessions:
     # ── what is known ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def recall(self, run: Run) -> None:
-        """Bring back what is known in the conversation that a run goes on with."""
+        """Load the notes of the conversation that a run continues."""
         run.notes = (await self._store.notes(run.scope))[-MOST_NOTES:]
         kept = await self._store.get(_ASKED + run.scope)
         if kept is not None:
@@ -200,7 +200,7 @@ class Sessions:
     def hear(self, run: Run, request: Request) -> None:
         """Note what the user of a run, whose request is redacted, decides, demands, and answers.
 
-        An agent of a peer is not the user, whatever it says in the user's name.
+        A peer's agent is not the user, whatever it says in the user's name.
         """
         from remit.runtime.summaries import notes_from
 
@@ -209,21 +209,21 @@ class Sessions:
         self.note(run, [replace(note, by=by) for note in notes] if by else notes)
 
     async def ask_back(self, run: Run, response: Response) -> None:
-        """Keep what a user was asked instead of being answered, until they answer."""
+        """Store the question to a user who was asked back, until the user answers."""
         said = text_of(response.result) if response.ok and response.result is not None else ""
         asked = said[-_QUESTION_LENGTH:] if response.requires_followup or said.rstrip().endswith("?") else ""
         if asked != run.asked:
             key = _ASKED + run.scope
             kept = await self._store.get(key)
-            # Of two runs of one conversation that end at once, either may have the last word.
+            # If two runs of one conversation end at once, either may have the last word.
             await self._store.cas(key, 0 if kept is None else kept[0], asked.encode(errors="replace"))
 
     def note(self, run: Run, notes: Iterable[Note]) -> None:
-        """Keep what became known, for all who are asked later in the conversation."""
+        """Store notes for all agents that are asked later in the conversation."""
         known = {(note.kind, note.text) for note in run.notes}
         fresh = [note for note in dict.fromkeys(notes) if (note.kind, note.text) not in known]
         if fresh:
-            run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no others are ever handed on
+            run.notes = [*run.notes, *fresh][-MOST_NOTES:]  # no older ones are ever passed on
             self._store.note(run.scope, fresh)
 
     def learn(self, run: Run, facts: Iterable[str], by: str) -> None:
@@ -231,7 +231,7 @@ class Sessions:
         self.note(run, [Note("fact", fact[:NOTE_LENGTH], by) for fact in facts])
 
     def heed(self, run: Run, handoff: Handoff, caller: str) -> None:
-        """Note what a caller says has been decided, and what binds."""
+        """Note the decisions and constraints that a caller passes on."""
         constraints = (f"{name}: {text_of(value)}" for name, value in handoff.constraints.items())
         decided = [Note("decision", text[:NOTE_LENGTH], caller) for text in handoff.decisions]
         self.note(run, [*decided, *(Note("constraint", text[:NOTE_LENGTH], caller) for text in constraints)])
@@ -239,21 +239,21 @@ class Sessions:
     # ── what agents keep ──────────────────────────────────────────────────────────────────────────────────────────────
 
     async def state(self, frame: Frame) -> dict[str, Json]:
-        """Return what an agent has kept in the conversation that it works in."""
+        """Return an agent's state in its conversation."""
         frame.kept = await self._kept(frame)
         return _read_state(frame.kept[1])
 
     async def change(self, frame: Frame, changes: dict[str, Json], most_bytes: int) -> dict[str, Json]:
-        """Keep values beside those that others have changed since they were read; not in the place of any of those.
+        """Store values without overwriting those that others have changed since they were read.
 
-        Whoever meets a conflict meets it again until they have read what there is now.
+        After a conflict, every further change conflicts until the agent has read the current state.
         """
         frame.kept = frame.kept or await self._kept(frame)
         revision, raw = frame.kept
         base = _read_state(raw)
         while True:
             now = _read_state(raw)
-            # By what is written: in Python 1 is equal to true.
+            # Compared as JSON: in Python, 1 equals true.
             if lost := sorted(name for name in changes if encode(now.get(name)) != encode(base.get(name))):
                 why = f"another run of this session has changed {', '.join(lost)}"
                 raise RemitError(fault(Code.STATE_CONFLICT, why))
@@ -264,7 +264,7 @@ class Sessions:
                 raise RemitError(fault(Code.TOO_LARGE, why, suggestion=less))
             written = await self._store.cas(_state_key(frame), revision, made)
             if written is not None:
-                # Of several changes of one agent at once, the newest is what it knows.
+                # Of several concurrent changes by one agent, the newest is what it knows.
                 frame.kept = max(frame.kept, (written, made))
                 return _read_state(made)
             revision, raw = await self._kept(frame)
@@ -274,19 +274,19 @@ class Sessions:
 
 
 def memorable(facts: Sequence[str]) -> tuple[str, ...]:
-    """Return the facts of one answer that are kept: the first, and none that is a document."""
+    """Return the facts of one answer that are stored: the first ones, and none that is a document."""
     return tuple(fact for fact in facts if len(fact) <= FACT_LENGTH)[:MOST_NEW_FACTS]
 
 
 async def resumed(request: Request, store: Store) -> Request:
     """Return a peer's request in the session that it names, if this hub began that session for the peer.
 
-    Such a session has the id of its first run; all others that a peer names are the peer's own.
+    Such a session has the id of its first run; all other sessions that a peer names are the peer's own.
     """
     if (name := named_by_peer(request)) is None:
         return request
     for found in await store.runs(run=name, limit=1):
-        # Whose it is, the guards judge: another user's is refused.
+        # The guards judge whose session it is: another user's is refused.
         if found.run == name == found.session and found.via == request.via:
             return replace(request, session=name)
     return request
@@ -299,7 +299,7 @@ def _notes_for(request: Request, caller: Frame | None, run: Run) -> tuple[Note, 
 
 
 def _state_key(frame: Frame) -> str:
-    return f"state {frame.run.scope} {frame.card.name}"  # no agent's name has a space, so no two are alike
+    return f"state {frame.run.scope} {frame.card.name}"  # agent names have no spaces, so keys are unambiguous
 
 
 _read_state = msgspec.json.Decoder(dict[str, Json]).decode

@@ -1,4 +1,4 @@
-"""The key of a store, and the checkpoints of its audit chain that are signed with it."""
+"""The key of a store, and the checkpoints of its audit chain that it signs."""
 
 import hashlib
 import os
@@ -21,18 +21,18 @@ _KEY_FILE = re.compile(r"remit-ed25519 ([0-9a-f]{64})\n?\Z")
 
 
 class CheckpointKey(NamedTuple):
-    """The secret with which a hub signs its checkpoints."""
+    """The secret key with which a hub signs its checkpoints."""
 
     seed: bytes
 
     @property
     def public(self) -> bytes:
-        """The half that anyone may know, and that verifies a signature."""
+        """The public key, which verifies signatures."""
         return self._private().public_key().public_bytes_raw()
 
     @property
     def fingerprint(self) -> str:
-        """What tells this key from others and nothing else of it; unlike `public` it takes microseconds."""
+        """Identifies this key without revealing anything else; unlike `public` it takes microseconds."""
         return hashlib.blake2b(self.seed, digest_size=16, person=b"remit key id").hexdigest()
 
     def sign(self, message: bytes) -> bytes:
@@ -46,7 +46,7 @@ class CheckpointKey(NamedTuple):
 
 
 def open_key(path: Path) -> CheckpointKey:
-    """Return the key in the file, made now if there is none; of several processes that make it, one wins."""
+    """Return the key in the file; create it if there is none. If several processes create it, one wins."""
     try:
         return read_key(path)
     except FileNotFoundError:
@@ -54,7 +54,7 @@ def open_key(path: Path) -> CheckpointKey:
 
 
 def read_key(path: Path, *, private: bool = True) -> CheckpointKey:
-    """Return the key in the file, or raise `StoreError` if it is unusable and `FileNotFoundError` if it is not there.
+    """Return the key in the file; raise `StoreError` if it is unusable and `FileNotFoundError` if it is missing.
 
     A *private* key that others can read or replace is unusable: they could sign a record of their own.
     """
@@ -84,7 +84,8 @@ def read_key(path: Path, *, private: bool = True) -> CheckpointKey:
 
 def _make_key(path: Path) -> CheckpointKey:
     key = CheckpointKey(secrets.token_bytes(32))
-    # The file gets its name once it is whole, and a link never replaces a file: who comes second reads the first's.
+    # The file gets its name once it is complete, and a link never replaces a file: the second process reads the first's
+    # key.
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -104,7 +105,7 @@ def _make_key(path: Path) -> CheckpointKey:
 
 
 class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signed statement: the chain up to row *seq* had this digest. Numbered, so that none can be taken out unseen."""
+    """A signed statement that the chain up to row *seq* had this digest. Numbered, so that a removed one is noticed."""
 
     number: int
     seq: int
@@ -114,11 +115,11 @@ class Checkpoint(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     signature: str = ""
 
     def signed_bytes(self) -> bytes:
-        """Return what the signature covers."""
+        """Return the bytes that the signature covers."""
         return b"remit audit checkpoint\n" + encode((self.number, self.seq, self.digest, self.at_ms, self.key))
 
     def is_genuine(self) -> bool:
-        """Say whether the owner of `key` signed it."""
+        """Return whether the owner of `key` signed it."""
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -142,7 +143,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoints(raw: bytes) -> list[Checkpoint | None]:
-    """Return each line's checkpoint, None where a line holds none; a last line that was torn off is left out."""
+    """Return each line's checkpoint, None where a line holds none; an incomplete last line is left out."""
     whole = raw[: raw.rfind(b"\n") + 1]
     return [_decode_checkpoint(line) for line in whole.splitlines()]
 
@@ -163,13 +164,13 @@ _PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 def read_anchors(text: str) -> list[Checkpoint]:
     """Return the checkpoints in a text that was kept elsewhere: anchors, an export, a checkpoint file, or a log.
 
-    Raises `ValueError` if a line begins like one and is none.
+    Raises `ValueError` if a line begins like a checkpoint and is not a valid one.
     """
     found: list[Checkpoint] = []
     for number, line in enumerate(text.splitlines(), start=1):
         begins = _ANCHOR.search(line)
         if begins is None:
-            continue  # a line of the log that is about something else, a row of an export
+            continue  # another log line, or a row of an export
         try:
             said = msgspec.json.decode(line[begins.start() : line.rindex("}") + 1], type=dict[str, int | str])
             said.pop("schema", None)
@@ -180,7 +181,7 @@ def read_anchors(text: str) -> list[Checkpoint]:
 
 
 def read_public_key(text: str) -> bytes:
-    """Return the public key in a text: 64 hexadecimal digits, or PEM; raises `ValueError` if it holds none."""
+    """Return the public key in a text: 64 hexadecimal digits, or PEM; raises `ValueError` if there is none."""
     text = text.strip()
     if text.startswith("remit-ed25519 "):
         raise ValueError("it is the secret key of a store; the public one is what `remit audit verify` prints")

@@ -1,6 +1,6 @@
-"""What a conversation came to: by rules, kept and extended; by a model where there is one, if it says nothing new.
+"""Summaries of conversations: by rules, or by a model if its text adds nothing new.
 
-Imported when a conversation is first gone on with: most hubs never do, and reading language takes memory.
+Imported when a conversation is first continued: most hubs never do that, and the language modules take memory.
 """
 
 import asyncio
@@ -17,9 +17,9 @@ from remit.text.summaries import Summary, answer_note, extend, notes_of, written
 
 log = logging.getLogger("remit")
 
-# A summary is read before everything else: longer, it would be a conversation of its own.
+# A summary is read before everything else: a longer one would be a conversation of its own.
 SUMMARY_TOKENS = 600
-# Of a conversation that was never summed up, so much is read.
+# At most this much is read of a conversation that was never summarized.
 _MOST_TOKENS = 100_000
 
 _EVERYTHING = ContextFilter()
@@ -36,7 +36,7 @@ class Summaries:
         self._count = count
 
     async def of(self, session: str, payer: Frame | None) -> str:
-        """Return what a conversation has come to so far; without a *payer* no model is asked."""
+        """Return the summary of a conversation so far; without a *payer* no model is asked."""
         summary = await self._brought_up(session)
         plain = written(summary)
         if self._summarizer is None or payer is None or not plain:
@@ -51,11 +51,11 @@ class Summaries:
         fresh = [message for message in messages if message.seq > summary.seq]
         if fresh:
             summary = await asyncio.to_thread(extend, summary, fresh)
-            await self._store.cas(key, revision, encode(summary))  # whoever else did the same came to the same
+            await self._store.cas(key, revision, encode(summary))  # whoever else did the same got the same result
         return summary
 
     async def _told(self, session: str, summary: Summary, payer: Frame, summarize: Summarizer) -> str:
-        """Return a model's summary, if it says nothing that nobody has said; else nothing."""
+        """Return a model's summary if it adds nothing new; else an empty text."""
         key = f"told {session}"
         kept = await self._store.get(key)
         if kept is not None:
@@ -68,18 +68,18 @@ class Summaries:
             return ""
         try:
             text, usage = await summarize(source, SUMMARY_TOKENS)
-        except Exception as error:  # noqa: BLE001 - someone else's model: without it there is a summary all the same
+        except Exception as error:  # noqa: BLE001 - a foreign model: the summary by rules remains
             log.warning("no model made a summary (%s)", type(error).__name__)
             return ""
         payer.meter(usage)
         if wrong := await asyncio.to_thread(unfounded, text, source):
             log.warning("a model's summary was not taken: %d of its names and numbers stand nowhere", len(wrong))
-            text = ""  # kept, too: asked again for the same, it would cost the same again
+            text = ""  # stored too: asking again would cost the same again
         await self._store.cas(key, 0 if kept is None else kept[0], encode((summary.seq, text)))
         return text
 
 
 def notes_from(said: str, asked: str) -> list[Note]:
-    """Return what a user decides and demands in what they said, and what it answers if they were asked something."""
+    """Return the decisions and demands in a user's text, and its answer if the user was asked something."""
     answer = answer_note(asked, said) if asked else None
     return [*notes_of(said), *(() if answer is None else (answer,))]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 
-# Its own module: an isolated agent's process needs this, and nothing else of what carries out delegations.
+# Its own module: an isolated agent's process needs this and nothing else of the delegation code.
 stepping_aside: ContextVar[Callable[[], AbstractContextManager[None]]] = ContextVar(
     "stepping_aside", default=nullcontext
 )
-"""Whoever owns the thread may let another one work in its place."""
+"""The owner of a thread may let another thread work while this one waits."""

@@ -1,4 +1,4 @@
-"""How agents stand at their capabilities, as it follows from what was recorded."""
+"""The track records of agents, computed from the record."""
 
 from collections.abc import Callable, Collection, Iterable
 
@@ -10,8 +10,8 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code
 from remit.protocol.records import Record, Refusal
 
-# Of each agent some fifty outcomes are remembered, and an outcome is two records: this is enough for ten agents. It
-# takes 20 ms in a thread to read it, and 4 to make sense of it.
+# About fifty outcomes of each agent are remembered, and an outcome is two records: this is enough for ten agents.
+# Reading it takes 20 ms in a thread, and processing it 4.
 NEWEST = 1_000
 
 Tracks = dict[tuple[str, str], TrackRecord]
@@ -19,10 +19,10 @@ Tracks = dict[tuple[str, str], TrackRecord]
 
 
 def tracks(records: Iterable[Record], at: Callable[[int], float], running: Collection[str] = ()) -> Tracks:
-    """Return how each agent did at each of its capabilities, as whoever made these calls would know it now.
+    """Return each agent's track record by capability, as the caller of these calls would know it now.
 
-    *at* gives the moment of a record on the clock that the tracks are for. What has not ended counts as in flight in
-    those runs that are *running*: of others it is not known how they end.
+    *at* returns the moment of a record on the clock of the tracks. Unfinished calls count as in flight only in runs
+    that are *running*: how others end is not known.
     """
     found: Tracks = {}
     asked: dict[tuple[str, str], Request] = {}
@@ -62,15 +62,15 @@ def _note_fault(below: dict[tuple[str, str], set[FaultKey]], run: str, request: 
 
 
 def _failed(track: TrackRecord, request: Request, response: Response, below: Collection[FaultKey]) -> bool | None:
-    """Say whether an end counts against the callee, as far as the record tells; None: it says nothing about it."""
-    # What was found for another says nothing more about who found it.
+    """Return whether an outcome counts against the callee, as far as the record shows; None: it says nothing."""
+    # A shared answer says nothing more about the agent that found it.
     if response.cache in ("hit", "similar"):
         return None
     return counts_against(
         response,
         passed_on=len(response.path) > 1 or (response.fault is not None and key_of(response.fault) in below),
         had_s=(request.remit.time_ms - response.queued_ms) / 1_000,
-        # Cards are not on record: of an agent without a success, the default time stands for what its card says.
+        # Cards are not recorded: for an agent without a success, the default time replaces the time of its card.
         usual_s=track.latency_s or Limits().delegation_time_ms / 1_000,
     )
 
@@ -84,6 +84,6 @@ def _ended(track: TrackRecord, failed: bool | None, response: Response, now: flo
 
 
 def _call_of(path: str) -> str:
-    """Return the place of a call, given that of one of the attempts at it: `run.2` for `run.2+1`."""
+    """Return the path of a call, given the path of one of its attempts: `run.2` for `run.2+1`."""
     call, _, attempt = path.rpartition("+")
     return call if attempt.isdecimal() else path

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def typed_input(value: Json, kind: type[T], agent: str, path: str = "$") -> T:
-    """Return an input as a value of *kind*, or raise a `RemitError` that names each wrong field."""
+    """Return an input as a value of *kind*, or raise a `RemitError` that names each invalid field."""
     try:
         return read_as(value, kind, path)
     except TypeMismatch as error:
@@ -23,9 +23,9 @@ def typed_input(value: Json, kind: type[T], agent: str, path: str = "$") -> T:
 
 
 def explain_tokens(problems: tuple[Problem, ...], value: Json, path: str = "$") -> tuple[Problem, ...]:
-    """Return problems with the reason added where a token stands in the place of personal data.
+    """Return the problems with a reason where a token stands in place of personal data.
 
-    Its caller sent a value of the right type; only the agent is shown a token, which is text.
+    The caller sent a value of the right type; only the agent sees a token, which is text.
     """
     tokens = {_joined(path, place): token for place, token in tokens_in(value)}
     return tuple(

@@ -1,4 +1,4 @@
-"""Names the agent that blocks the event loop, from a thread beside it."""
+"""Reports the agent that blocks the event loop, from a thread beside it."""
 
 import asyncio
 import logging
@@ -12,12 +12,12 @@ from remit.runtime.frames import Frame
 
 log = logging.getLogger("remit")
 
-# A loop that does not turn for this long holds up every deadline and every other agent.
+# A loop that is blocked for this long delays every deadline and every other agent.
 BLOCKED_S = 0.25
 
 
 class Watchdog:
-    """Watches that the loop turns; when it does not, reports the delegation whose code is running."""
+    """Watches the event loop; when it is blocked, reports the delegation whose code is running."""
 
     def __init__(self, running: Callable[[], list[Frame]], report: Callable[[Frame], None]) -> None:
         self._running = running
@@ -38,7 +38,7 @@ class Watchdog:
         self._thread.start()
 
     def stop(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -64,7 +64,7 @@ class Watchdog:
 
 
 def _is_redacting(thread: int) -> bool:
-    """Say whether a thread is looking for personal data: that is the hub's work, and takes long when detectors load."""
+    """Return whether a thread is running redaction: that is the hub's own work, and takes long when detectors load."""
     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage] - there is no other
     while frame is not None:
         if frame.f_code.co_filename == redaction.__file__:

@@ -159,7 +159,7 @@ class Dispatch:
             await self.replay.take_over(parent, call.retry_of, attempt.path)
 
     def _known_before(self, attempt: CallAttempt) -> Response | RoutedCall | None:
-        """Return what came of a call before a restart; of a leg that failed then, the way to the next one."""
+        """Return a call's outcome from before a restart; after an attempt that failed then, the route to the next."""
         if attempt.entry is None or _is_ending(attempt.parent):
             return None
         known = self.replay.find_again(attempt.parent, attempt.call, attempt.entry, attempt.path)

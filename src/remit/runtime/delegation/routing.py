@@ -102,7 +102,7 @@ class Routing:
         return route._replace(names=route.names if name is None else (name, *others), leg=leg)
 
     def onward(self, route: RoutedCall, why: Fault) -> RoutedCall | None:
-        """Return the way to the next after a refusal: only where this one could not take it on, and another might."""
+        """Return the route to the next agent after a refusal, if this agent cannot take the call and another might."""
         if len(route.names) < 2 or not may_try_another(why, begun=False, read_only=False):
             return None
         return route._replace(names=route.names[1:], leg=route.leg + 1)

@@ -165,7 +165,7 @@ class Settlement:
         return ResponseInspection(clean, sealing, found, taken, recorded, held, restored)
 
     def _in_doubt(self, frame: Frame, response: Response, why: Fault) -> Response:
-        """Return the end of what may have been carried out elsewhere, and was stopped here before that was known."""
+        """Return the end of a delegation that may have been executed elsewhere, stopped before that was known."""
         if isinstance(frame.agent, Remote):
             # A peer that does not report its usage is charged the whole grant.
             frame.meter(Usage(prompt=max(0, frame.granted - frame.used), estimated=True))
