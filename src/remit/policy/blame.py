@@ -1,4 +1,4 @@
-"""Which agent a fault counts against: the one in which it began, if it had its usual time."""
+"""The agent that a fault counts against: the one where it began, if it had its usual time."""
 
 from collections.abc import Collection
 from typing import cast
@@ -10,25 +10,25 @@ from remit.protocol.errors import Code, Fault, RemitError
 from remit.protocol.lifecycle import Status
 
 FaultKey = tuple[Code, str]
-"""What identifies a fault that an agent passes on: its code and its words."""
+"""Identifies a fault that an agent passes on: its code and its message."""
 
-# A caller keeps up to a tenth of its time in reserve (`policy/budget.py`), so a callee that was given all of the rest
-# had its usual time.
+# A caller keeps up to a tenth of its time in reserve (`policy/budget.py`), so a callee that got all of the rest had its
+# usual time.
 FAIR_SHARE = 0.9
 
-# Causes of an exception that are followed; longer chains are made by recursion, not by passing on.
+# How many causes of an exception are followed; longer chains come from recursion, not from passing on.
 MOST_CAUSES = 100
 
 
 def key_of(why: Fault) -> FaultKey:
-    """Return what identifies a fault on its way up."""
+    """Return the key of a fault on its way up."""
     return why.code, why.message
 
 
 def is_from_below(error: BaseException, below: Collection[FaultKey]) -> bool:
-    """Say whether an exception is, or was caused by, a fault that one of the agent's own delegations ended with.
+    """Return whether an exception is, or was caused by, a fault of one of the agent's own delegations.
 
-    Of a group, as a `TaskGroup` raises it, every part must be: a part that began here is the agent's own.
+    Every part of a group, as a `TaskGroup` raises it, must be one: a part that began here is the agent's own.
     """
     current: BaseException | None = error
     for _ in range(MOST_CAUSES):
@@ -45,7 +45,7 @@ def is_from_below(error: BaseException, below: Collection[FaultKey]) -> bool:
 
 
 def usual_time_s(known_s: float | None, card: AgentCard, capability: str | None, default_ms: int) -> float:
-    """Return how long an agent may be expected to take: as its successes did, else as its card says, else the default.
+    """Return the expected time of an agent: from its successes, else its card, else the default.
 
     *known_s* is None while the agent has not succeeded yet.
     """
@@ -59,9 +59,9 @@ def usual_time_s(known_s: float | None, card: AgentCard, capability: str | None,
 
 
 def counts_against(response: Response, *, passed_on: bool, had_s: float, usual_s: float) -> bool | None:
-    """Say whether a response counts against the callee; None: it says nothing about it.
+    """Return whether a response counts against the callee; None: it says nothing about the callee.
 
-    A fault that was *passed_on* began in another agent. A time-out counts only if the callee had its usual time.
+    A fault that was *passed_on* began in another agent. A timeout counts only if the callee had its usual time.
     """
     why = response.fault
     if why is None:
@@ -72,5 +72,5 @@ def counts_against(response: Response, *, passed_on: bool, had_s: float, usual_s
 
 
 def is_late(response: Response, failed: bool | None) -> bool:
-    """Say whether all that is known of a callee is that it takes longer than it had: a time-out that does not count."""
+    """Return whether it is only known that a callee takes longer than it had: a timeout that does not count."""
     return failed is None and response.status is Status.TIMEOUT

@@ -1,4 +1,4 @@
-"""When an agent that keeps failing is left alone, and when it is tried again: one table."""
+"""The circuit breaker: when a failing agent is no longer called, and when it is tried again."""
 
 from enum import StrEnum
 
@@ -18,12 +18,12 @@ class Phase(StrEnum):
     PROBING = "probing"
 
 
-# Bound once, for every hop needs them: to look a member up on its enum costs as much as a guard.
+# Bound once, because every hop needs them: looking up an enum member costs as much as a guard.
 _PROBING = Phase.PROBING
 _NEVER = float("-inf")
 
-# How long an agent usually takes is forgotten by time, not by calls: otherwise whoever asks for a few trivial things
-# makes its usual work look too slow, and a few impatient requests then close it to everybody.
+# The usual time of an agent decays with time, not with calls: otherwise a few trivial calls would make its usual work
+# look too slow, and a few impatient requests would then open the breaker for everybody.
 USUAL_HALF_LIFE_S = 600.0
 
 
@@ -32,7 +32,7 @@ class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     failures_in_a_row: int = 5
     failure_share: float = 0.5
-    # A share of fewer calls than this says nothing.
+    # A failure rate of fewer calls than this says nothing.
     at_least_calls: int = 20
     window_s: float = 60.0
     open_s: float = 30.0
@@ -40,7 +40,7 @@ class BreakerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Breaker(Struct, frozen=True, kw_only=True):
-    """What is remembered of an agent's recent calls."""
+    """The recent calls of an agent."""
 
     phase: Phase = Phase.CLOSED
     in_a_row: int = 0
@@ -52,13 +52,13 @@ class Breaker(Struct, frozen=True, kw_only=True):
     """When the last probe was let through."""
     openings: int = 0
     usual_s: float | None = None
-    """How long its successes took, at their worst lately; None: it has had no success yet."""
+    """The longest recent time of a success; None: no success yet."""
     usual_at: float = 0.0
-    """When that was true: since then it counts less and less."""
+    """When that time was measured: it decays from then on."""
 
 
 def is_failure(response: Response) -> bool | None:
-    """Say whether a response counts against the callee; None: it says nothing about it (refusals, caller's errors)."""
+    """Return whether a response counts against the callee; None: it says nothing (refusals, caller's errors)."""
     if response.fault is None:
         return False
     return True if TABLE[response.fault.code].blame is Blame.PEER else None
@@ -67,9 +67,9 @@ def is_failure(response: Response) -> bool | None:
 def after(
     breaker: Breaker, failed: bool | None, now: float, settings: BreakerSettings, seconds: float | None = None
 ) -> Breaker:
-    """Return the breaker after one more call ended; *seconds* is how long the callee worked on it, if that is known."""
+    """Return the breaker after one more call; *seconds* is how long the callee worked on it, if known."""
     if failed is None:
-        # A probe that says nothing leaves the question open: the next call may probe.
+        # A probe without a verdict leaves the question open: the next call may probe.
         return replace(breaker, phase=Phase.OPEN, probed_at=_NEVER) if breaker.phase is Phase.PROBING else breaker
     usual_s, usual_at = breaker.usual_s, breaker.usual_at
     if not failed and seconds is not None:
@@ -94,19 +94,19 @@ def after(
         usual_s=usual_s,
         usual_at=usual_at,
     )
-    # A success opens nothing, be the share of failures before it what it may.
+    # A success opens nothing, whatever the failure rate before it.
     opens = failed and counted.phase is Phase.CLOSED and _too_many(counted, settings)
     return _opened(counted, now) if opens else counted
 
 
 def usual_now_s(breaker: Breaker, now: float) -> float | None:
-    """Return how long an agent usually takes, as far as that still counts; None: it has had no success yet."""
+    """Return the usual time of an agent, decayed to now; None: no success yet."""
     known_s = breaker.usual_s
     return None if known_s is None else known_s * 0.5 ** ((now - breaker.usual_at) / USUAL_HALF_LIFE_S)
 
 
 def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:
-    """Return how long calls are refused; 0 if one may come now, be it as the probe."""
+    """Return how long calls are refused; 0 if one may come now, possibly as the probe."""
     match breaker.phase:
         case Phase.CLOSED:
             return 0
@@ -114,17 +114,17 @@ def wait_ms(breaker: Breaker, now: float, settings: BreakerSettings) -> int:
             pause = min(settings.open_s * breaker.openings, settings.max_open_s)
             return max(0, round((breaker.opened_at + pause - now) * 1_000))
         case Phase.PROBING:
-            # A probe that takes longer than a pause says nothing of calls that are short: another may probe beside it.
+            # A probe that takes longer than a pause says nothing about short calls: another call may probe beside it.
             return max(0, round((breaker.probed_at + settings.open_s - now) * 1_000))
 
 
 def admitted(breaker: Breaker, now: float) -> Breaker:
-    """Return the breaker once a call was let through: the first after an opening is the probe."""
+    """Return the breaker after a call was let through: the first after an opening is the probe."""
     return breaker if breaker.phase is Phase.CLOSED else replace(breaker, phase=Phase.PROBING, probed_at=now)
 
 
 def breaker(request: Request, facts: Facts) -> Verdict:
-    """The callee has not failed too often lately."""
+    """The callee's breaker is closed, or lets this call through as a probe."""
     if not facts.breaker_wait_ms:
         return ALLOW
     return refuse(

@@ -1,18 +1,18 @@
-"""How time and tokens are carved, and the guards that refuse what cannot be afforded."""
+"""Grants of time and tokens, and the guards that refuse what cannot be afforded."""
 
 from remit.policy.verdict import ALLOW, Facts, Verdict, refuse
 from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request
 from remit.protocol.errors import Code
 
-# A caller needs time to use what it was answered: half a second, or a tenth of what is left if that is less.
+# A caller needs time to use an answer: half a second, or a tenth of what is left if that is less.
 RESERVE_MS = 500
 # Below this no callee can do anything, and the answer would come too late anyway.
 FLOOR_MS = 20
 
 
 def grant_time_ms(asked_ms: int, left_ms: int) -> int:
-    """Return the time a callee gets: what was asked for, but never more than is left less the caller's reserve."""
+    """Return the time of a callee: what was asked for, at most what is left minus the caller's reserve."""
     tenth = left_ms // 10
     most = left_ms - (tenth if tenth < RESERVE_MS else RESERVE_MS)
     granted = asked_ms if asked_ms < most else most
@@ -20,20 +20,20 @@ def grant_time_ms(asked_ms: int, left_ms: int) -> int:
 
 
 def grant_tokens(asked: int, left: int) -> int:
-    """Return the tokens a callee gets: what was asked for, but never more than are left."""
+    """Return the tokens of a callee: what was asked for, at most what is left."""
     granted = asked if asked < left else left
     return granted if granted > 0 else 0
 
 
 def split_tokens(left: int, among: int) -> int:
-    """Return each share when what is left is split equally."""
+    """Return each share when the rest is split equally."""
     return max(0, left) // among
 
 
 def fair_share(left: int, default: int, *, slots: int, spare: int) -> int:
-    """Return the tokens of a call that may have a share of what its caller has left, whoever else is called at once.
+    """Return the tokens of a call that may share what its caller has left, whoever else is called at once.
 
-    *slots* is how many calls the caller may still start, this one included: what is left is split equally among those
+    *slots* is how many calls the caller may still start, including this one. What is left is split equally among those
     and the caller itself, since nobody knows how many will come. A share is never less than the call's *default*, nor
     so large that *spare* tokens, the largest default of the others, could not be granted to each of them. So as long as
     the caller can pay for all at their defaults, each gets at least its own, in any order. A caller that cannot pay for
@@ -46,13 +46,13 @@ def fair_share(left: int, default: int, *, slots: int, spare: int) -> int:
 
 
 def settle(granted: int, used: int) -> tuple[int, int, int]:
-    """Return what of a grant is settled, what is released, and what was spent beyond it."""
+    """Return how much of a grant is settled, how much is released, and how much was spent beyond it."""
     settled = min(granted, used)
     return settled, granted - settled, used - settled
 
 
 def record(request: Request, facts: Facts) -> Verdict:
-    """The records of the run leave room for more."""
+    """Within the record limit of the run."""
     taken, limit = facts.record_bytes, facts.limits.max_record_bytes
     if taken < limit:
         return ALLOW
@@ -60,12 +60,12 @@ def record(request: Request, facts: Facts) -> Verdict:
 
 
 def record_limit(taken: int, limit: int) -> str:
-    """Return what is said to whoever wants more on record than a run may have."""
+    """Return the sentence for a run that has reached its record limit."""
     return f"the records of this run take {taken:,} bytes, and may take {limit:,} (`max_record_bytes`)"
 
 
 def deadline(request: Request, facts: Facts) -> Verdict:
-    """There is enough time left to be worth starting."""
+    """Enough time is left to be worth starting."""
     if request.remit.time_ms >= FLOOR_MS:
         return ALLOW
     return refuse(
@@ -76,7 +76,7 @@ def deadline(request: Request, facts: Facts) -> Verdict:
 
 
 def tokens(request: Request, facts: Facts) -> Verdict:
-    """The request alone does not use up its budget, and the run has not overrun its own."""
+    """The request itself fits into its budget, and the run has not overrun its own."""
     budget = request.remit.tokens
     if facts.overrun:
         return refuse(
@@ -90,7 +90,7 @@ def tokens(request: Request, facts: Facts) -> Verdict:
             f"no tokens are left for {request.target}",
             suggestion="Answer with what you have, or ask again with a larger budget.",
         )
-    # A token is at least one byte, and a character at most four: short requests need no counting.
+    # A token is at least one byte, and a character at most four bytes: short requests need no counting.
     said = request.input or ""
     if facts.counted or (isinstance(said, str) and 4 * (len(request.objective) + len(said)) <= budget):
         return ALLOW
@@ -100,20 +100,20 @@ def tokens(request: Request, facts: Facts) -> Verdict:
     return refuse(
         Code.TOKEN_BUDGET_EXCEEDED,
         f"Estimated tokens ({estimated}) exceeds budget ({budget}). Simplify task or increase budget.",
-        suggestion="",  # the sentence, which is the employee dialect's, says it
+        suggestion="",  # the sentence of the employee dialect already says it
     )
 
 
 # Hundredths of a token per byte, by kind of byte, fitted to o200k on some twenty kinds of text, whole and cut into
-# sentences: the total is off by 10 % at most, a single text by up to 20, a sentence by 30. Of a character of several
-# bytes the first says of which script it is, and counts for all of them. What no such table can see is whether letters
-# make words: hexadecimal numbers are a quarter more than estimated.
+# sentences: the total is off by 10 % at most, a single text by up to 20, a sentence by 30. The first byte of a
+# multi-byte character shows its script, and counts for all of them. No such table can see whether letters make words:
+# hexadecimal numbers are a quarter more than estimated.
 _WEIGHTS = (
     ([*range(0x41, 0x5B), *range(0x61, 0x7B)], 22),  # letters
     (range(0x30, 0x3A), 77),  # digits
     ([*range(0x21, 0x30), *range(0x3A, 0x41), *range(0x5B, 0x61), *range(0x7B, 0x7F)], 48),
     ([0x20], 7),
-    ([*range(0x20), 0x7F], 111),  # line ends, for the most part
+    ([*range(0x20), 0x7F], 111),  # mostly line ends
     (range(0xC2, 0xD0), 72),  # Latin letters with accents, Greek
     (range(0xD0, 0xD8), 27),  # Cyrillic, Hebrew
     (range(0xD8, 0xE0), 35),  # Arabic
@@ -130,10 +130,10 @@ _WEIGHED = bytes(_WEIGHT_OF.get(byte, 0) for byte in range(256))
 
 
 def estimate(value: Json) -> int:
-    """Return about how many tokens a text or structure is, without a tokenizer."""
+    """Return an estimate of the tokens of a text or structure, without a tokenizer."""
     if value is None:
         return 0
     raw = value.encode(errors="replace") if isinstance(value, str) else encode(value)
-    # In parts, between which other threads get their turn; a token is at least one byte.
+    # In parts, so that other threads get their turn in between; a token is at least one byte.
     weights = sum(sum(raw[at : at + _PART].translate(_WEIGHED)) for at in range(0, len(raw), _PART))
     return min(len(raw), round(weights / 100))

@@ -1,4 +1,4 @@
-"""What a callee may see of a conversation: which messages stand in it, which are asked for, and how much fits."""
+"""What a callee may see of a conversation: its messages, the filter, and how much fits."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
@@ -12,14 +12,14 @@ from remit.protocol.errors import Code, Fault, Problem, fault
 from remit.protocol.records import Record
 
 Count = Callable[[str], int]
-"""Says how many tokens a text is."""
+"""Counts the tokens of a text."""
 
-# A caller's system prompt is its own: its role may be named, and no message has it.
+# A caller's system prompt is its own: a filter may name the role, but no message has it.
 ROLES = ("user", "assistant", "system")
 
 
 class TokenCount(Protocol):
-    """Something whose tokens were counted."""
+    """Something with its token count."""
 
     @property
     def tokens(self) -> int: ...
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 def message_of(record: Record, count: Count) -> Message | None:
-    """Return what a record adds to a conversation; None for what happens inside an agent, which nobody else sees."""
+    """Return the message that a record adds to a conversation; None for events inside an agent."""
     match record.body:
         case Request() as request:
             asked, given = request.objective, text_of(request.input)
@@ -63,11 +63,11 @@ def message_of(record: Record, count: Count) -> Message | None:
 
 
 class RecordedMessages(NamedTuple):
-    """What records add to a conversation."""
+    """The messages that records add to a conversation."""
 
     messages: list[Message]
     replaced: set[int]
-    """Messages, by number, that stood in it before and no longer do."""
+    """Numbers of messages that were in it before and no longer are."""
 
 
 def messages_from_records(
@@ -80,8 +80,8 @@ def messages_from_records(
     """Return what *records* of a session, oldest first, add to its conversation, each message once.
 
     What a request shows its callee stands before it; *original* finds the record of such a message. A request that was
-    recorded again in the form in which it began replaces its first form: *asked* says which message was the last form
-    of each delegation before.
+    recorded again, as it finally began, replaces its first form: *asked* maps each delegation to the message of its
+    last form.
     """
     found: dict[int, Message] = {}
     replaced: set[int] = set()
@@ -109,7 +109,7 @@ def messages_from_records(
 
 
 def check(wanted: ContextFilter) -> Fault | None:
-    """Return what is wrong with a filter; None if nothing is."""
+    """Return what is wrong with a filter; None if it is valid."""
     unknown = sorted((wanted.roles or frozenset()).difference(ROLES))
     problems = tuple(Problem("context.roles", _objection(role)) for role in unknown)
     return fault(Code.INPUT_VALIDATION_FAILED, problems[0].message, problems=problems) if problems else None
@@ -123,13 +123,13 @@ def _objection(role: str) -> str:
 
 
 def reads_conversation(wanted: ContextFilter) -> bool:
-    """Say whether a filter names something that only a conversation can have."""
+    """Return whether a filter names something that only a conversation can have."""
     chooses = (wanted.roles, wanted.keywords, wanted.max_age_seconds)
     return wanted.include_summary or bool(wanted.last_messages) or any(each is not None for each in chooses)
 
 
 def matches(message: Message, wanted: ContextFilter, now_ms: int) -> bool:
-    """Say whether a message is new enough, of a wanted role, and holds one of the keywords, in whichever case."""
+    """Return whether a message is new enough, has a wanted role, and contains one of the keywords, ignoring case."""
     if wanted.max_age_seconds is not None and message.at_ms <= now_ms - wanted.max_age_seconds * 1_000:
         return False
     if wanted.roles is not None and message.role not in wanted.roles:
@@ -141,7 +141,7 @@ def matches(message: Message, wanted: ContextFilter, now_ms: int) -> bool:
 
 
 def newest(backwards: Iterable[C], *, last: int | None, tokens: int) -> list[C]:
-    """Return, oldest first, as many of the newest as are asked for and fit; no more are looked at than need be."""
+    """Return, oldest first, as many of the newest as are wanted and fit; no more are examined than necessary."""
     kept: list[C] = []
     for each in islice(backwards, last):
         tokens -= each.tokens
@@ -153,7 +153,7 @@ def newest(backwards: Iterable[C], *, last: int | None, tokens: int) -> list[C]:
 
 
 def select(messages: Iterable[Message], wanted: ContextFilter, *, now_ms: int, tokens: int) -> list[Message]:
-    """Return which of *messages*, oldest first, a filter lets pass: the newest that fit into *tokens*, oldest first."""
+    """Return the *messages*, oldest first, that a filter selects: the newest that fit into *tokens*, oldest first."""
     passed = [message for message in messages if matches(message, wanted, now_ms)]
     return newest(reversed(passed), last=wanted.last_messages, tokens=tokens)
 
@@ -171,7 +171,7 @@ def notes_for(notes: Iterable[Note], callers: Sequence[ContextFilter | None]) ->
     """Return the notes of a conversation that a callee may see.
 
     *callers* are the filters of its own request and of those above it, the user's last. Each can only narrow what the
-    one above let pass. An agent that says nothing passes none; the agent that the user talks to has all, unless the
+    one above allowed. An agent without a filter passes on none; the agent that the user talks to has all, unless the
     user says otherwise.
     """
     *delegated, asked = callers
@@ -191,9 +191,9 @@ def _passed(wanted: ContextFilter | None, default: Known) -> frozenset[str]:
 def fit(view: View, *, task: int, room: int, count: Count, last_first: bool) -> View:
     """Return as much of a view as fits into *room* tokens, of which the task itself takes *task*.
 
-    What is known comes first, up to a quarter of what the task leaves. With *last_first* the messages take what they
-    need, and summary and workspace are trimmed to the rest; else those two may keep half, and more if the messages do
-    not need it. Of notes and messages the newest stay.
+    Notes come first, up to a quarter of what the task leaves. With *last_first* the messages take what they need, and
+    summary and workspace are trimmed to the rest; otherwise those two may keep half, and more if the messages do not
+    need it. Of notes and messages the newest stay.
     """
     left = room - task
     if left < 0:
@@ -217,7 +217,7 @@ def fit(view: View, *, task: int, room: int, count: Count, last_first: bool) -> 
 
 
 class _Priced(NamedTuple, Generic[T]):
-    """A text, or what has one, and how many tokens that is."""
+    """A text, or a value with one, and its token count."""
 
     value: T
     tokens: int
@@ -243,7 +243,7 @@ def _trim(text: str, room: int, count: Count) -> _Priced[str]:
     while fits:
         end = _end(text, fits)
         piece = text[:end].rstrip() + _CUT
-        # A shorter text is not always fewer tokens.
+        # A shorter text does not always have fewer tokens.
         if (tokens := count(piece)) <= room:
             return _Priced(piece, tokens)
         fits = end - 1
@@ -254,8 +254,8 @@ _CUT = "…"
 
 
 def _end(text: str, most: int) -> int:
-    """Return where to cut a text that may be *most* characters: at a line's end, or a word's, if one is not too far."""
-    # Half of what fits is too much to give up: some texts are one line, and some languages write without spaces.
+    """Return where to cut a text to at most *most* characters: at a line or word end, if one is near enough."""
+    # Giving up half of what fits is too much: some texts are one line, and some languages have no spaces.
     for end in "\n", " ":
         if (found := text.rfind(end, most // 2 + 1, most + 1)) > 0:
             return found

@@ -6,7 +6,7 @@ from remit.protocol.errors import Code
 
 
 def version(request: Request, facts: Facts) -> Verdict:
-    """The envelope speaks a version that is read here."""
+    """The envelope has a supported version."""
     if request.version in facts.versions:
         return ALLOW
     readable = ", ".join(facts.versions)
@@ -14,7 +14,7 @@ def version(request: Request, facts: Facts) -> Verdict:
 
 
 def depth(request: Request, facts: Facts) -> Verdict:
-    """The callee is not deeper than its remit and this hub allow."""
+    """Within the depth limits of the remit and of this hub."""
     remit = request.remit
     if remit.depth <= remit.max_depth and remit.depth <= facts.limits.max_depth:
         return ALLOW
@@ -27,7 +27,7 @@ def depth(request: Request, facts: Facts) -> Verdict:
 
 
 def chain(request: Request, facts: Facts) -> Verdict:
-    """Not too many agents stand between the user and the callee."""
+    """Within the limit of agents between the user and the callee."""
     length, limit = len(request.remit.chain), facts.limits.max_chain
     if length <= limit:
         return ALLOW
@@ -47,7 +47,7 @@ def loop(request: Request, facts: Facts) -> Verdict:
 
 
 def cycle(request: Request, facts: Facts) -> Verdict:
-    """The caller has not asked the same callee for the same before, with the same input."""
+    """The caller does not repeat an earlier call to the same callee with the same input."""
     if not facts.repeated:
         return ALLOW
     return refuse(
@@ -57,14 +57,14 @@ def cycle(request: Request, facts: Facts) -> Verdict:
 
 
 def nesting(request: Request, facts: Facts) -> Verdict:
-    """The caller's own remit lets it delegate."""
+    """The caller's own remit allows delegation."""
     if facts.held is None or facts.held.may_delegate:
         return ALLOW
     return refuse(Code.NESTED_CALLS_FORBIDDEN, f"{request.origin} was asked without permission to delegate further")
 
 
 def fan_out(request: Request, facts: Facts) -> Verdict:
-    """The caller has not too many delegations under way at once."""
+    """Within the fan-out limit."""
     wanted, limit = facts.at_once, facts.limits.max_fan_out
     if facts.held is None or wanted <= limit:
         return ALLOW
@@ -76,7 +76,7 @@ def fan_out(request: Request, facts: Facts) -> Verdict:
 
 
 def delegations(request: Request, facts: Facts) -> Verdict:
-    """Neither the run nor its caller has asked for too many delegations."""
+    """Within the delegation limits of the run and of its caller."""
     limits = facts.limits
     if facts.delegations <= limits.max_delegations and facts.agent_delegations <= limits.max_agent_delegations:
         return ALLOW

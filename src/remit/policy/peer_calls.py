@@ -1,8 +1,7 @@
-"""What the agents of a peer have under way here, or had done: fan-out and cycle for agents that this hub does not run.
+"""Fan-out and cycle limits for peers' agents, which this hub does not run.
 
-An agent that lives elsewhere has no frame here. Its calls are grouped by its name, its user and its session, and by the
-trace where it sends one. Groups are kept in a fixed number of cells of the store, so that groups nobody hears of any
-more take no room.
+A remote agent has no frame here. Its calls are grouped by its name, its user and its session, and by the trace if it
+sends one. Groups are kept in a fixed number of cells of the store, so that abandoned groups take no room.
 """
 
 import hashlib
@@ -21,7 +20,7 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Fault
 
-# Each call rewrites the cell of its group: this many of one group take 50 kB. Those that are done are forgotten first.
+# Each call rewrites the cell of its group: this many of one group take 50 kB. Finished calls are dropped first.
 MOST_CALLS = 256
 # A thousand requests a second, each remembered for five minutes, are 75 in each cell.
 CELL_DIGITS = 3
@@ -32,42 +31,42 @@ class PeerCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One request of a peer's agent, as long as it counts."""
 
     group: str
-    """Whose it is, as a digest."""
+    """Its group, as a digest."""
     id: str
     run: str
-    """The run that carries it out."""
+    """The run that executes it."""
     key: str
     """What it asks for, as a digest."""
     trace: str = ""
     until_ms: int
-    """When it is forgotten, also if the process that carried it out was killed."""
+    """When it is dropped, even if the process that executed it was killed."""
     done: bool = False
     """Whether it succeeded; else it is in progress."""
 
 
 def group_of(request: Request) -> bytes:
-    """Return whose calls are counted together: of one agent of a peer, for one user, in one session of that agent.
+    """Return the group of a call: one agent of a peer, one user, one session of that agent.
 
-    Case, white space and forms of the same letters make no other agent: not every program writes its own name alike.
+    Case, white space and Unicode forms make no other agent: not every program writes its own name alike.
     """
     agent = " ".join(normalize("NFKC", request.origin).casefold().split())
     return hashlib.sha256(encode((request.via, agent, request.remit.user, request.parent_session))).digest()
 
 
 def cell_of(group: str) -> str:
-    """Return where the calls of a group are kept, given its digest: others may be kept there too."""
+    """Return the cell of a group, given its digest; other groups may share it."""
     return f"calls {group[:CELL_DIGITS]}"
 
 
 def content_of(request: Request) -> bytes:
-    """Return what a request asks for; white space and case alone make no difference."""
+    """Return what a request asks for; white space and case make no difference."""
     objective = " ".join(request.objective.split()).casefold()
     return hashlib.sha256(encode((request.target, request.capability, objective, request.input))).digest()
 
 
 def call_of(request: Request, group: str, key: str, now_ms: int, limits: Limits) -> PeerCall:
-    """Return a request as a call that begins now, given the digests of its group and of what it asks for."""
-    # As long as it may take with a person to be asked: whoever carries it out says before that how it ended.
+    """Return a request as a call that begins now, given the digests of its group and of its content."""
+    # As long as it may take including a person's answer; its executor reports the end before that.
     lasts_ms = request.remit.time_ms + limits.approval_timeout_ms + limits.grace_ms
     return PeerCall(
         group=group[:_GROUP_DIGITS],
@@ -85,7 +84,7 @@ def current(calls: Iterable[PeerCall], now_ms: int) -> tuple[PeerCall, ...]:
 
 
 def of_group(calls: Iterable[PeerCall], call: PeerCall) -> list[PeerCall]:
-    """Return the calls that are counted together with one."""
+    """Return the calls of the same group."""
     return [each for each in calls if each.group == call.group]
 
 
@@ -98,11 +97,11 @@ def objection(calls: Iterable[PeerCall], call: PeerCall, request: Request, limit
         target=None,
         held=request.remit,
         limits=limits,
-        # Traces are the sender's to choose: together they have no more calls than can be kept.
+        # The sender chooses its traces: together they have no more calls than can be stored.
         at_once=(under_way if in_all < MOST_CALLS else in_all) + 1,
         repeated=any(each.key == call.key for each in beside),
     )
-    # The agent is told its name as it says it.
+    # The agent sees its name as it wrote it.
     said = replace(request, origin=there(request.origin, request.via or ""))
     for guard in (lineage.cycle, lineage.fan_out):
         verdict = guard(said, facts)
@@ -112,7 +111,7 @@ def objection(calls: Iterable[PeerCall], call: PeerCall, request: Request, limit
 
 
 def with_call(calls: Sequence[PeerCall], call: PeerCall) -> tuple[PeerCall, ...]:
-    """Return the calls with one more; the oldest of its group that are done make room."""
+    """Return the calls with one more; the oldest finished calls of its group make room."""
     surplus = len(of_group(calls, call)) + 1 - MOST_CALLS
     kept: list[PeerCall] = []
     for each in calls:
@@ -124,10 +123,10 @@ def with_call(calls: Sequence[PeerCall], call: PeerCall) -> tuple[PeerCall, ...]
 
 
 def calls_after_end(calls: Iterable[PeerCall], ends: Mapping[str, bool], *, until_ms: int) -> tuple[PeerCall, ...]:
-    """Return the calls after some have ended, by their runs, well or not: one that did not succeed may be made again.
+    """Return the calls after some have ended, by run, with success or not: an unsuccessful call may be repeated.
 
-    They are known by their runs, not by the ids of their requests: those are the sender's own, and whoever sends one
-    again with another content must not end the first.
+    They are identified by run, not by request id: the sender chooses ids, and sending one again with other content must
+    not end the first.
     """
     return tuple(
         replace(call, done=True, until_ms=until_ms) if call.run in ends else call
@@ -137,6 +136,6 @@ def calls_after_end(calls: Iterable[PeerCall], ends: Mapping[str, bool], *, unti
 
 
 def in_doubt(calls: Iterable[PeerCall], call: PeerCall, known: Collection[str]) -> list[str]:
-    """Return the runs in progress that stand in a call's way, and of which this process does not know how they are."""
+    """Return the runs in progress that block a call and whose state this process does not know."""
     beside = (each for each in of_group(calls, call) if each.trace == call.trace)
     return [each.run for each in beside if not each.done and each.run not in known]

@@ -1,4 +1,4 @@
-"""Guards that ask who may call whom, for which user, with which tools."""
+"""Guards of permission: who may call whom, for which user, with which tools."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from remit.protocol.remit import Remit, meet
 
 
 class Powers(NamedTuple):
-    """The tools that an agent can use and the agents that it can ask; None bounds nothing."""
+    """The tools and the callees that an agent may use; None sets no bound."""
 
     tools: frozenset[str] | None
     targets: frozenset[str] | None
@@ -24,15 +24,15 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 def authority_of(card: AgentCard, limits: Limits) -> Authority:
-    """Return whose tools and targets an agent has when another asks it."""
+    """Return whose tools and targets an agent has when another calls it."""
     return card.authority or limits.authority
 
 
 def powers_of(card: AgentCard | None, remit: Remit) -> Powers:
-    """Return what an agent has itself: what its card and its remit both name.
+    """Return an agent's own powers: what its card and its remit both name.
 
-    Without a *card* it is whoever is at the top of the run: a user, who is bound by the remit alone, or an agent at
-    another hub, of which no more is known than what the remit names.
+    Without a *card* it is the top of the run: a user, who is bound by the remit alone, or an agent on another hub, of
+    which only the remit is known.
     """
     if card is None:
         unsaid = _NOTHING if remit.chain else None
@@ -45,13 +45,13 @@ def powers_of(card: AgentCard | None, remit: Remit) -> Powers:
 
 
 def within(remit: Remit, powers: Powers) -> Remit:
-    """Return a remit that is cut to what somebody has."""
+    """Return a remit that is cut to these powers."""
     tools, targets = meet(remit.tools, powers.tools), meet(remit.targets, powers.targets)
     return remit if (tools, targets) == (remit.tools, remit.targets) else replace(remit, tools=tools, targets=targets)
 
 
 def received(request: Request, card: AgentCard, limits: Limits) -> Request:
-    """Return a request that begins a run, cut to what its caller has if that is an agent at another hub."""
+    """Return a root request, cut to its caller's powers if the caller is an agent on another hub."""
     if not request.remit.chain or authority_of(card, limits) == "own":
         return request
     remit = within(request.remit, powers_of(None, request.remit))
@@ -59,7 +59,7 @@ def received(request: Request, card: AgentCard, limits: Limits) -> Request:
 
 
 def known_target(request: Request, facts: Facts) -> Verdict:
-    """The callee exists and offers what is asked of it."""
+    """The callee exists and offers the capability."""
     if facts.target is None and request.target == NOBODY:
         return refuse(Code.CAPABILITY_NOT_FOUND, f"no agent here offers `{request.capability}`")
     if facts.target is None:
@@ -75,7 +75,7 @@ def known_target(request: Request, facts: Facts) -> Verdict:
 
 
 def permission(request: Request, facts: Facts) -> Verdict:
-    """The team lets the caller call the callee, and so does every remit above."""
+    """The team and every remit above let the caller call the callee."""
     if facts.caller is not None and not facts.caller.may_reach(request.target):
         if facts.caller.allow_sub_agent_calls is False:
             return refuse(
@@ -98,7 +98,7 @@ def permission(request: Request, facts: Facts) -> Verdict:
 
 
 def user(request: Request, facts: Facts) -> Verdict:
-    """Session and references belong to the user for whom the remit acts."""
+    """Session and references belong to the user of the remit."""
     owner = request.remit.user
     if facts.session_user is not None and facts.session_user != owner:
         return refuse(Code.USER_MISMATCH, "User ID mismatch - security violation: the session belongs to another user")
@@ -118,7 +118,7 @@ def user(request: Request, facts: Facts) -> Verdict:
 
 
 def tools(request: Request, facts: Facts) -> Verdict:
-    """The tools that the caller names are the callee's, and within the caller's own remit."""
+    """The named tools are the callee's, and within the caller's own remit."""
     asked = facts.asked_tools
     if asked is None or facts.target is None:
         return ALLOW
@@ -135,8 +135,8 @@ def tools(request: Request, facts: Facts) -> Verdict:
 
 
 def _passable(caller: AgentCard | None, callee: AgentCard, limits: Limits, asked: frozenset[str]) -> frozenset[str]:
-    """Return those of the tools that are asked for which a caller can let its callee have."""
-    # Who passes on has no tools: what its callees may use is bound by its remit.
+    """Return the requested tools that a caller can give its callee."""
+    # An agent that passes on has no tools: its remit bounds what its callees may use.
     if caller is None or caller.passes_on or authority_of(callee, limits) == "own":
         return asked
     return caller.tools

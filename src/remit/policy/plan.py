@@ -1,4 +1,4 @@
-"""A workflow as data: its steps, what each of them waits for, and which can begin, given how the others ended."""
+"""A workflow as data: its steps, their dependencies, and which steps can begin."""
 
 import ast
 import operator
@@ -13,7 +13,7 @@ from remit.protocol.codec import text_of
 from remit.protocol.envelope import ContextFilter, Json, Text
 from remit.protocol.remit import Count, Name
 
-# The workflow's own input, and what the user said, under names that no step may have.
+# The names of the workflow's input and of the user's text; no step may have them.
 INPUT, REQUEST = "input", "request"
 
 # What a condition may ask of a step besides its result.
@@ -21,21 +21,21 @@ _OF_A_STEP = ("ok", "failed", "skipped", "status", "confidence")
 
 # Names stand in references and conditions, so they are words.
 StepName = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\Z")]
-# With a question mark behind it: after that step, however it ended.
+# With a question mark: after that step, however it ended.
 StepAfter = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}\??\Z")]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
-# More is a loop that somebody forgot to end; a callee that failed so often will not succeed by being asked again.
+# More is an endless loop; a callee that failed this often will not succeed by being asked again.
 MAX_ATTEMPTS = 10
-# A condition is a line.
+# A condition is one line.
 MAX_CONDITION = 500
 
 
 class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One delegation of a workflow: whom to ask for what, when, and what to do if that fails.
+    """One delegation of a workflow: whom to ask for what, when, and what to do if it fails.
 
     `{step}` and `{step.path.to.it}` in the objective and in the input stand for results of other steps, `{input}` for
-    the workflow's own input and `{request}` for what the user said. A text that is only a reference becomes the value;
+    the workflow's own input and `{request}` for the user's text. A text that is only a reference becomes the value;
     `{{word}}` stands for `{word}` itself.
     """
 
@@ -47,46 +47,46 @@ class Step(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     after: tuple[StepAfter, ...] = ()
     """Steps that must have ended before, besides those that it refers to; `a?`: however `a` ended."""
     when: Annotated[str, Meta(max_length=MAX_CONDITION)] | None = None
-    """A condition, `npv.value > 0 and not audit.failed`: if it does not hold, the step is skipped."""
+    """A condition, `npv.value > 0 and not audit.failed`: if it is false, the step is skipped."""
     fallback: tuple[Name, ...] = ()
     """Agents that are asked in turn if it fails."""
     attempts: Annotated[int, Meta(ge=1, le=MAX_ATTEMPTS)] = 1
-    """How often one agent is asked, where its fault says that asking again may help."""
+    """How often one agent is asked, if its fault says that a retry may help."""
     time_ms: Count | None = None
     tokens: Count | None = None
     share: Share | None = None
-    """The part of the workflow's tokens that it may take."""
+    """Its share of the workflow's tokens."""
     optional: bool = False
-    """Whether the workflow succeeds without it, and steps that refer to it begin without its result."""
+    """Whether the workflow can succeed without it; steps that refer to it then begin without its result."""
     default: Json = None
-    """The value that references to this step stand for if it was skipped, or failed where steps go on without it."""
+    """The value of references to this step if it was skipped, or failed and steps continue without it."""
     title: str = ""
-    """What the user reads while it is at work."""
+    """The progress text for the user while it runs."""
     context: ContextFilter | None = None
 
 
 class Workflow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Steps, in the order in which their results are told."""
+    """Steps, in the order of their results in the answer."""
 
     name: Name
     description: str = ""
     steps: tuple[Step, ...]
     result: StepName | None = None
-    """The step whose result is the workflow's; without one, all results are put together."""
+    """The step whose result is the workflow's; without one, all results are combined."""
     examples: tuple[str, ...] = ()
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
-    """How a step ended."""
+    """The outcome of a step."""
 
     state: Literal["done", "partial", "failed", "skipped"]
     result: Json = None
-    """What it found; the step's default if it was skipped or failed."""
+    """Its result; the step's default if it was skipped or failed."""
     confidence: float | None = None
     why: str = ""
-    """Why it failed or was skipped, in words."""
+    """Why it failed or was skipped."""
     wanted: bool = True
-    """Whether it was to be done: not so if it was skipped because its condition does not hold."""
+    """Whether it was to be done: false if it was skipped because its condition is false."""
 
     @property
     def usable(self) -> bool:
@@ -94,12 +94,12 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> bool:
-        """Whether it was to be done and has no result: it failed, or builds on something that did."""
+        """Whether it was to be done and has no result: it failed, or depends on one that did."""
         return self.wanted and not self.usable
 
 
 class NextSteps(Struct, frozen=True, kw_only=True):
-    """What is to be done next."""
+    """The next steps."""
 
     begin: tuple[Step, ...] = ()
     skip: tuple[tuple[Step, StepOutcome], ...] = ()
@@ -119,7 +119,7 @@ def ready(
 ) -> NextSteps:
     """Return the steps that can begin, and those that never will, now that others have *ended*.
 
-    Who asks again and again gives what each step *waits* for, so that it need not be found out each time.
+    *waits* holds the dependencies of each step, so that repeated calls need not compute them again.
     """
     begin: list[Step] = []
     skip: list[tuple[Step, StepOutcome]] = []
@@ -158,9 +158,9 @@ def needs(step: Step) -> frozenset[str]:
 
 
 def _obstacle(workflow: Workflow, step: Step, ended: Mapping[str, StepOutcome]) -> str | None:
-    """Say why a step that waits for nothing any more cannot be done; None: it can.
+    """Return why a step that waits for nothing any more cannot be done; None: it can.
 
-    A step that was skipped because its condition does not hold is no obstacle, so branches can join after it.
+    A step that was skipped because its condition is false does not block others, so branches can join after it.
     """
     dispensable = {each.name for each in workflow.steps if each.optional}
     dispensable |= {each.removesuffix("?") for each in step.after if each.endswith("?")}
@@ -180,13 +180,13 @@ def _became(ended: StepOutcome) -> str:
 
 # ── references ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-# With all braces before and after it: in more than one pair of them it is meant as it stands. Runs of braces are taken
-# whole, so that a text of nothing else takes linear time.
+# Includes all braces before and after it: in more than one pair it is literal. Runs of braces are matched whole, so
+# that a text of nothing else takes linear time.
 _REFERENCE = re.compile(r"(?<!\{)(\{++)([A-Za-z_][A-Za-z0-9_]{0,63})((?:\.[A-Za-z0-9_-]{1,64})*)(\}++)")
 
 
 def references(value: Json) -> Iterator[tuple[str, str]]:
-    """Return the step, and the path in its result, of every reference in a text or structure."""
+    """Return the step and the path in its result for every reference in a text or structure."""
     match value:
         case str():
             yield from ((each[2], each[3][1:]) for each in _REFERENCE.finditer(value) if not _is_literal(each))
@@ -202,7 +202,7 @@ def references(value: Json) -> Iterator[tuple[str, str]]:
 
 
 def filled(value: Json, results: Mapping[str, Json]) -> Json:
-    """Return a text or structure with the values that its references stand for; what is not there is null."""
+    """Return a text or structure with its references replaced by values; missing values are null."""
     match value:
         case str():
             whole = _REFERENCE.fullmatch(value)
@@ -221,7 +221,7 @@ def filled(value: Json, results: Mapping[str, Json]) -> Json:
 
 
 def literal(value: Json) -> Json:
-    """Return a text or structure, which someone else wrote, so that `filled` gives it back as it was."""
+    """Return a foreign text or structure, escaped so that `filled` returns the original."""
     match value:
         case str():
             return _REFERENCE.sub(lambda found: f"{{{found[0]}}}", value)
@@ -234,7 +234,7 @@ def literal(value: Json) -> Json:
 
 
 def _is_literal(found: re.Match[str]) -> bool:
-    """Say whether it stands in more than one pair of braces: `{{word}}` is written for `{word}`."""
+    """Return whether it stands in more than one pair of braces: `{{word}}` is written for `{word}`."""
     return len(found[1]) > 1 and len(found[4]) > 1
 
 
@@ -284,12 +284,12 @@ CONSTANTS: dict[str, Json] = {"true": True, "false": False, "null": None}
 
 
 def holds(condition: str, ended: Mapping[str, StepOutcome], given: Json) -> bool:
-    """Say whether a condition that is well formed holds; what cannot be compared does not."""
+    """Return whether a valid condition is true; comparisons of incomparable values are false."""
     return bool(_value(_parsed(condition), ended, given))
 
 
 def _parsed(condition: str) -> ast.expr:
-    """Return a condition as a tree of what conditions may consist of, or raise `ValueError`."""
+    """Return a condition as a syntax tree of allowed elements, or raise `ValueError`."""
     try:
         tree = ast.parse(condition.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -384,7 +384,7 @@ def asked(step: Step) -> Iterator[tuple[str, str]]:
 
 
 def _names(node: ast.AST) -> Iterator[ast.expr]:
-    """Return the whole paths of a condition, and not their beginnings."""
+    """Return the whole paths of a condition, without their prefixes."""
     if isinstance(node, ast.Name | ast.Attribute):
         yield node
         return

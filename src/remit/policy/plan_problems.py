@@ -1,4 +1,4 @@
-"""Everything that keeps a workflow from being carried out, each with its place."""
+"""Validation of a workflow: every problem, each with its place."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -7,16 +7,16 @@ from remit.protocol.codec import checked, did_you_mean
 from remit.protocol.errors import Problem, RemitError
 
 Offered = Mapping[str, Collection[str] | None]
-"""The agents that are there, and the capabilities of each; None: those are not known."""
+"""The agents and the capabilities of each; None: those are not known."""
 
 
 def problems(
     workflow: Workflow, *, agents: Offered | None = None, capabilities: Collection[str] | None = None
 ) -> tuple[Problem, ...]:
-    """Return everything that is wrong with a workflow, each with its place; nothing: it can be run."""
+    """Return every problem of a workflow, each with its place; empty: it can be run."""
     try:
         checked(workflow)
-    except RemitError as error:  # a program may have written anything into its fields
+    except RemitError as error:  # a program may have put anything into its fields
         return tuple(Problem(each.path.removeprefix("$."), each.message) for each in error.fault.problems)
     return tuple(_problems(workflow, agents, capabilities))
 
@@ -67,7 +67,7 @@ def _of_step(
 
 
 def _unable(place: str, step: Step, code: str, agents: Offered) -> Iterator[Problem]:
-    """Say who of those that a step names does not have the capability that it asks for."""
+    """Return which of a step's agents do not offer its capability."""
     if agents and not any(codes is None or code in codes for codes in agents.values()):
         yield Problem(f"{place}.capability", f"no agent has the capability `{code}`")
         return
@@ -89,7 +89,7 @@ def _unknown(
 
 
 def _circles(steps: Iterable[Step]) -> Iterator[Problem]:
-    """Name the steps that wait for themselves, by way of others."""
+    """Return the steps that wait for themselves through others."""
     left = {step.name: waits_for(step) for step in steps}
     while free := [name for name, others in left.items() if not others & left.keys()]:
         for name in free:

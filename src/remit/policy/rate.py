@@ -1,4 +1,4 @@
-"""How often an agent may be asked: so many calls in each window."""
+"""Rate limits: the calls of an agent in each window."""
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ def count(window: Window, rate: Rate, now: float) -> Window:
 
 
 def rate(request: Request, facts: Facts) -> Verdict:
-    """The callee is not asked more often than its rate allows."""
+    """Within the callee's rate limit."""
     if not facts.rate_wait_ms:
         return ALLOW
     return refuse(

@@ -1,4 +1,4 @@
-"""What a hub makes of a request that comes from elsewhere: nothing that a peer says widens what it may do here."""
+"""What a request from elsewhere becomes here: nothing that a peer says widens what it may do."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -18,10 +18,10 @@ from remit.protocol.trace import place_of
 
 
 class Permission(StrEnum):
-    """What a client may do with what is not its own; none of them includes another."""
+    """What a client may do with other clients' runs; none of these includes another."""
 
     METRICS = "metrics"
-    """Read the figures, in which nothing is said."""
+    """Read the metrics, which contain no texts."""
     READ = "read"
     """Read everyone's runs, their answers, and the record."""
     CONTROL = "control"
@@ -29,28 +29,28 @@ class Permission(StrEnum):
 
 
 class Sender(Struct, frozen=True, kw_only=True):
-    """Who is at the other end, as far as it has proven that."""
+    """The authenticated sender of a request."""
 
     name: Name
-    """A client's, as the team file names it; a hub's, as it stands in chains."""
+    """A client's name in the team file; a hub's name in chains."""
     is_hub: bool = False
     users: Names | None = None
-    """For whom it may ask; None: for anyone."""
+    """The users that it may act for; None: any."""
     targets: Names | None = None
-    """Whom it may ask; None: everyone who is exposed."""
+    """The agents that it may call; None: all exposed agents."""
     may: frozenset[Permission] = frozenset()
-    """What it may do beside asking, and with what is not its own."""
+    """What it may do besides calling agents, with other clients' runs."""
     answers: bool = False
-    """Whether what its users say to a question about their own runs counts as a person's answer."""
+    """Whether its users' answers to questions about their own runs count as a person's answer."""
 
 
 def peer_name(sender: Sender) -> str | None:
-    """Return the name under which a sender's sessions are kept apart; None for a client, whose are this hub's."""
+    """Return the name that separates a sender's sessions; None for a client, whose sessions are this hub's."""
     return sender.name if sender.is_hub else None
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What a verified credential lets its bearer ask for: a bound on whatever the request claims."""
+    """The rights of a verified credential: a bound on whatever the request claims."""
 
     user: Name
     depth: Count
@@ -74,9 +74,9 @@ def receive(
     grant: Grant | None = None,
     above: Remit | None = None,
 ) -> Request | Fault:
-    """Return the request that starts a run here, or why there is none.
+    """Return the request that starts a run here, or the fault.
 
-    *above* is the remit of what is in flight here and that the request came out of, if it did: its chain and depth
+    *above* is the remit of the delegation in flight here that the request came from, if it did: its chain and depth
     count, whatever the request claims. *grant* bounds everything, and so do this hub's *limits*.
     """
     user = _user(sent, sender)
@@ -129,7 +129,7 @@ def _refused(sent: Submission, sender: Sender, user: str, exposed: frozenset[str
         )
     known = exposed if sender.targets is None else exposed & sender.targets
     if sent.target not in known:
-        # The same for one that is hidden as for one that does not exist: who may not ask learns nothing.
+        # The same answer for hidden and for unknown agents: a sender without permission learns nothing.
         near = did_you_mean(sent.target, known)
         return fault(Code.AGENT_NOT_FOUND, f"there is no agent `{sent.target}` here that {sender.name} may ask{near}")
     if not sender.is_hub and sent.origin != USER:
@@ -152,7 +152,7 @@ def _remit_here(
 
 
 def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
-    """Return what whoever sent a request is told of it besides its outcome: what it asked for and cannot have here."""
+    """Return the remarks to the sender besides the outcome: what it asked for and cannot have here."""
     found: list[str] = []
     asked, granted = sent.context_tokens, request.remit.context_tokens
     if asked is not None and asked > CONTEXT_TOKENS and asked > granted:
@@ -167,7 +167,7 @@ def remarks(sent: Submission, request: Request) -> tuple[str, ...]:
 
 
 def context_cut(asked: int, granted: int, name: str = "max_context_tokens") -> str:
-    """Return what a caller is told that asks for more context than there may be; *name* is what it calls that."""
+    """Return the warning to a caller that asks for more context than allowed; *name* is its name for the field."""
     return (
         f"{name}: {granted:,} instead of {asked:,}: more is not allowed here. "
         "The team file says how much is (`context_tokens` in `[budgets]`)."
@@ -175,13 +175,13 @@ def context_cut(asked: int, granted: int, name: str = "max_context_tokens") -> s
 
 
 def trace_of(traceparent: str | None) -> str | None:
-    """Return the trace that a request belongs to, as W3C writes it; None if it names none."""
+    """Return the trace id of a request (W3C); None if it has none."""
     place = place_of(traceparent)
     return None if place is None else place.trace
 
 
 def _too_long(names: Mapping[str, str | None], sender: Sender) -> Fault | None:
-    """Return what is wrong with names that are too long to be kept here, where they end with the sender's name."""
+    """Return the fault for names that are too long once the sender's name is appended."""
     most = LONGEST_NAME - len(sender.name) - 1
     problems = tuple(
         Problem(f"$.{field}", f"use at most {most} characters: a name of a peer ends with `@{sender.name}` here")
@@ -210,7 +210,7 @@ def _user(sent: Submission, sender: Sender) -> str | Fault:
 
 
 def not_for(sender: Sender, user: str) -> Fault:
-    """Return why a sender may not ask in the name of a user."""
+    """Return why a sender may not act for a user."""
     return fault(
         Code.USER_MISMATCH,
         f"User ID mismatch - security violation: {sender.name} may not ask for `{user}`",
@@ -219,7 +219,7 @@ def not_for(sender: Sender, user: str) -> Fault:
 
 
 def _claimed(sent: Submission, user: str, limits: Limits) -> Remit:
-    """Return what the sender says that the callee may do; a client that says nothing gets what this hub grants."""
+    """Return the remit that the sender claims; a client that claims nothing gets this hub's defaults."""
     held = sent.remit or Remit(
         user=user,
         depth=0,
@@ -255,7 +255,7 @@ def _bounded(remit: Remit, limits: Limits) -> Remit:
 
 
 def _chain(claimed: tuple[str, ...], origin: str | None, above: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the agents between the user and the callee: those that are known here first, then those claimed."""
+    """Return the agents between the user and the callee: those known here first, then the claimed ones."""
     chain = claimed if above == claimed[: len(above)] else (*above, *(each for each in claimed if each not in above))
     return chain if origin is None or origin in chain[-1:] else (*chain, origin)
 
@@ -276,10 +276,10 @@ def _granted(remit: Remit, grant: Grant) -> Remit:
 
 
 def _as_claimed(view: View, sender: Sender) -> View:
-    """Return what a sender shows without the numbers of its own record: here they are those of other people's.
+    """Return a sender's view without the numbers of its own record: here they belong to other messages.
 
-    Nor do the names in it mean anybody here: what a hub knows is known by its agents and users, and what a client
-    knows, by the user in whose name it asks.
+    Names in it mean nobody here either: a hub's notes are by its own agents and users, and a client's by the user it
+    acts for.
     """
     messages = tuple(replace(each, seq=0, delegation="") for each in view.messages)
     known = tuple(replace(each, by=f"{each.by or USER}@{sender.name}" if sender.is_hub else "") for each in view.known)

@@ -1,4 +1,4 @@
-"""Personal data and secrets give way to tokens before a callee sees them, and come back for whoever held them."""
+"""Replaces personal data and secrets with tokens before a callee sees them, and restores them for their holders."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,12 +37,12 @@ Held = Mapping[str, Raw]
 # Letters alone, and no vowels: no token can look like a number, a key or a word.
 _ALPHABET = "bcdfghjklmnpqrstvwxz"
 _LENGTH = 12
-# A kind with five figures or more is none: what looks like a token could carry a number past all detectors.
+# A kind with five digits or more is invalid: a fake token could carry a number past all detectors.
 KIND = re.compile(r"(?!(?:[A-Z_]{0,31}[0-9]){5})[A-Z][A-Z0-9_]{0,31}")
 TOKEN = re.compile(rf"\[({KIND.pattern}):([{_ALPHABET}]{{{_LENGTH}}})\]")
 _LONGEST_TOKEN = len("[:]") + 32 + _LENGTH
 
-# The fields in which agents and people say something; all others are names, numbers and ids.
+# The fields that hold texts of agents and people; all others are names, numbers and ids.
 _SAID: dict[type[Struct], tuple[str, ...]] = {
     Request: ("objective", "input", "handoff", "context", "view", "hints", "reason"),
     View: ("messages", "summary", "workspace", "known"),
@@ -87,27 +87,27 @@ _SAID: dict[type[Struct], tuple[str, ...]] = {
     Approval: ("question", "reason"),
 }
 
-# The longest text that each of these fields can hold; tokens are longer than much of what they stand for.
+# The longest text of each of these fields; tokens are longer than many of the values they replace.
 _ROOM = {"objective": 100_000, "original_request": 100_000, "source_id": 200, "tool": 200}
 
-# The fewest digits of a number that identifies somebody by itself, a payment card's; sums and times have fewer. Where a
-# field's name says what it is, those of a telephone number are enough.
+# The fewest digits of a number that identifies somebody by itself, a payment card's; amounts and times have fewer. If a
+# field's name says what it is, the digits of a telephone number are enough.
 _LONG_NUMBER = 10**12
 _NAMED_NUMBER = 10**6
-# Nearly everything that is found is shorter than this, spaces between its groups included.
+# Nearly everything that is found is shorter than this, including spaces between its groups.
 _UNSETTLED = 80
 _RISKY = re.compile(r"[\d@+_=/\\#<>&%$^|~*`{}\[\]]")
-# A key longer than this is no name of a field, and says nothing about its value.
+# A longer key is not a field name, and says nothing about its value.
 _KEY_LENGTH = 64
 
 
 def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
-    """The callee sees no personal data and no secret, only tokens for them."""
+    """The callee sees tokens in place of personal data and secrets."""
     sealing = facts.sealing
     if sealing is None:
         return ALLOW
     given = request.input
-    # Most requests say no more than an objective and a text, both harmless; that is soon seen.
+    # Most requests have only an objective and a text, both harmless; a quick check shows that.
     if (given is None or type(given) is str) and not (
         request.handoff or request.context or request.view or request.hints or request.reason
     ):
@@ -120,7 +120,7 @@ def redaction(request: Request, facts: Facts) -> Allow | Rewrite:
 
 
 def is_plain(response: Response, detect: Detector) -> bool:
-    """Say whether a response says no more than a harmless text: most do, and it is soon seen."""
+    """Return whether a response is only a harmless text: most are, and a quick check shows it."""
     result = response.result
     if response.fault or response.summary or response.artifacts or response.new_facts or response.metadata:
         return False
@@ -128,7 +128,7 @@ def is_plain(response: Response, detect: Detector) -> bool:
         return False
     try:
         return result is None or (type(result) is str and not detect(result))
-    except Exception:  # noqa: BLE001 - a detector of a team's own: whoever strikes will say that it fails
+    except Exception:  # noqa: BLE001 - a team's own detector: redaction will report its failure
         return False
 
 
@@ -136,7 +136,7 @@ def is_plain(response: Response, detect: Detector) -> bool:
 
 
 def strike(value: T, sealing: Sealing, struck: dict[str, Raw]) -> T:
-    """Return *value* with tokens for what is found in it, and note what each stands for; itself if nothing is.
+    """Return *value* with tokens for what is found in it, and note their raw values; itself if nothing is found.
 
     *value* is JSON, an envelope or the body of a record. Raises a `RemitError` if there are too many.
     """
@@ -184,7 +184,7 @@ def _strike_fields(value: Json, sealing: Sealing, struck: dict[str, Raw]) -> Jso
 def _strike_text(text: str, sealing: Sealing, struck: dict[str, Raw], key: str) -> str:
     if not key or len(key) > _KEY_LENGTH:
         return _replaced(text, 0, sealing.detect(text), sealing, struck)
-    # What a field is called tells numbers of one shape apart.
+    # A field's name tells numbers of one shape apart.
     prefix = f"{key}: "
     return _replaced(text, len(prefix), sealing.detect(prefix + text), sealing, struck)
 
@@ -194,7 +194,7 @@ def _replaced(text: str, shift: int, findings: Iterable[Finding], sealing: Seali
         return text
     parts: list[str] = []
     end = 0
-    # Detectors of a team's own may find things crosswise and in any order: whatever one of them names goes.
+    # A team's own detectors may report overlapping matches in any order: every match is replaced.
     places = [
         (max(found.start - shift, 0), min(found.end - shift, len(text)), found.kind)
         for found in sorted(findings, key=_place)
@@ -231,10 +231,10 @@ def settled(
     named: Iterable[str] = (),
     ended: bool = False,
 ) -> tuple[str, int]:
-    """Return as much of a text that is still being said as what follows cannot change, redacted, and how much that was.
+    """Return the part of a growing text that later text cannot change, redacted, and its length.
 
-    *before* is what was said before it, for what it tells of the numbers that follow; *named* are secrets that are
-    found only whole, whatever words they are made of; *ended*: nothing follows.
+    *before* is the text before it, as context for numbers that follow; *named* are secrets that are found only whole,
+    whatever words they consist of; *ended*: nothing follows.
     """
     shift = len(before)
     end = len(text)
@@ -251,10 +251,10 @@ def settled(
 
 
 def _unsettled(text: str, *, signed: bool) -> int:
-    """Return from where on what follows may make something else of a text: its last words may be a secret's first.
+    """Return from where on later text may change a text's meaning: its last words may begin a secret.
 
-    *signed*: whatever is found in several words has a figure or a sign in one of them; what a team's own pattern or
-    detector finds need not.
+    *signed*: every match of several words has a digit or a sign in one of them; a match of a team's own pattern or
+    detector need not.
     """
     end = _word_at(text, len(text))
     start = max(end - _UNSETTLED, 0)
@@ -268,7 +268,7 @@ def _unsettled(text: str, *, signed: bool) -> int:
 
 
 def _begun(text: str, secret: str) -> int:
-    """Return where the end of a text begins that may be the beginning of a secret; its length if none may."""
+    """Return where a possible beginning of a secret starts at a text's end; the length if there is none."""
     start = text.find(secret[0], max(len(text) - len(secret) + 1, 0))
     while start >= 0 and not secret.startswith(text[start:]):
         start = text.find(secret[0], start + 1)
@@ -276,12 +276,12 @@ def _begun(text: str, secret: str) -> int:
 
 
 def _word_at(text: str, place: int) -> int:
-    """Return where the word begins that reaches up to a place."""
+    """Return the start of the word that reaches up to a place."""
     return max(text.rfind(" ", 0, place), text.rfind("\n", 0, place)) + 1
 
 
 def _before_an_opening(text: str, end: int) -> int:
-    """Return *end*, or where a token or a private key begins that has not ended by then."""
+    """Return *end*, or the start of a token or private key that has not ended by then."""
     token = text.rfind("[", 0, end)
     if token >= 0 and end - token <= _LONGEST_TOKEN and text.find("]", token, end) < 0:
         end = token
@@ -290,7 +290,7 @@ def _before_an_opening(text: str, end: int) -> int:
 
 
 def everything(text: str) -> list[Finding]:
-    """Find the whole of every text: for what no detector could look at."""
+    """Match the whole of every text: for texts that no detector could examine."""
     return [Finding(0, len(text), "UNREAD")]
 
 
@@ -299,7 +299,7 @@ def _place(found: Finding) -> tuple[int, int]:
 
 
 def _outside_tokens(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """Say what of a place is no part of a token: that stands for something already, and must stay what it is."""
+    """Return the parts of a match outside tokens: a token already stands for something and must stay."""
     for token in TOKEN.finditer(text, max(start - _LONGEST_TOKEN, 0), stop + _LONGEST_TOKEN):
         begin, end = token.span()
         if begin < stop and end > start:
@@ -309,24 +309,24 @@ def _outside_tokens(text: str, start: int, stop: int) -> Iterator[tuple[int, int
 
 
 def _strike_number(number: float, sealing: Sealing, struck: dict[str, Raw], key: str) -> Json:
-    # Tables make fractions of whole numbers; what has a part behind the point, or is past what JSON carries, is a sum.
+    # Tables turn whole numbers into floats; a number with a fraction, or beyond JSON's range, is an amount.
     whole = int(number) if abs(number) <= MAX_INTEGER else 0
     named = abs(whole) < _LONG_NUMBER and sealing.detect is not everything
     if whole != number or (named and not key and sealing.bare is None):
         return number
     digits, found = str(abs(whole)), dict[str, Raw]()
     _strike_text(digits, sealing, found, key)
-    # A short number is what its name says, or none: by itself it could be a sum of money.
+    # A short number is only what its field's name says: by itself it could be an amount of money.
     if not found or (named and any(True for _ in (sealing.bare or sealing.detect)(digits))):
         return number
-    # Part of a number is no number: it goes whole.
+    # Part of a number is not a number: it is replaced whole.
     token = token_for(sealing.key, kind_of(next(iter(found))), whole)
     struck[token] = whole
     return token
 
 
 def token_for(key: bytes, kind: str, raw: Raw) -> str:
-    """Return the token that stands for a value: always the same under one key, and under another always another."""
+    """Return the token of a value: the same under one key, and different under every other key."""
     kind = _spelled(kind)
     digest = blake2b(f"{kind}\0{type(raw).__name__}\0{raw}".encode(errors="surrogatepass"), key=key, digest_size=16)
     number = int.from_bytes(digest.digest(), "big")
@@ -338,25 +338,25 @@ def token_for(key: bytes, kind: str, raw: Raw) -> str:
 
 
 def kind_of(token: str) -> str:
-    """Return what kind of value a token stands for."""
+    """Return the kind of value that a token stands for."""
     return token[1:].partition(":")[0]
 
 
 @lru_cache(maxsize=256)
 def _spelled(kind: str) -> str:
-    """Return a kind as it can stand in a token, whatever a detector calls it."""
+    """Return a kind in the form it has in a token, whatever a detector calls it."""
     if KIND.fullmatch(kind):
         return kind
     return re.sub("[^A-Z]+", "_", kind.upper()).strip("_")[:32] or "SECRET"
 
 
 def _like(several: list[Json], parts: list[Json]) -> list[Json]:
-    """Return *parts* as a list or tuple like *several*, and *several* itself if they are its own."""
+    """Return *parts* as a list or tuple like *several*, or *several* itself if nothing changed."""
     return several if all(map(is_, parts, several)) else type(several)(parts)
 
 
 def _object(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str, Json]:
-    """Return an object of *parts*, or *fields* if they are its own; of names that have become one, none is lost."""
+    """Return an object of *parts*, or *fields* if nothing changed; keys that became equal are all kept."""
     if all(name is own and part is each for (name, part), (own, each) in zip(parts, fields.items(), strict=True)):
         return fields
     made: dict[str, Json] = {}
@@ -371,7 +371,7 @@ def _object(fields: dict[str, Json], parts: list[tuple[str, Json]]) -> dict[str,
 
 
 def restore(value: T, held: Held) -> T:
-    """Return *value* with the raw values of those tokens that are *held*; forged and foreign ones stay as they are."""
+    """Return *value* with the raw values of the tokens in *held*; forged and foreign tokens stay as they are."""
     return cast("T", _restore(value, held)) if held else value
 
 
@@ -403,7 +403,7 @@ def _restore_text(text: str, held: Held) -> Raw:
 
 
 def reveal(request: Request, struck: Held, card: AgentCard) -> Request:
-    """Return the request with what its callee may see raw: the kinds and fields that the team named for it."""
+    """Return the request with the raw values that its callee may see: the kinds and fields that its team named."""
     capability = card.capability(request.capability) if request.capability else None
     kinds, fields = card.sees, frozenset[str]()
     if capability is not None:
@@ -418,7 +418,7 @@ def reveal(request: Request, struck: Held, card: AgentCard) -> Request:
 def reveal_arguments(arguments: dict[str, Json], held: Held, sees: Sees) -> tuple[dict[str, Json], dict[str, Raw]]:
     """Return a tool's arguments with the raw values of the kinds that it sees, and those values by their tokens.
 
-    They are *arguments* itself if there is nothing to put in.
+    They are *arguments* itself if there is nothing to replace.
     """
     revealed: dict[str, Json] = {}
     shown: dict[str, Raw] = {}
@@ -431,7 +431,7 @@ def reveal_arguments(arguments: dict[str, Json], held: Held, sees: Sees) -> tupl
 
 
 def tokens_in(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
-    """Return the tokens in a JSON value, each with the place where it stands."""
+    """Return the tokens in a JSON value, each with its place."""
     match value:
         case str():
             yield from ((place, found[0]) for found in TOKEN.finditer(value)) if "[" in value else ()
@@ -447,13 +447,13 @@ def tokens_in(value: Json, place: str = "") -> Iterator[tuple[str, str]]:
 
 
 def of_kinds(held: Held, kinds: Iterable[str]) -> dict[str, Raw]:
-    """Return the raw values that are of one of those kinds."""
+    """Return the raw values of these kinds."""
     starts = tuple(f"[{_spelled(kind)}:" for kind in kinds)
     return {token: raw for token, raw in held.items() if token.startswith(starts)}
 
 
 def _restore_at(value: Json, path: list[str], held: Held) -> Json:
-    """Return *value* with one field restored; a list stands for each of its items."""
+    """Return *value* with one field restored; for a list, in each of its items."""
     if not path:
         return restore(value, held)
     match value:

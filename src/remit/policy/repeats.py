@@ -1,4 +1,4 @@
-"""When a call repeats an earlier one, exactly or nearly."""
+"""Whether a call repeats an earlier one, exactly or nearly."""
 
 import hashlib
 import re
@@ -12,41 +12,42 @@ from remit.protocol.codec import encode
 from remit.protocol.envelope import Json, Request, Response
 
 CallKey = tuple[str, str, str | bytes]
-"""What identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
+"""Identifies a call of one caller: the callee, the capability, and objective and input in canonical form."""
 
-# Chosen on 30 public traces that people had labelled (bench/repeats.py): with these, five of the seven that repeat
-# themselves are named, and less than one call in a hundred of the others. Chosen on the others, three are.
+# Chosen on 30 public traces that people had labelled (bench/repeats.py): with these values, five of the seven that
+# repeat themselves are found, and less than one call in a hundred of the others. With values chosen on the others,
+# three are.
 CALL_SHARE = 0.3
-"""The share of words in which two calls may differ and still be nearly the same."""
+"""The share of words in which two nearly equal calls may differ."""
 ANSWER_SHARE = 0.5
-"""The share of words in which two answers may differ and still show no progress."""
+"""The share of words in which two answers may differ without showing progress."""
 ENOUGH = 3
-"""So many earlier calls that are nearly the same, without progress, are a repetition."""
+"""This many earlier, nearly equal calls without progress are a repetition."""
 
-# Of a longer text the beginning is compared: to read this takes a tenth of a millisecond.
+# Only the beginning of a longer text is compared: reading this much takes a tenth of a millisecond.
 MOST_CHARACTERS = 4_000
 
 _WORD = re.compile(r"\w+")
 
 
 class EarlierAnswer(NamedTuple):
-    """The answer to a call that only reads, and how much had been changed in the run when it was true."""
+    """The answer of a read-only call, and the run's count of changes when it was valid."""
 
     response: Response
     changes: int
     beside: tuple[Json, ...] = ()
-    """What its callee was given besides what makes the key."""
+    """What its callee was given besides the parts of the key."""
 
 
 class CallWords(NamedTuple):
-    """A call and its answer, as words; without an answer yet, or after a failure, that is None."""
+    """A call and its answer, as words; None without an answer yet, or after a failure."""
 
     call: Counter[str]
     answer: Counter[str] | None
 
 
 def call_key(target: str, capability: str | None, objective: str, given: Json) -> CallKey:
-    """Return what identifies a call; white space and case alone make no other one."""
+    """Return the key of a call; white space and case make no difference."""
     text = _canonical_text(objective)
     if given is None:
         return target, capability or "", text
@@ -54,32 +55,32 @@ def call_key(target: str, capability: str | None, objective: str, given: Json) -
 
 
 def beside_of(request: Request) -> tuple[Json, ...]:
-    """Return what the answer to a request may depend on and the call key does not hold.
+    """Return what the answer to a request may depend on besides its call key.
 
-    Where two calls differ in it alone, the answer to one is no answer to the other.
+    If two calls differ in it, the answer of one is not valid for the other.
     """
     handoff, view = request.handoff, request.view
     if handoff is not None:
-        handoff = replace(handoff, position="")  # where in the work it stands, and nothing that it works on
+        handoff = replace(handoff, position="")  # its place in the workflow, not its content
     if view is not None:
-        view = replace(view, tokens=0)  # counted with the task, in which white space makes no difference
+        view = replace(view, tokens=0)  # counted with the task, where white space makes no difference
     session = None if request.session == request.path else request.session
     return handoff, request.hints, view, session, request.remit.tools
 
 
 def is_outdated(earlier: EarlierAnswer, request: Request, changes: int) -> bool:
-    """Say whether an earlier answer is none to a request: something was changed since, or its callee was given else."""
+    """Return whether an earlier answer is invalid: something changed since, or its callee was given something else."""
     return earlier.changes != changes or earlier.beside != beside_of(request)
 
 
 def words_of(*texts: Json) -> Counter[str]:
-    """Return the words of what was said, each as often as it occurs."""
+    """Return the words of a text, with their counts."""
     said = " ".join(text if isinstance(text, str) else encode(text).decode() for text in texts if text is not None)
     return Counter(_WORD.findall(said[:MOST_CHARACTERS].lower()))
 
 
 def is_near(one: Counter[str], other: Counter[str], share: float) -> bool:
-    """Say whether two texts are the same but for a word, or but for that share of their words."""
+    """Return whether two texts are the same except for one word, or for that share of their words."""
     length, other_length = one.total(), other.total()
     most = max(1.0, share * max(length, other_length))
     if abs(length - other_length) > most:
@@ -96,7 +97,7 @@ def repeated_without_progress(
     answer_share: float = ANSWER_SHARE,
     enough: int = ENOUGH,
 ) -> bool:
-    """Say whether a call is nearly the same as several before it, whose answers brought nothing new either."""
+    """Return whether a call nearly equals several before it, whose answers brought nothing new either."""
     alike = [each for each in earlier if is_near(call, each.call, call_share)]
     answers = [each.answer for each in alike if each.answer is not None]
     last = answers[-1] if answers else None

@@ -1,4 +1,4 @@
-"""Who of several is asked first: by how well it went lately, then by how long it takes, its load and its cost."""
+"""The order in which agents are asked: by recent success, then by time, load and cost."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,38 +7,38 @@ from msgspec.structs import replace
 
 from remit.protocol.errors import TABLE, Blame, Code, Fault
 
-# What went before counts half after two minutes without news: long enough to tell one agent from another where calls
-# are rare, short enough that one that was bad is tried again.
+# Without news, old outcomes count half after two minutes: long enough to tell agents apart where calls are rare, short
+# enough that a bad agent is tried again.
 HALF_LIFE_S = 120.0
-# Each outcome makes those before it count that much less, so that some fifty are remembered and a long good past does
-# not hide that it is over.
+# Each outcome reduces the weight of those before it, so that about fifty are remembered and a long good past does not
+# hide a bad present.
 DISCOUNT = 0.98
-# Qualities that differ by less than this are alike: with fifty outcomes, two draws for one agent differ by that much.
+# Qualities that differ by less than this are equal: with fifty outcomes, two draws for one agent differ by that much.
 MARGIN = 0.1
-# Between two that are alike, one that takes a thousand tokens more has to be a second faster.
+# Between two equals, one that takes a thousand tokens more has to be a second faster.
 SECONDS_PER_TOKEN = 0.001
-# As Envoy does it: five failures in a row, and 30 s for each ejection so far, ten times that at most.
+# As in Envoy: five failures in a row, and 30 s for each ejection so far, at most ten times that.
 EJECTED_AFTER = 5
 EJECTED_S = 30.0
 MOST_EJECTIONS = 10
 
 Draw = Callable[[float, float], float]
-"""A quality between 0 and 1, out of the beta distribution with these two parameters (`random.betavariate`)."""
+"""A quality between 0 and 1, drawn from the beta distribution with these two parameters (`random.betavariate`)."""
 
-# The callee could not take it on, and nothing was begun.
+# The callee could not take the call, and nothing was begun.
 UNAVAILABLE = frozenset({Code.DELEGATION_UNAVAILABLE, Code.OVERLOADED, Code.RATE_LIMITED})
 
 
 class TrackRecord(Struct, frozen=True, kw_only=True):
-    """What is remembered of one agent at one capability: the older, the less it counts."""
+    """The track record of one agent at one capability; older outcomes count less."""
 
     successes: float = 0.0
     failures: float = 0.0
     latency_s: float = 0.0
-    """As it was at its worst lately; 0: not known, so worth a try."""
+    """The recent peak time; 0: unknown, so worth a try."""
     tokens: float = 0.0
     at: float = 0.0
-    """When it was brought up to date: as it is kept, when it was last heard of."""
+    """When it was updated: in storage, when the agent was last heard of."""
     in_flight: int = 0
     in_a_row: int = 0
     ejections: int = 0
@@ -46,47 +46,47 @@ class TrackRecord(Struct, frozen=True, kw_only=True):
 
     @property
     def quality(self) -> float:
-        """How probable a success is; one half if nothing is known."""
+        """The probability of a success; one half if nothing is known."""
         return mean(self.successes + 1, self.failures + 1)
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has been heard of it."""
+        """Whether nothing is known about it."""
         return not self.successes and not self.failures and not self.latency_s
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """An agent that could be asked, as things stand."""
+    """An agent that could be asked, in its current state."""
 
     name: str
     track: TrackRecord = TrackRecord()
     wait_ms: int = 0
-    """How long it is left alone, because its breaker is open or its rate used up."""
+    """How long it must not be asked, because its breaker is open or its rate limit reached."""
     probe: bool = False
-    """Whether it is time to see whether it has recovered, at a call that another can answer if it has not."""
+    """Whether to test its recovery with a call that another agent can answer if it fails."""
 
 
 class Ranked(Struct, frozen=True, kw_only=True):
-    """A candidate's place and the reasons for it, for people to read."""
+    """A candidate's rank and the reasons for it, for people to read."""
 
     name: str
     quality: float
-    """How probable a success is; one half if nothing is known."""
+    """The probability of a success; one half if nothing is known."""
     latency_ms: int
     tokens: int
     in_flight: int
     ago_ms: int | None = None
-    """How long ago it was last heard of; None: never, as far as is remembered."""
+    """How long ago it was last heard of; None: never, as far as is known."""
     why: str
 
 
 def mean(successes: float, failures: float) -> float:
-    """What is drawn on average: the draw for who wants no chance in it."""
+    """Return the mean of the distribution: the draw without chance."""
     return successes / (successes + failures)
 
 
 def aged(track: TrackRecord, now: float) -> TrackRecord:
-    """Return the track as it counts now."""
+    """Return the track record decayed to now."""
     weight = 0.5 ** (max(0.0, now - track.at) / HALF_LIFE_S)
     return replace(
         track,
@@ -98,12 +98,12 @@ def aged(track: TrackRecord, now: float) -> TrackRecord:
 
 
 def begun(track: TrackRecord) -> TrackRecord:
-    """Return the track with one more call in flight."""
+    """Return the track record with one more call in flight."""
     return replace(track, in_flight=track.in_flight + 1)
 
 
 def track_after_call(track: TrackRecord, failed: bool | None, seconds: float, tokens: int, now: float) -> TrackRecord:
-    """Return the track once a call ended; *failed* is None where the end says nothing about the callee."""
+    """Return the track record after a call; *failed* is None if the end says nothing about the callee."""
     if failed is None:
         return replace(track, in_flight=track.in_flight - 1)
     known = aged(track, now)
@@ -114,7 +114,7 @@ def track_after_call(track: TrackRecord, failed: bool | None, seconds: float, to
         in_flight=known.in_flight - 1,
     )
     if failed:
-        # A failure that came fast says nothing good; one that took long is as slow as it was.
+        # A fast failure says nothing good; a slow one counts as slow.
         return _ejected_if_often(replace(counted, latency_s=max(known.latency_s, seconds)), now)
     return replace(
         counted,
@@ -127,16 +127,16 @@ def track_after_call(track: TrackRecord, failed: bool | None, seconds: float, to
 
 
 def overtaken(track: TrackRecord, seconds: float, now: float) -> TrackRecord:
-    """Return the track once a call was ended because another was faster: it takes at least that long."""
+    """Return the track record after a call that lost to a faster one: it takes at least that long."""
     known = aged(track, now)
     return replace(known, latency_s=max(known.latency_s, seconds), in_flight=known.in_flight - 1)
 
 
 def rank(candidates: Sequence[Candidate], now: float, draw: Draw) -> tuple[Candidate, ...]:
-    """Return who is to be asked, in order: the first is chosen, the others are who to fall back on.
+    """Return the agents to ask, in order: the first choice, then the fallbacks.
 
-    Who is left alone is not among them, unless that is everyone. By chance (`draw`) those of which little is known come
-    first now and then: so it is found out who has become better.
+    Agents that must not be asked now are left out, unless that is all of them. By chance (`draw`), little-known agents
+    sometimes come first: this is how improvements are found.
     """
     ready = [each for each in candidates if not each.wait_ms]
     if not ready:
@@ -154,14 +154,14 @@ def rank(candidates: Sequence[Candidate], now: float, draw: Draw) -> tuple[Candi
 
 
 def explain(candidates: Sequence[Candidate], now: float) -> tuple[Ranked, ...]:
-    """Return everyone in the order in which they stand on average, those who are left alone last, each with reasons."""
+    """Return all candidates in their average order, those that must not be asked last, each with reasons."""
     waiting = sorted((each for each in candidates if each.wait_ms), key=lambda each: each.wait_ms)
     ready = rank([each for each in candidates if not each.wait_ms], now, mean)
     return tuple(_explained(each, now) for each in (*ready, *waiting))
 
 
 def may_try_another(why: Fault, *, begun: bool, read_only: bool) -> bool:
-    """Say whether another may be asked instead: nothing was begun here, or it may be done twice and may go better."""
+    """Return whether another agent may be asked instead: nothing was begun, or it is repeatable and may succeed."""
     if why.code in UNAVAILABLE and not begun:
         return True
     return read_only and why.recoverable and (TABLE[why.code].blame is Blame.PEER or why.code in UNAVAILABLE)

@@ -1,4 +1,4 @@
-"""A team's own rules: which calls are refused, and which a person is asked about first."""
+"""A team's own rules: which calls are refused, and which need a person's approval."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -17,7 +17,7 @@ Editable = Literal["objective", "input"]
 
 
 class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What happens to calls that fit: each pattern that is given must, and `*` stands for anything in a name."""
+    """A rule for matching calls: every given pattern must match, and `*` matches anything in a name."""
 
     then: Literal["allow", "ask", "refuse"]
     from_: Pattern = field(default="*", name="from")
@@ -25,25 +25,25 @@ class Rule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     capability: Pattern | None = None
     user: Pattern = "*"
     mentions: tuple[Pattern, ...] = ()
-    """Words of which at least one stands in the objective or the input, whatever their case and however disguised."""
+    """Words of which at least one stands in the objective or the input, in any case and however disguised."""
     say: str = ""
-    """The question that a person is asked, or the reason for the refusal."""
+    """The question to the person, or the reason for the refusal."""
     edit: frozenset[Editable] = frozenset()
-    """What the person may change before agreeing."""
+    """The fields that the person may edit before approving."""
 
 
 def guard_of(rules: Sequence[Rule]) -> Guard:
-    """Return the guard that keeps to *rules*: the first that fits decides."""
+    """Return the guard for *rules*: the first matching rule decides."""
     mentions = [tuple(map(words_in, rule.mentions)) for rule in rules]
 
     def team_rules(request: Request, facts: Facts) -> Verdict:
-        """No rule of the team refuses it, or wants a person to agree."""
+        """No rule of the team refuses the call or requires a person's approval."""
         said: tuple[SearchText, SearchText] | None = None
         for rule, words in zip(rules, mentions, strict=True):
             if not _fits(rule, request):
                 continue
             if words:
-                # Read once, however many rules ask.
+                # Read once for all rules.
                 said = said or (words_in(request.objective), words_in(text_of(request.input)))
                 if not any(part.mention(word) for part in said for word in words):
                     continue
@@ -54,7 +54,7 @@ def guard_of(rules: Sequence[Rule]) -> Guard:
 
 
 def _fits(rule: Rule, request: Request) -> bool:
-    """Whether the names in *request* fit; its words are looked at apart."""
+    """Whether the names in *request* match; its words are checked separately."""
     return (
         fnmatchcase(request.origin, rule.from_)
         and fnmatchcase(request.target, rule.to)

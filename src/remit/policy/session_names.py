@@ -1,7 +1,7 @@
-"""What a peer and this hub call the same session.
+"""The names of a peer's sessions here and at the peer.
 
 A peer's session ids are its own: here they end with `@` and the peer's name, so that no peer can name a session of
-another peer or of a local user. A peer may send an id with or without that ending, and is always told its own.
+another peer or of a local user. A peer may send an id with or without that ending, and always gets its own form back.
 """
 
 from msgspec.structs import replace
@@ -10,38 +10,38 @@ from remit.protocol.envelope import Request, Response
 
 
 def here(session: str, peer: str) -> str:
-    """Return what this hub calls a session that *peer* names; adding the ending twice changes nothing."""
+    """Return this hub's name of a session that *peer* names; adding the ending twice changes nothing."""
     return f"{there(session, peer)}@{peer}"
 
 
 def there(session: str, peer: str) -> str:
-    """Return what *peer* calls a session of this hub."""
+    """Return *peer*'s name of a session of this hub."""
     return session.removesuffix(f"@{peer}") or session  # no name is empty
 
 
 def of_agent(session: str, agent: str) -> str:
-    """Return the name of an agent's own part of a session that several agents share; twice changes nothing."""
+    """Return the name of an agent's own part of a shared session; applying it twice changes nothing."""
     return f"{session.removesuffix(f'/{agent}')}/{agent}"
 
 
 def peer_of(request: Request) -> str | None:
-    """Return the peer that sent a request; None for a user's, a client's, and one that was made here."""
+    """Return the peer that sent a request; None for a user's, a client's, and a local one."""
     return request.via if request.via is not None and request.origin.endswith(f"@{request.via}") else None
 
 
 def speaker_of(request: Request) -> str:
-    """Return who speaks in a root request, as notes name them: empty for a user, else the agent of a peer."""
+    """Return who speaks in a root request, as in notes: empty for a user, else the peer's agent."""
     return "" if peer_of(request) is None else request.origin
 
 
 def is_new(request: Request) -> bool:
-    """Say whether a peer names a session after the request itself: nothing was said in it before."""
+    """Return whether a peer names a session after the request itself: nothing was said in it before."""
     peer = peer_of(request)
     return peer is not None and request.session == here(request.id, peer)
 
 
 def named_by_peer(request: Request) -> str | None:
-    """Return the id, as the peer says it, of the earlier session in which a request goes on; None if there is none."""
+    """Return the id, in the peer's form, of the earlier session that a request continues; None if there is none."""
     peer = peer_of(request)
     if peer is None or request.session in (None, request.run) or is_new(request):
         return None
@@ -50,7 +50,7 @@ def named_by_peer(request: Request) -> str | None:
 
 
 def with_session_of_peer(response: Response, peer: str | None) -> Response:
-    """Return a response with its session as *peer* calls it; unchanged for anyone else."""
+    """Return a response with its session in *peer*'s form; unchanged for anyone else."""
     if peer is None or response.session is None or not response.session.endswith(f"@{peer}"):
         return response
     return replace(response, session=there(response.session, peer))

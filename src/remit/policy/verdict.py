@@ -1,4 +1,4 @@
-"""What a guard can say of a request, and the fold that asks them all."""
+"""The verdicts of guards, and the function that asks all guards in turn."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from remit.protocol.remit import Remit
 
 
 class Allow(Struct, frozen=True):
-    """Nothing to object."""
+    """No objection."""
 
 
 class Rewrite(Struct, frozen=True):
@@ -22,7 +22,7 @@ class Rewrite(Struct, frozen=True):
 
     request: Request
     struck: Mapping[str, str | int] = {}
-    """What was taken out of it, by the tokens that stand there now."""
+    """The raw values that were removed, by their tokens."""
 
 
 class Refuse(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Ask(Struct, frozen=True):
 
     question: str
     editable: frozenset[str] = frozenset()
-    """What the person may change before agreeing: `objective`, `input`."""
+    """The fields that the person may edit before approving: `objective`, `input`."""
 
 
 Verdict = Allow | Rewrite | Refuse | Ask
@@ -45,7 +45,7 @@ ALLOW = Allow()
 
 
 class Finding(NamedTuple):
-    """Something in a text that is personal or secret, and of which kind."""
+    """A match of personal data or a secret in a text, with its kind."""
 
     start: int
     end: int
@@ -58,66 +58,66 @@ class Finding(NamedTuple):
 MAX_FINDINGS = 10_000
 
 Detector = Callable[[str], Iterable[Finding]]
-"""Finds what is personal or secret in a text; in order, and without overlaps."""
+"""Finds personal data and secrets in a text; in order, and without overlaps."""
 
 
 class Sealing(NamedTuple):
-    """How a run's tokens are made: what is looked for, and the key that makes them this run's own."""
+    """How a run's tokens are made: the detector, and the key that makes them unique to this run."""
 
     key: bytes
     detect: Detector
     bare: Detector | None = None
-    """The same without what is known of the run, where that is more."""
+    """The same without the run's known secrets, if there are any."""
     most: int = MAX_FINDINGS
-    """How many different values may be taken out of one request or answer."""
+    """How many different values may be removed from one request or answer."""
 
 
 class Facts(Struct, frozen=True, kw_only=True, gc=False):
-    """The local facts that guards may look at besides the request: a snapshot, taken when the request is judged."""
+    """The local facts that guards may use besides the request: a snapshot, taken when the request is judged."""
 
     target: AgentCard | None
-    """The callee's card; None if nobody of that name is registered."""
+    """The callee's card; None if no such agent is registered."""
     address: str = ""
-    """The callee as it would stand in a chain: `agent@hub`."""
+    """The callee's address in a chain: `agent@hub`."""
     caller: AgentCard | None = None
-    """The card of the agent that asks; None if a person does."""
+    """The card of the calling agent; None if a person asks."""
     held: Remit | None = None
-    """The remit under which the caller itself works."""
+    """The caller's own remit."""
     limits: Limits = Limits()
     agents: Collection[str] = ()
     versions: tuple[str, ...] = VERSIONS.readable
     asked_tools: frozenset[str] | None = None
-    """The tools that the caller wants the callee held to."""
+    """The tools that the caller allows the callee."""
     session_user: str | None = None
     session_agent: str | None = None
-    """Whose the request's session is already, if it is anyone's."""
+    """The owner of the request's session, if it has one."""
     at_once: int = 1
-    """How many delegations of the caller's would be under way at once, this one included."""
+    """How many delegations the caller would have in flight, including this one."""
     delegations: int = 0
-    """How many delegations the run has asked for, this one included."""
+    """How many delegations the run has asked for, including this one."""
     agent_delegations: int = 0
     """How many of them the caller has asked for."""
     record_bytes: int = 0
-    """What the records of the run take, as far as they are written."""
+    """The recorded bytes of the run, as far as they are written."""
     repeated: bool = False
-    """Whether the caller has asked the same of the same callee, with success or without an end so far."""
+    """Whether the caller has made the same call before, with success or still in flight."""
     overrun: bool = False
-    """Whether someone in this run has spent more than it was granted."""
+    """Whether someone in this run has spent more than was granted."""
     rate_wait_ms: int = 0
     breaker_wait_ms: int = 0
     approved: frozenset[str] = frozenset()
-    """The questions to which a person has said yes."""
+    """The questions that a person has approved."""
     sealing: Sealing | None = None
     """How personal data is redacted; None if it is not."""
     counted: bool = False
-    """Whether the tokens of a large request have been counted before, or will be: that takes too long to do twice."""
+    """Whether the tokens of a large request are counted elsewhere: counting twice takes too long."""
 
 
 Guard = Callable[[Request, Facts], Verdict]
 
 
 def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | Refuse | Ask:
-    """Ask each guard in turn; the first objection stands, and what they rewrote is what goes on."""
+    """Ask each guard in turn; the first objection stands, and rewrites are passed on."""
     struck: Mapping[str, str | int] = {}
     for guard in guards:
         verdict = guard(request, facts)
@@ -138,7 +138,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
                 continue
             case (Refuse() | Ask()) as objection:
                 return objection
-            case _:  # guards come from users too, and what is not a verdict is not a yes
+            case _:  # guards come from users too, and anything but a verdict is not an approval
                 return refuse(
                     Code.PERMISSION_DENIED,
                     f"a guard gave no verdict but a {type(verdict).__name__}",
@@ -148,7 +148,7 @@ def judge(request: Request, facts: Facts, guards: Iterable[Guard]) -> Rewrite | 
 
 
 def _says_the_same(request: Request, rewritten: Request) -> bool:
-    """Say whether only the content differs, and no one may do more than before."""
+    """Return whether only the content differs and no one may do more than before."""
     return rewritten.remit.within(request.remit) and all(
         getattr(request, field) == getattr(rewritten, field) for field in _ROUTE
     )
@@ -158,9 +158,9 @@ _ROUTE = ("version", "id", "origin", "target", "capability", "run", "parent", "s
 
 
 GUARD_FAILED = "Correct the guard; the log of the hub says where it failed."
-"""What is advised where a guard of the team's own cannot judge."""
+"""The suggestion where a team's own guard cannot judge."""
 
 
 def refuse(code: Code, message: str, *, retry_after_ms: int | None = None, suggestion: str | None = None) -> Refuse:
-    """Return the refusal for *code*."""
+    """Return the refusal with *code*."""
     return Refuse(fault(code, message, retry_after_ms=retry_after_ms, suggestion=suggestion))

@@ -1,4 +1,4 @@
-"""How much there is to look through in what is said, counted no further than matters."""
+"""How much text a value holds, counted only as far as it matters."""
 
 from collections.abc import Collection
 from enum import Enum
@@ -8,15 +8,15 @@ from msgspec import Struct
 
 from remit.protocol.envelope import Answer, Call, Json, Request, Response
 
-# As much as is looked through in the event loop, in characters. Hostile text costs the detectors up to 3.5 ms for each
-# thousand, and each is looked through up to three times on its way: 40 ms, of the 50 for which a loop may be held.
+# How many characters are examined in the event loop. Hostile text costs the detectors up to 3.5 ms for each thousand,
+# and each is examined up to three times on its way: 40 ms of the 50 for which a loop may be blocked.
 LIGHT = 4_096
-# A short value costs the detectors as much as so many characters of a long one: up to 0.15 ms.
+# A short value costs the detectors as much as this many characters of a long one: up to 0.15 ms.
 VALUE = 32
 
 
 def is_light(*values: Json) -> bool:
-    """Say whether so little is said in JSON or envelopes that it may be looked through in the event loop."""
+    """Return whether JSON or envelopes hold little enough text to examine in the event loop."""
     left = LIGHT
     rest: list[Json] = list(values)
     while rest:
@@ -27,7 +27,7 @@ def is_light(*values: Json) -> bool:
         if isinstance(value, str):
             left -= len(value)
         elif isinstance(value, dict):
-            # What an agent says is weighed before it is checked: its names need not be texts.
+            # An agent's value is weighed before it is validated: its keys need not be texts.
             fields = cast("dict[object, Json]", value)
             left -= VALUE * len(fields)
             if left > 0:  # of a million names it is enough to know that they are too many
@@ -41,14 +41,14 @@ def is_light(*values: Json) -> bool:
         elif isinstance(value, Struct):
             rest += [getattr(value, name) for name in value.__struct_fields__]
         elif not isinstance(value, int | float):
-            return False  # a model or the like, which is yet to be written as JSON: nobody knows how much it holds
+            return False  # a model or the like, not converted to JSON yet: its size is unknown
         if left < 0:
             return False
     return True
 
 
 def is_light_value(value: object) -> bool:
-    """Say whether a value of any type, a model for one, holds so little that it may be converted in the event loop."""
+    """Return whether a value of any type, such as a model, is small enough to convert in the event loop."""
     left = LIGHT
     rest: list[object] = [value]
     while rest:
@@ -67,7 +67,7 @@ def is_light_value(value: object) -> bool:
 
 
 def _parts_of(value: object) -> Collection[object]:
-    """Return what a container or a model holds; nothing for a number, a date, or the like."""
+    """Return the contents of a container or a model; nothing for a number, a date, or the like."""
     if isinstance(value, dict):
         fields = cast("dict[object, object]", value)
         return (*fields, *fields.values())
@@ -90,7 +90,7 @@ _NO_FIELDS = frozenset({"__dict__", "__weakref__"})
 
 
 def said_in(request: Request) -> tuple[Json, ...]:
-    """Return what a request says, without its route and its remit."""
+    """Return the texts of a request, without its route and its remit."""
     return (
         request.objective,
         request.input,
@@ -103,9 +103,9 @@ def said_in(request: Request) -> tuple[Json, ...]:
 
 
 def is_light_request(request: Request) -> bool:
-    """Say whether a request may be looked through in the event loop."""
+    """Return whether a request may be examined in the event loop."""
     given = request.input
-    # Most requests say no more than an objective and a text.
+    # Most requests have only an objective and a text.
     if (given is None or type(given) is str) and not (
         request.handoff or request.context or request.view or request.hints or request.reason
     ):
@@ -114,7 +114,7 @@ def is_light_request(request: Request) -> bool:
 
 
 def is_light_response(response: Response) -> bool:
-    """Say whether a response may be looked through in the event loop."""
+    """Return whether a response may be examined in the event loop."""
     result = response.result
     if (result is None or type(result) is str) and not (
         response.fault
@@ -132,16 +132,16 @@ def is_light_response(response: Response) -> bool:
 
 
 def is_light_call(call: Call) -> bool:
-    """Say whether a call, which need not be what it says it is, may be checked in the event loop."""
+    """Return whether a call, which may be invalid, may be validated in the event loop."""
     said, given = call.objective, call.input
-    # To look at every field costs as much as ten guards, and most calls say no more than a text or two.
+    # Examining every field costs as much as ten guards, and most calls have only a text or two.
     if type(said) is str and (given is None or type(given) is str) and not (call.handoff or call.context or call.hints):
         return len(said) + (0 if given is None else len(given)) <= LIGHT
     return is_light(call)
 
 
 def is_light_answer(answer: Answer) -> bool:
-    """Say whether an answer, which need not be what it says it is, may be checked in the event loop."""
+    """Return whether an answer, which may be invalid, may be validated in the event loop."""
     result = answer.result
     if (result is None or type(result) is str) and answer == Answer(result):
         return result is None or len(result) <= LIGHT

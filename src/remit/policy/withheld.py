@@ -1,4 +1,4 @@
-"""Which fields ask, by their name or their format, for a value that redaction withholds."""
+"""Fields that need, by name or format, a value that redaction withholds."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from remit.policy.redaction import Held
 from remit.protocol.card import AgentCard, Schema, ToolCard
 from remit.protocol.envelope import Json
 
-# The last words of a field's name, and the kind of value that such a field asks for.
+# The last words of a field's name, and the kind of value that such a field needs.
 _BY_NAME: dict[str, str] = {
     "email": "EMAIL",
     "e mail": "EMAIL",
@@ -50,9 +50,9 @@ _BY_NAME: dict[str, str] = {
     "bearer token": "BEARER_TOKEN",
     "private key": "PRIVATE_KEY",
 }
-# Words after these that say nothing more of what the field holds: `phone_number`, `email_address_2`.
+# Words after these that add nothing: `phone_number`, `email_address_2`.
 _FILLING = frozenset({"address", "addresses", "addr", "number", "numbers", "num", "no", "nr", "value"})
-# Those that mean something only with such a word behind them: a `card` may be anything, a `card_number` not.
+# Words that mean something only with such a word behind them: a `card` may be anything, a `card_number` not.
 _NEEDS_FILLING = frozenset({"card", "sin", "mac", "cell", "mail", "pan"})
 _BY_FORMAT = {
     "email": "EMAIL",
@@ -69,14 +69,14 @@ _LONGEST_NAME = 64
 # Deeper than what people write; a schema may refer to itself.
 _DEEPEST = 12
 _MOST_HOPS = 5
-# More than forms have fields. The event loop waits for this, some 10 ms at the most.
+# More fields than forms have. The event loop waits for this, about 10 ms at most.
 _MOST_VALUES = 1_000
 # Each becomes a warning.
 _MOST_FOUND = 20
 
 
 def kind_asked(name: str, shape: object = None) -> str | None:
-    """Return the kind of value that a field asks for, by its name or its `format`; None if it asks for none."""
+    """Return the kind of value that a field needs, by its name or its `format`; None if it needs none."""
     if isinstance(shape, str) and shape in _BY_FORMAT:
         return _BY_FORMAT[shape]
     words = [word.lower() for word in _WORD.findall(name[-_LONGEST_NAME:])]
@@ -93,7 +93,7 @@ def kind_asked(name: str, shape: object = None) -> str | None:
 
 
 def fields_asking(schema: Schema) -> dict[str, str]:
-    """Return the fields of a schema that ask for a value, by dotted path, each with the kind of value."""
+    """Return the fields of a schema that need a value, by dotted path, each with the kind of value."""
     return dict(_asking(schema, schema, "", "", _DEEPEST))
 
 
@@ -114,10 +114,10 @@ def _may_be_text(part: Schema) -> bool:
 
 
 def tokens_asked_for(value: Json, held: Held, schema: Schema | None = None) -> dict[str, str]:
-    """Return the fields that hold a token in the place of the value that they ask for, by dotted path, with the token.
+    """Return the fields that hold a token in place of the value they need, by dotted path, with the token.
 
-    Only tokens that are *held* count; a list stands for each of its items. Of very many values the first are looked at,
-    and of very many fields the first are told.
+    Only tokens in *held* count; a list stands for each of its items. Of very many values only the first are examined,
+    and of very many fields only the first are reported.
     """
     root = schema or {}
     found: dict[str, str] = {}
@@ -141,7 +141,7 @@ class _Field(NamedTuple):
     name: str
     place: str
     schemas: list[Any]
-    """What may be said of the value, each perhaps a reference or a choice."""
+    """What a schema says of the value; each may be a reference or a choice."""
     depth: int
 
     def parts(self, root: Schema) -> list[Schema]:
@@ -164,9 +164,9 @@ class _Field(NamedTuple):
 
 
 def can_be_used(kind: str, card: AgentCard, agents: Iterable[AgentCard], tools: Mapping[str, ToolCard]) -> bool:
-    """Say whether a token of a kind is of use to an agent: a tool of it, or an agent that it may ask, sees the value.
+    """Return whether a token of a kind is useful to an agent: one of its tools or callees sees the value.
 
-    *agents* and *tools* are all that there are.
+    *agents* and *tools* are all that exist.
     """
     return _is_seen(kind, card, tools) or any(
         kind in each.sees or any(kind in offered.sees for offered in each.capabilities) or _is_seen(kind, each, tools)
@@ -180,12 +180,12 @@ def _is_seen(kind: str, card: AgentCard, tools: Mapping[str, ToolCard]) -> bool:
 
 
 def kinds_seen(tool: ToolCard) -> frozenset[str]:
-    """Return the kinds of personal data that a tool is given as they are, in whichever argument."""
+    """Return the kinds of personal data that a tool gets raw, in any argument."""
     return frozenset[str]().union(*tool.sees.values()) if isinstance(tool.sees, dict) else tool.sees
 
 
 def token_given(what: str, name: str, field: str, kind: str, key: str | None = None) -> str:
-    """Return what is said of a tool or capability that got a token in a field which asks for the value itself."""
+    """Return the warning about a tool or capability that got a token in a field that needs the value itself."""
     return (
         f"{what} {name} got a token in the place of a value in `{field}`, because redaction is on and it does not see "
         f"{kind}. If it needs the value, let it see that kind: {key_to_add(what, name, kind, key)}"
