@@ -1,4 +1,4 @@
-"""What an agent says of itself, and what its team lets it do."""
+"""The card of an agent: its abilities, and what its team lets it do."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -11,7 +11,7 @@ from remit.protocol.typed import JsonSchema, is_type, schema_of
 
 Schema = JsonSchema
 
-# An agent that is asked more than this at once is a queue; and a queue longer than that answers nobody in time.
+# An agent with more calls than this at once is a queue; and a queue longer than that answers nobody in time.
 CONCURRENCY = 256
 QUEUE = 1_024
 
@@ -49,18 +49,18 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
     tokens: Count | None = None
     read_only: bool = False
     cache_ms: Count | None = None
-    """For how long an answer may be given again; only what is `read_only` is."""
+    """How long an answer may be reused; only for `read_only` capabilities."""
     cache_similar: bool = False
-    """Whether it may be given to who asks for the same in other words too."""
+    """Whether an answer may also be reused for requests that ask the same in other words."""
     public: bool = False
-    """Whether users may be given each other's answers."""
+    """Whether users may get each other's answers."""
     hedge_ms: Count | None = None
-    """After how long another agent that offers it is asked too, if the first has not answered by then."""
+    """After how long a second agent that offers it is asked too, if the first has not answered by then."""
     examples: tuple[str, ...] = ()
     sees: Names = frozenset()
-    """Kinds of personal data that it cannot do without (`IBAN`): they reach it as they are."""
+    """Kinds of personal data that it needs (`IBAN`): it gets them raw."""
     sees_fields: Names = frozenset()
-    """Fields of its input, by dotted path, that reach it as they are."""
+    """Fields of its input, by dotted path, that it gets raw."""
 
     def __post_init__(self) -> None:
         for field, written in (("input_schema", False), ("result_schema", True)):
@@ -73,7 +73,7 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
                     raise RemitError(fault(Code.TEAM_INVALID, why)) from error
 
     def contradictions(self) -> dict[str, str]:
-        """Return what is said of it that does not go together with the rest, by field."""
+        """Return the inconsistent settings, by field."""
         found: dict[str, str] = {}
         if self.cache_similar and (not self.read_only or self.cache_ms is None):
             found["cache_similar"] = (
@@ -89,7 +89,7 @@ class Capability(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 
 
 Sees = Names | dict[Name, Names]
-"""Kinds of personal data that a tool is given as they are: in all of its arguments, or argument by argument."""
+"""Kinds of personal data that a tool gets raw: in all of its arguments, or by argument."""
 
 
 class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -100,11 +100,11 @@ class ToolCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     input_schema: Schema
     safe_to_repeat: bool = False
     sees: Sees = frozenset()
-    """What it is given raw, as its team says; its agents get tokens, also for what it returns."""
+    """What it gets raw, as its team says; its agents get tokens, also for what it returns."""
 
 
 Authority = Literal["own", "caller"]
-"""Whose tools and targets an agent has when another asks it: its own, or no more than that one has."""
+"""Whose tools and targets an agent has when another calls it: its own, or at most the caller's."""
 
 
 _EVERYONE: frozenset[str] = frozenset({"*"})
@@ -120,7 +120,7 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     capabilities: tuple[Capability, ...] = ()
     tools: Names = frozenset()
     sees: Names = frozenset()
-    """Kinds of personal data that it may see as they are, in what it is asked and in what it is answered."""
+    """Kinds of personal data that it may see raw, in requests to it and in answers to it."""
     prompt: str = ""
     """The instructions that its team gives it; its code finds them in the brief."""
     may_call: Names = frozenset()
@@ -129,16 +129,16 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     max_sub_agent_depth: Count | None = None
     """How many levels of delegation may follow below this agent."""
     authority: Authority | None = None
-    """Whether it is cut to the tools and targets of the agent that asks it; None: as its hub says."""
+    """Whether it is limited to the tools and targets of its caller; None: as its hub says."""
     passes_on: bool = False
-    """Whether it stands for whoever asked it, as a workflow does: those that it asks have the authority of that one."""
+    """Whether it acts for its caller, as a workflow does: its callees have the caller's authority."""
     concurrency: Annotated[int, Meta(ge=1)] = CONCURRENCY
     queue: Count = QUEUE
     rate: Rate | None = None
     time_ms: Count | None = None
     tokens: Count | None = None
     resumable: bool = False
-    """Whether its code may be run again after a restart, its finished steps answered from the journal."""
+    """Whether its code may be run again after a restart, with finished steps answered from the journal."""
     isolation: Literal["task", "process"] = "task"
 
     @property
@@ -149,7 +149,7 @@ class AgentCard(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         return (self.may_call or _EVERYONE) if self.allow_sub_agent_calls else _NOBODY
 
     def may_reach(self, target: str) -> bool:
-        """Say whether the team lets this agent call *target*."""
+        """Return whether the team lets this agent call *target*."""
         callees = self.callees
         return target in callees or "*" in callees
 

@@ -1,4 +1,4 @@
-"""Between bytes and envelopes: strict to read, canonical to write, and able to read the two versions before."""
+"""Encoding and decoding of envelopes: strict to read, canonical to write, with the two versions before."""
 
 import hashlib
 import json as _plain_json
@@ -21,12 +21,12 @@ from remit.protocol.plain import UNWRITABLE, unwritable, write, written
 from remit.protocol.remit import MAX_INTEGER, NAME_RULE
 from remit.protocol.submission import Submission
 
-# An envelope carries a task and its context, not a data set: those travel by reference.
+# An envelope carries a task and its context, not a data set: data sets travel by reference.
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NESTING = 64
-# A table of a thousand rows with fifty columns. Each value is looked through by itself, which costs up to 0.2 ms.
+# A table of a thousand rows with fifty columns. Each value is examined by itself, which costs up to 0.2 ms.
 MAX_VALUES = 50_000
-# Enough to mend an envelope in one go; a hostile one may have a million wrong fields, with names of a megabyte.
+# Enough to correct an envelope in one go; a hostile one may have a million wrong fields, with names of a megabyte.
 MAX_PROBLEMS = 100
 SHOWN = 100
 MAX_LIKENESSES = 10
@@ -44,16 +44,16 @@ def encode(value: object) -> bytes:
 
 
 def text_of(value: Json) -> str:
-    """Return a result or input as a person would read it: text as it is, structure as JSON."""
+    """Return a result or input as readable text: text as it is, structure as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else encode(value).decode()
 
 
 def digest(request: Request) -> bytes:
-    """Return what identifies the content of a request: its body without budget, time, trace and id."""
+    """Return a digest of a request's content: its body without budget, time, trace and id."""
     remit = request.remit
-    # A session named after the run was not chosen by the sender, and the next attempt would have another.
+    # The sender did not choose a session named after the run, and the next attempt would have another.
     session = None if request.session == request.run else request.session
     body = (
         request.origin,
@@ -79,7 +79,7 @@ Translate = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class VersionStep(Struct, frozen=True, kw_only=True):
-    """How plain JSON objects of one version become those of the next, and back for a peer that speaks the older."""
+    """Converts plain JSON objects of one version to the next, and back for a peer with the older version."""
 
     version: str
     upgrade: Translate
@@ -87,7 +87,7 @@ class VersionStep(Struct, frozen=True, kw_only=True):
 
 
 class Versions(Struct, frozen=True):
-    """The versions this hub speaks, oldest first: it writes the last and reads the last three.
+    """The versions of this hub, oldest first: it writes the last and reads the last three.
 
     A new version is one more step: `VERSIONS.then(Step(version="1.1", upgrade=…, downgrade=…))`.
     """
@@ -108,7 +108,7 @@ class Versions(Struct, frozen=True):
         return Versions(self.first, (*self.steps, step))
 
     def spoken(self, version: str) -> str:
-        """Return *version* if it is read and written here; else raise a `RemitError` that names those that are."""
+        """Return *version* if it is supported; else raise a `RemitError` that names the supported ones."""
         if version in self.readable:
             return version
         readable = ", ".join(self.readable)
@@ -117,13 +117,13 @@ class Versions(Struct, frozen=True):
         )
 
     def upgrade(self, value: dict[str, Any], version: str) -> dict[str, Any]:
-        """Return *value*, written in *version*, as the current version writes it."""
+        """Return *value*, written in *version*, in the current version."""
         for step in self._after(version):
             value = step.upgrade(value) | {"version": step.version}
         return value
 
     def downgrade(self, value: dict[str, Any], version: str) -> dict[str, Any]:
-        """Return *value*, in the current version, as *version* writes it."""
+        """Return *value*, in the current version, in *version*."""
         for step in reversed(self._after(version)):
             value = step.downgrade(value)
         return value | {"version": version}
@@ -140,35 +140,35 @@ VERSIONS = Versions(VERSION)
 
 
 def decode_request(raw: bytes, versions: Versions = VERSIONS) -> Request:
-    """Read a request, or raise a `RemitError` that names every wrong field."""
+    """Read a request, or raise a `RemitError` that names every invalid field."""
     return _decode_envelope(raw, Request, versions)
 
 
 def decode_response(raw: bytes, versions: Versions = VERSIONS) -> Response:
-    """Read a response, or raise a `RemitError` that names every wrong field."""
+    """Read a response, or raise a `RemitError` that names every invalid field."""
     return _decode_envelope(raw, Response, versions)
 
 
 def decode_submission(raw: bytes, versions: Versions = VERSIONS) -> Submission:
-    """Read what someone elsewhere sends, or raise a `RemitError` that names every wrong field."""
+    """Read a submission from elsewhere, or raise a `RemitError` that names every invalid field."""
     return _decode_envelope(raw, Submission, versions)
 
 
 def encode_for(envelope: Request | Response, version: str, versions: Versions = VERSIONS) -> bytes:
-    """Write an envelope for a peer that speaks *version*, or raise a `RemitError` if that is not spoken here."""
+    """Write an envelope for a peer with *version*, or raise a `RemitError` if that is not supported."""
     plain: dict[str, Any] = msgspec.to_builtins(envelope, str_keys=True)
     return encode(versions.downgrade(plain, versions.spoken(version)))
 
 
 def decode(raw: bytes, kind: type[T], *, max_bytes: int = MAX_BYTES) -> T:
-    """Read a value of *kind* strictly, or raise a `RemitError` that names every wrong field."""
+    """Read a value of *kind* strictly, or raise a `RemitError` that names every invalid field."""
     return convert(_parse(raw, max_bytes), kind)
 
 
 def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
-    """Return *value* as it would be after a journey over the wire, or raise a `RemitError` that names what is wrong.
+    """Return *value* as it would arrive over the wire, or raise a `RemitError` that names what is invalid.
 
-    Structs do not check what they are made with; this does, and the copy shares nothing with the original.
+    Structs do not validate their arguments; this does, and the copy shares nothing with the original.
     """
     kind = type(value)
     raw = _written(value)
@@ -186,7 +186,7 @@ def checked(value: T, *, max_bytes: int = MAX_BYTES) -> T:
 
 
 def plain(value: object) -> Json:
-    """Return any value as plain JSON, or raise a `RemitError` that names what cannot be written.
+    """Return any value as plain JSON, or raise a `RemitError` that names what cannot be converted.
 
     Models, dataclasses and the like become objects; dates, UUIDs, decimals and enums become text or their value.
     """
@@ -214,7 +214,7 @@ def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
 
 
 def _refuse_unsayable(value: object) -> None:
-    """Refuse NaN and infinity, which are written as null; what else differs (tuples, keys) is a matter of form."""
+    """Refuse NaN and infinity, which are written as null; other differences (tuples, keys) are only of form."""
     try:
         _plain_json.dumps(msgspec.to_builtins(value, enc_hook=written), allow_nan=False)
     except ValueError as error:
@@ -234,14 +234,14 @@ def _decode_envelope(raw: bytes, kind: type[E], versions: Versions) -> E:
 
 
 def _decode_slowly(raw: bytes, kind: type[E], versions: Versions) -> E:
-    """Read an envelope of an older version, or one that is wrong: then say all that is."""
+    """Read an envelope of an older version, or an invalid one: then report every problem."""
     value = _parse(raw, MAX_BYTES)
     if isinstance(value, dict):
         value = cast("dict[str, Json]", value)
-        # A version that is no text is a wrong field like any other.
+        # A version that is not a text is an invalid field like any other.
         if isinstance(version := value.get("version"), str):
             value = versions.upgrade(value, versions.spoken(version))
-    # Answers come from whoever was asked; what is asked of this hub is read strictly.
+    # Answers come from peers and are read leniently; requests to this hub are read strictly.
     return convert(whole(value, kind) if kind is Response else value, kind)
 
 
@@ -265,9 +265,9 @@ def _refuse_size(raw: bytes, max_bytes: int) -> None:
 
 
 def refuse_many_values(raw: bytes) -> None:
-    """Raise a `RemitError` if JSON has more values than are taken: it is counted, and not read."""
+    """Raise a `RemitError` if JSON has too many values, counted without parsing it."""
     if len(raw) <= 2 * MAX_VALUES:
-        return  # the shortest value is a digit with a comma behind it
+        return  # the shortest value is a digit followed by a comma
     whole = _without_escapes(raw)
     # Each value may have a name.
     many = whole.count(b'"') > 4 * MAX_VALUES
@@ -281,17 +281,17 @@ def refuse_many_values(raw: bytes) -> None:
 
 
 def _without_escapes(raw: bytes) -> bytes:
-    """Return JSON in which every quotation mark is the beginning or end of a string."""
+    """Return JSON in which every quotation mark begins or ends a string."""
     return raw.replace(b"\\\\", b"").replace(b'\\"', b"")
 
 
 def _outside_strings(raw: bytes) -> bytes:
-    """Return what stands outside of strings, in JSON without escapes."""
+    """Return the text outside of strings, in JSON without escapes."""
     return b"".join(raw.split(b'"')[::2])
 
 
 def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
-    """Return plain JSON as a value of *kind*, or raise a `RemitError` that names every wrong field, from *place* on."""
+    """Return plain JSON as a value of *kind*, or raise a `RemitError` that names every invalid field from *place*."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -299,7 +299,7 @@ def convert(value: Json, kind: type[T], place: tuple[str | int, ...] = ()) -> T:
 
 
 def malformed(problems: tuple[Problem, ...]) -> Fault:
-    """Return the fault of an envelope in which these fields are wrong."""
+    """Return the fault of an envelope with these invalid fields."""
     if [each.path for each in problems] == ["$"]:
         return fault(
             Code.MALFORMED_ENVELOPE,
@@ -324,7 +324,7 @@ _SHORTER = (
 
 
 def _is_too_long(problem: Problem) -> bool:
-    """Say whether an objective holds the material, which has a field of its own."""
+    """Return whether an objective contains the material, which has a field of its own."""
     return problem.path.endswith(".objective") and "length <=" in problem.message
 
 
@@ -332,13 +332,13 @@ _TOO_DEEP = fault(Code.TOO_LARGE, f"the envelope is nested deeper than {MAX_NEST
 
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
-# It takes every string whole, so that what stands inside one is never mistaken for structure. The digits of a fraction
-# or an exponent are no integer, and the middle of a number is no place to begin one.
+# It matches every string whole, so that text inside one is never mistaken for structure. The digits of a fraction or an
+# exponent are not an integer, and a match cannot begin in the middle of a number.
 _TOKEN = re.compile(
     rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?P<colon>\s*:)?|[\[\]{},]|(?<![\d.eE+-])-?\d{16,}+(?![.eE])',
     re.DOTALL,
 )
-# A search for this among bytes of which each figure is a nought takes a tenth of the time of a pattern.
+# Searching for this in bytes where every digit is a zero takes a tenth of the time of a pattern.
 _LONG_NUMBER = b"0" * 16
 _FIGURES_ALONE = bytes(b"0"[0] if byte in b"0123456789" else 0 for byte in range(256))
 
@@ -348,10 +348,10 @@ def _has_long_number(raw: bytes) -> bool:
 
 
 def _refuse_ambiguity(raw: bytes) -> None:
-    """Refuse valid JSON that two readers would read differently: duplicate keys, integers past 2**53, deep nesting."""
+    """Refuse valid JSON that two parsers would read differently: duplicate keys, integers past 2**53, deep nesting."""
     if _many_brackets(raw):
         _refuse_depth(raw)
-    # Nearly every envelope passes here: Python's own reader tells of each object which keys it has, and how often.
+    # Nearly every envelope passes here: Python's own parser reports the keys of each object, duplicates included.
     if not _has_long_number(raw) and _names_each_once(raw):
         return
     if problems := tuple(islice(_ambiguities(raw), MAX_PROBLEMS)):
@@ -359,7 +359,7 @@ def _refuse_ambiguity(raw: bytes) -> None:
 
 
 def _names_each_once(raw: bytes) -> bool:
-    # What another hub sends is written as this one would write it: read and written again, a second key would be gone.
+    # Another hub's envelope is canonical: read and written again, a duplicate key would be gone.
     if _untyped_again.encode(_untyped.decode(raw)) == raw:
         return True
     try:
@@ -370,7 +370,7 @@ def _names_each_once(raw: bytes) -> bool:
 
 
 class _DoubleKey(Exception):
-    """A key stands twice in one object."""
+    """A key occurs twice in one object."""
 
 
 _untyped_again = msgspec.json.Encoder()
@@ -382,7 +382,7 @@ def _refuse_double(pairs: list[tuple[str, Json]]) -> None:
 
 
 def _refuse_depth(raw: bytes) -> None:
-    """Refuse nesting past the limit: of the brackets alone, take the innermost pairs away, level by level."""
+    """Refuse nesting past the limit: of the brackets alone, remove the innermost pairs, level by level."""
     brackets = _outside_strings(_without_escapes(raw)).translate(_ONE_KIND, _NO_BRACKETS)
     for _ in range(MAX_NESTING):
         if not brackets:
@@ -397,7 +397,7 @@ def _many_brackets(raw: bytes) -> bool:
 
 
 def _ambiguities(raw: bytes) -> Iterator[Problem]:
-    # For each object or array that is open: the keys seen in it, and the key or index at which we are.
+    # For each open object or array: the keys seen in it, and the current key or index.
     seen: list[set[str]] = []
     place: list[str | int] = []
     for token in _TOKEN.finditer(raw):
@@ -424,7 +424,7 @@ def _ambiguities(raw: bytes) -> Iterator[Problem]:
 
 
 def path_of(steps: Iterable[str | int]) -> str:
-    """Return where a value is, as it can be shown: `$.handoff.references[0]`."""
+    """Return the place of a value in readable form: `$.handoff.references[0]`."""
     return "$" + "".join(
         f".{step}" if isinstance(step, str) and step.isidentifier() and len(step) <= SHOWN else f"[{_shown(step)}]"
         for step in steps
@@ -432,21 +432,21 @@ def path_of(steps: Iterable[str | int]) -> str:
 
 
 def _shown(step: str | int) -> str:
-    """What a peer calls a field may be long and hold anything; what is said of it goes to logs and terminals."""
+    """A peer's field name may be long and hold anything; messages about it go to logs and terminals."""
     return repr(step[:SHOWN] if isinstance(step, str) else step)
 
 
 class WrongPart(NamedTuple):
-    """A part of a value that is not as its kind wants it: the steps that lead there, and what was expected."""
+    """An invalid part of a value: the steps that lead there, and what was expected."""
 
     place: tuple[str | int, ...]
     message: str
 
 
 def wrong_fields(value: Json, kind: Any, place: tuple[str | int, ...] = ()) -> Iterator[WrongPart]:
-    """Say of each wrong field where it is; msgspec itself stops at the first.
+    """Yield the place of each invalid field; msgspec itself stops at the first.
 
-    A pattern is a riddle to whoever did not write it: `Meta(extra={"rule": …})` beside it says what it wants.
+    A pattern is hard to read: `Meta(extra={"rule": …})` beside it says what it requires.
     """
     try:
         msgspec.convert(value, kind)
@@ -483,7 +483,7 @@ def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str 
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     unknown = (name for name in value if name not in fields) if kind.__struct_config__.forbid_unknown_fields else ()
     for number, name in enumerate(unknown):
-        # Likeness is costly to measure, and whoever has misspelled a few fields needs no more.
+        # Similarity is costly to compute, and for a few misspelled fields this is enough.
         near = did_you_mean(name, fields) if number < MAX_LIKENESSES else ""
         hint = near or f"; known fields: {', '.join(sorted(fields))}"
         yield WrongPart((*place, name), f"unknown field{hint}")
@@ -495,13 +495,13 @@ def _wrong_members(value: dict[str, Json], kind: type[Struct], place: tuple[str 
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that names what may have been meant; empty if nothing known is near."""
+    """Return the end of a sentence that suggests similar names; empty if there are none."""
     near = get_close_matches(name[:SHOWN], list(known), n=1)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
 def _plainer(message: str, value: Json, kind: Any) -> str:
-    """Return what msgspec says of a value, in words that help to mend it."""
+    """Return msgspec's message about a value, in words that help to correct it."""
     if "matching regex" in message or message.startswith("Expected `str"):
         rules = (meta.extra["rule"] for meta in metas(kind) if meta.extra and "rule" in meta.extra)
         return next(rules, NAME_RULE if "matching regex" in message else message)
@@ -518,7 +518,7 @@ def _choices(option: Any) -> Iterable[Any]:
 
 
 def options(kind: Any) -> Iterator[Any]:
-    """Return the types that *kind* allows, without what is annotated to them."""
+    """Return the types that *kind* allows, without their annotations."""
     origin = get_origin(kind)
     if origin in (Union, UnionType):
         for each in get_args(kind):
@@ -530,7 +530,7 @@ def options(kind: Any) -> Iterator[Any]:
 
 
 def metas(kind: Any) -> Iterator[Meta]:
-    """Return what is annotated to *kind* and to the types that it allows."""
+    """Return the annotations of *kind* and of the types that it allows."""
     origin = get_origin(kind)
     if origin is Annotated:
         yield from (each for each in kind.__metadata__ if isinstance(each, Meta))

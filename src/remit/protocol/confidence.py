@@ -1,10 +1,10 @@
-"""How sure somebody is: a number from 0 to 1, and the words for it."""
+"""Confidence: a number from 0 to 1, and the words for it."""
 
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How sure somebody is, in words."""
+    """A confidence in words."""
 
     HIGH = "HIGH"
     MEDIUM = "MEDIUM"
@@ -22,7 +22,7 @@ def level_of(confidence: float) -> Level:
 
 
 def share_of(level: Level) -> float:
-    """Return what a word stands for: the middle of what it covers."""
+    """Return the number for a word: the middle of its range."""
     at = [each for _, each in LEVELS].index(level)
     bounds = [1.0, *(least for least, _ in LEVELS)]
     return round((bounds[at] + bounds[at + 1]) / 2, 3)

@@ -21,19 +21,19 @@ PREVIEW_LENGTH = 200
 # What a codec can read and write. JSON is where static types end, so this is the one `Any` that passes a codec.
 Json = Any
 
-# Envelopes are frozen and hold no references back, so the garbage collector need not look at them (`gc=False`):
-# with many in flight that is a tenth of a hop.
+# Envelopes are frozen and hold no references back, so the garbage collector need not track them (`gc=False`): with many
+# in flight that is a tenth of a hop.
 Text = Annotated[str, Meta(max_length=100_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
-# How long these may be is not said: redacted, each may become longer, and has to be read again.
+# These have no length limit: redacted texts may become longer, and have to be read again.
 Keyword = Annotated[str, Meta(min_length=1)]
 FilePath = Annotated[str, Meta(min_length=1)]
 
-# The name under which a person's own request enters; no agent may have it.
+# The origin of a person's own request; no agent may have this name.
 USER = "user"
 
-# The target of a call by capability that no agent offers; no agent may have it either.
+# The target of a call by a capability that no agent offers; no agent may have this name either.
 NOBODY = "?"
 
 
@@ -132,7 +132,7 @@ class Message(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     tokens: Count = 0
     at_ms: Count = 0
     seq: Count = 0
-    """The record that holds its text: by this number it is referred to, and never kept twice. 0: it has none here."""
+    """The number of the record that holds its text, which is stored once. 0: it has none here."""
     delegation: str = ""
     """The request that it is, or answers."""
 
@@ -143,7 +143,7 @@ class Note(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     kind: Literal["fact", "decision", "constraint", "answer"]
     text: str
     by: str = ""
-    """The agent that says so; empty: the user does."""
+    """The agent that says so; empty: the user."""
 
 
 class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -154,14 +154,14 @@ class View(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     workspace: str = ""
     known: tuple[Note, ...] = ()
     seen: tuple[Count, ...] = ()
-    """Messages that would be shown, by number, had the callee's session not been shown them before."""
+    """Numbers of messages that are left out because the callee's session was shown them before."""
     tokens: Count = 0
-    """All that the callee is given to read: this, and the task itself."""
+    """Return everything that the callee is given to read: the view and the task."""
 
     def recorded(self) -> "View":
-        """Return the view as it is kept: which messages it showed, and how the rest began, but no text twice."""
+        """Return the view as it is stored: which messages it showed, and how the rest began, but no text twice."""
         return View(
-            # Those without a number were said at another hub, and are on record nowhere else here.
+            # Messages without a number were said at another hub, and are recorded nowhere else here.
             messages=tuple(
                 Message(role=each.role, text="", tokens=each.tokens, seq=each.seq) if each.seq else each
                 for each in self.messages
@@ -187,8 +187,11 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     session: Name | None = None
     max_tokens: Count | None = None
     spare_tokens: Count | None = None
-    """Where nobody says how many tokens it gets: it gets a fair share of what its caller has left, and at least so many
-    are spared for each other call that its caller may make at once. None: it gets the default."""
+    """The tokens to spare for each other call that its caller may make at once.
+
+    Used where nobody sets the tokens of this call: it then gets a fair share of what its caller has left. None: it gets
+    the default.
+    """
     deadline_ms: Count | None = None
     max_depth: Count | None = None
     context_tokens: Count | None = None
@@ -204,7 +207,7 @@ class Call(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     correlation: str | None = None
     retry_of: Name | None = None
     step: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_~-]{0,99}\Z")] | None = None
-    """Its name among its caller's calls: after a restart it is known by that, in whichever order they are made."""
+    """Its name among its caller's calls: it identifies the call after a restart, in whichever order calls are made."""
 
 
 class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, gc=False):
@@ -223,14 +226,14 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     run: Name = ""
     """The trace id of the tree of delegations that this is part of."""
     parent: Name | None = None
-    """The delegation, and so the span, in which this one was asked for."""
+    """The delegation, and so the span, that asked for this one."""
     session: Name | None = None
     """The callee's session; None starts a new one."""
     parent_session: Name | None = None
     handoff: Handoff | None = None
     context: ContextFilter | None = None
     view: View | None = None
-    """What the callee is shown by that filter."""
+    """The part of the conversation that the filter selected."""
     hints: tuple[str, ...] = ()
     reason: str = ""
     refined_by: Name | None = None
@@ -239,18 +242,18 @@ class Request(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omi
     created_ms: Count | None = None
     """When it was asked, in milliseconds since 1970, for people to read; no deadline is counted from it."""
     traceparent: str | None = None
-    """Where in a trace it belongs that began elsewhere, as W3C writes it; None: the run is a trace of its own."""
+    """Its parent span in a trace that began elsewhere (W3C); None: the run is its own trace."""
     via: Name | None = None
-    """Who brought it here from elsewhere: a hub, or a client of this one."""
+    """Who sent it here from elsewhere: a hub, or a client of this one."""
 
     @property
     def path(self) -> str:
-        """Its place in the run: the run's id for the root, whatever id its sender chose; else its own id, `run.2.1`."""
+        """Its path in the run: the run's id for the root, whatever id its sender chose; else its own id, `run.2.1`."""
         return self.run if self.parent is None else self.id
 
     @property
     def sender(self) -> str:
-        """Whose own its id is: two clients, or two hubs, may choose the same without knowing of each other."""
+        """The sender that chose its id: two clients, or two hubs, may choose the same independently."""
         return self.origin if self.via is None else f"{self.origin}@{self.via}"
 
 
@@ -318,7 +321,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     duration_ms: Count = 0
     queued_ms: Count = 0
     waited_ms: Count = 0
-    """How much of its duration its clock stood still, because a person was asked."""
+    """How long its clock stood still because a person was asked."""
     requires_followup: bool = False
     fault: Fault | None = None
     tool_calls: tuple[str, ...] = ()
@@ -326,20 +329,20 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
     finished: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     path: tuple[Name, ...] = ()
-    """The agents through which the answer came, where the callee handed the request on."""
+    """The agents that the answer came through, if the callee handed the request over."""
     agent_version: str = "1.0"
     capability_version: str | None = None
     cache: Literal["none", "miss", "hit", "similar"] = "none"
-    """Whether it was looked for among kept answers, and found: the same request, or one that asks for the same."""
+    """Whether the cache was consulted, and what it found: the same request, or one that asks for the same."""
     metadata: dict[str, Json] = {}
 
     @property
     def ok(self) -> bool:
-        """Whether it ended as a success or a partial one; a time-out may still carry what was finished before it."""
+        """Whether it ended with a success or a partial success; a timeout may still carry finished parts."""
         return self.status in _USABLE
 
     def outward(self) -> "Response":
-        """Return the response as others than its hub's own programs get it: see `Fault.outward`."""
+        """Return the response as everyone but its hub's own programs gets it: see `Fault.outward`."""
         told = self.fault and self.fault.outward()
         return self if told is self.fault else replace(self, fault=told)
 
@@ -350,7 +353,7 @@ class Response(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, om
         raise RemitError(self.fault or fault(Code.DELEGATION_FAILED, f"{self.target} gave no reason"))
 
     def result_as(self, kind: type[T]) -> T:
-        """Return the result as a value of *kind*, or raise a `RemitError`: the fault, or each field that is wrong.
+        """Return the result as a value of *kind*, or raise a `RemitError`: the fault, or each invalid field.
 
         *kind* may be a pydantic model, a dataclass, a TypedDict, a msgspec Struct, an attrs class, an enum, or a
         container of these.

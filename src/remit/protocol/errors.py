@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 
 class Blame(StrEnum):
-    """Whose fault it is: who must change something before it can work."""
+    """Who must change something before it can work."""
 
     CALLER = "caller"
     PEER = "peer"
@@ -66,7 +66,7 @@ class Code(StrEnum):
 
 
 class ErrorRow(NamedTuple):
-    """What follows from a code."""
+    """The consequences of a code."""
 
     blame: Blame
     status: int
@@ -449,7 +449,7 @@ class Fault(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
     def outward(self) -> "Fault":
         """Return the fault as others are told of it: without origin, detail, and the text of an exception."""
         if self.code is Code.STORE_UNAVAILABLE:
-            # Which file it is, and what the system says of it, is of use to the operator alone.
+            # The file's path and the system's message are useful to the operator alone.
             return fault(self.code, _STORE_TOLD, retry_after_ms=self.retry_after_ms, suggestion=_STORE_ADVICE)
         origin = self.origin
         if origin is None:
@@ -476,9 +476,9 @@ def fault(
     suggestion: str | None = None,
     detail: str = "",
 ) -> Fault:
-    """Make the fault for *code*, its advice taken from the table unless a better one is given, or none (`""`).
+    """Make the fault for *code*, with the table's suggestion unless another is given, or none (`""`).
 
-    *message* is told to everybody, *detail* to the hub's operator alone.
+    Everybody sees *message*; only the hub's operator sees *detail*.
     """
     row = TABLE[code]
     if suggestion is None:
@@ -499,7 +499,7 @@ _TIME_GIVEN, _LATER, _FIELDS = "for the time given", "Try again later", "the fie
 
 
 def advice(code: Code, problems: tuple[Problem, ...] = (), retry_after_ms: int | None = None) -> str:
-    """Return the advice of the table for a fault: with the time to wait where that is known, and of fields if any."""
+    """Return the table's suggestion for a fault: with the time to wait if known, and about fields if any."""
     suggestion = TABLE[code].suggestion if problems else TABLE[code].suggestion.replace(_FIELDS, "it")
     if retry_after_ms is None:
         return suggestion.replace(_TIME_GIVEN, "a while")
@@ -508,7 +508,7 @@ def advice(code: Code, problems: tuple[Problem, ...] = (), retry_after_ms: int |
 
 
 def to_retry_after(fault: Fault, retry_after_ms: int | None) -> Fault:
-    """Return a fault with the time after which to try again; advice that comes from the table gives that time too."""
+    """Return a fault with a retry time; a suggestion from the table mentions that time too."""
     known = advice(fault.code, fault.problems, fault.retry_after_ms)
     timed = advice(fault.code, fault.problems, retry_after_ms)
     suggestion = timed if fault.suggestion == known else fault.suggestion
@@ -516,7 +516,7 @@ def to_retry_after(fault: Fault, retry_after_ms: int | None) -> Fault:
 
 
 def duration(milliseconds: int) -> str:
-    """Return a time to wait as people say it, never shorter than it is."""
+    """Return a time to wait in words, rounded up."""
     if milliseconds < 1_000:
         return f"{milliseconds} ms"
     seconds = -(-milliseconds // 1_000)
@@ -524,12 +524,12 @@ def duration(milliseconds: int) -> str:
 
 
 def in_sentences(*parts: str) -> str:
-    """Return parts as sentences, one after the other: each ends as it does, or with a full stop."""
+    """Return parts as consecutive sentences: each keeps its ending, or gets a full stop."""
     return " ".join(each if each[-1] in ".!?…" else f"{each}." for each in map(str.strip, parts) if each)
 
 
 class RemitError(Exception):
-    """A fault that someone asked to have raised."""
+    """A fault that a caller asked to have raised."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault)

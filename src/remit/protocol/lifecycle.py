@@ -1,4 +1,4 @@
-"""The life of a delegation, as one table: it moves by the table or not at all."""
+"""The states of a delegation and the allowed moves between them, as one table."""
 
 from enum import StrEnum
 
@@ -15,7 +15,7 @@ class Status(StrEnum):
 
 
 class DelegationState(StrEnum):
-    """Where a delegation is that has not ended."""
+    """The state of a delegation that has not ended."""
 
     REQUESTED = "requested"
     ASKING = "asking"
@@ -29,7 +29,7 @@ MOVES: dict[DelegationState | Status, frozenset[DelegationState | Status]] = {
     # Guards judge; a person may have to be asked, after which the guards are asked again.
     DelegationState.REQUESTED: _STOPPED | {Status.REFUSED, DelegationState.ASKING, DelegationState.QUEUED},
     DelegationState.ASKING: _STOPPED | {Status.REFUSED, DelegationState.REQUESTED},
-    # Admitted and paid for, waiting for one of the callee's slots.
+    # Admitted and reserved, waiting for one of the callee's slots.
     DelegationState.QUEUED: _STOPPED | {Status.REFUSED, DelegationState.RUNNING},
     DelegationState.RUNNING: _STOPPED | {Status.SUCCESS, Status.PARTIAL, Status.REFUSED},
     **{status: frozenset() for status in Status},
@@ -37,11 +37,11 @@ MOVES: dict[DelegationState | Status, frozenset[DelegationState | Status]] = {
 
 
 class IllegalMoveError(Exception):
-    """The hub tried to move a delegation where the table has no move: a bug in the hub."""
+    """The hub tried a move that the table does not allow: a bug in the hub."""
 
 
 def advance(state: DelegationState | Status, to: DelegationState | Status) -> DelegationState | Status:
-    """Return *to* if the table lets a delegation move there from *state*."""
+    """Return *to* if the table allows a delegation to move there from *state*."""
     if to in MOVES[state]:
         return to
     raise IllegalMoveError(f"a delegation cannot move from {state} to {to}")

@@ -1,6 +1,6 @@
-"""Numbers of peers, read generously: where an integer is wanted, a fraction is cut off.
+"""Lenient reading of peers' numbers: where an integer is expected, a fraction is cut off.
 
-Languages with one kind of number send 12.5 ms, and mean 12. What is written here stays strict.
+Languages with one number type send 12.5 ms and mean 12. Writing stays strict.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from remit.protocol.envelope import Json
 
 
 def whole(value: Json, kind: type[Any]) -> Json:
-    """Return plain JSON with whole numbers where *kind* wants integers; all else is left as it is."""
+    """Return plain JSON with whole numbers where *kind* expects integers; everything else is unchanged."""
     return _whole(value, _info(kind))
 
 
@@ -43,7 +43,7 @@ def _whole(value: Json, kind: inspect.Type) -> Json:
 def _whole_in_union(value: Json, kind: inspect.UnionType) -> Json:
     if any(isinstance(each, inspect.FloatType | inspect.AnyType) for each in kind.types):
         return value
-    # None is the only other member in what peers send: at most one of them changes anything.
+    # None is the only other member in peers' types: at most one member changes anything.
     for each in kind.types:
         value = _whole(value, each)
     return value

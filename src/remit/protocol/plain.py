@@ -1,4 +1,4 @@
-"""Python values as JSON: what each is written as, and where a value cannot be written."""
+"""Python values as JSON: how each is written, and where a value cannot be."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import msgspec
 from remit.protocol.errors import Problem
 from remit.protocol.remit import MAX_INTEGER
 
-# What writing a value raises if it is not JSON.
+# The exceptions when a value cannot be written as JSON.
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
 # Deeper than any envelope may be; a value that contains itself has no end.
 _DEEPEST = 64
@@ -20,7 +20,7 @@ _TOP = re.compile(r"\$(?:\.\w+|\[[^]]*\])?")
 
 
 def written(value: object) -> object:
-    """Return what a value is written as that msgspec does not know: a pydantic model as the object that it dumps."""
+    """Return the JSON form of a value that msgspec does not know: a pydantic model as the object that it dumps."""
     serializer: Any = getattr(type(value), "__pydantic_serializer__", None)
     if serializer is None:
         raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -31,12 +31,12 @@ _encoder = msgspec.json.Encoder(enc_hook=written)
 
 
 def write(value: object) -> bytes:
-    """Return a value as JSON, or raise one of `UNWRITABLE`; models of all kinds are written as objects."""
+    """Return a value as JSON, or raise one of `UNWRITABLE`; models of all kinds become objects."""
     return _encoder.encode(value)
 
 
 def unwritable(value: object, path: str = "$") -> Iterator[Problem]:
-    """Return each place at which *value* holds something that cannot be written as JSON, or not as it is."""
+    """Return each place where *value* cannot be written as JSON, or not unchanged."""
     return _unwritable(value, path, _DEEPEST)
 
 
@@ -61,7 +61,7 @@ def _unwritable(value: object, path: str, left: int) -> Iterator[Problem]:
         case _:
             try:
                 members = _members(value)
-            except Exception:  # noqa: BLE001 - a model's own way of writing itself failed
+            except Exception:  # noqa: BLE001 - a model failed to dump itself
                 members = None
             if members is None:
                 yield from _refused(value, path)
@@ -70,7 +70,7 @@ def _unwritable(value: object, path: str, left: int) -> Iterator[Problem]:
 
 
 def _members(value: object) -> object:
-    """Return the fields of a value that has some, by name; None if it has no fields."""
+    """Return the fields of a value by name; None if it has no fields."""
     if hasattr(type(value), "__pydantic_serializer__"):
         return written(value)
     names: Any = (
@@ -85,7 +85,7 @@ def _refused(value: object, path: str) -> Iterator[Problem]:
     try:
         write(value)
     except UNWRITABLE as error:
-        # The text may hold what made the trouble: half a character, which no log could take.
+        # The message may hold the cause: half a character, which no log could take.
         words = str(error).encode(errors="replace").decode()[:_LONGEST_WORDS]
         yield Problem(path, f"cannot be written as JSON: {words}")
 

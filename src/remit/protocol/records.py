@@ -1,4 +1,4 @@
-"""What is recorded of a run: one row is event, audit record and message at once, and its text is stored once."""
+"""The record of a run: one row is event, audit record and message at once, and its text is stored once."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -17,7 +17,7 @@ from remit.protocol.remit import Name
 
 
 class Kind(StrEnum):
-    """What a record tells; a stream of a run's events is its records in order."""
+    """The kind of a record; a run's event stream is its records in order."""
 
     STARTED = "started"
     DELEGATION = "delegation"
@@ -29,9 +29,9 @@ class Kind(StrEnum):
     APPROVAL = "approval"
     SHARED = "shared"
     BREAK = "break"
-    """The chain of signatures is broken here, and the hub that found it says so."""
+    """The chain of signatures is broken here, as reported by the hub that found it."""
     DELTA = "delta"
-    """Only heard, never kept: a record of this kind has the number 0."""
+    """Live only, never stored: a record of this kind has the number 0."""
 
 
 class Delta(Struct, frozen=True, kw_only=True):
@@ -208,7 +208,7 @@ def read_response(raw: bytes) -> Response:
 
 
 def outward(record: "Record") -> "Record":
-    """Return a record as others than its hub's own programs get it: see `Fault.outward`."""
+    """Return a record as everyone but its hub's own programs gets it: see `Fault.outward`."""
     match record.body:
         case Response(fault=Fault()) as response:
             return replace(record, body=response.outward())
@@ -220,7 +220,7 @@ def outward(record: "Record") -> "Record":
             return record
 
 
-# What is said in an envelope, beside who asks whom within what, and how it ends.
+# The texts of an envelope; the rest is route, remit and outcome.
 SAID = (
     *("objective", "input", "handoff", "context", "view", "hints", "reason"),
     *("result", "summary", "artifacts", "new_facts", "sources", "warnings", "finished", "unfinished", "metadata"),
@@ -228,7 +228,7 @@ SAID = (
 
 
 def outline(body: Body) -> Body | None:
-    """Return a request or a response without what is said in it; None for anything else."""
+    """Return a request or a response without its texts; None for anything else."""
     if not isinstance(body, Request | Response):
         return None
     plain: dict[str, Json] = msgspec.to_builtins(body)
@@ -261,7 +261,7 @@ def delegations(records: Iterable[Record]) -> list[Delegation]:
     for record in records:
         match record.body:
             case Request() as request:
-                # A request that a person changed is recorded again, in the form in which it began.
+                # A request that a person edited is recorded again, as it finally began.
                 _, at_ms = asked.get(request.id, (request, record.at_ms))
                 asked[request.id] = (request, at_ms)
                 found[request.path] = _summary(request, at_ms, None)

@@ -15,7 +15,7 @@ CONTEXT_TOKENS = 4_000
 MAX_INTEGER = 2**53 - 1
 
 Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
-# Names end up in logs and terminals: one that could break a line there, or steer the terminal, is none.
+# Names end up in logs and terminals: one that could break a line or control the terminal is invalid.
 NAME_RULE = "control characters are not allowed in a name"
 NAME_PATTERN = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*\Z"
 LONGEST_NAME = 200
@@ -67,7 +67,7 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         may_delegate: bool = True,
         priority: Priority | None = None,
     ) -> "Remit":
-        """Return the remit of a callee that *caller*, the holder of this one, asks: never more than this one has."""
+        """Return the remit of a callee of *caller*, the holder of this one: never more than this one has."""
         # Written out, because every hop pays for it: `min` and `max` would cost three times as much.
         granted = tokens if tokens < self.tokens else self.tokens
         granted = granted if granted > 0 else 0
@@ -93,7 +93,7 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
         )
 
     def within(self, other: "Remit") -> bool:
-        """Say whether this remit allows nothing that *other* does not, for the same user at the same place."""
+        """Return whether this remit allows nothing that *other* does not, for the same user at the same place."""
         return (
             (self.user, self.depth, self.chain) == (other.user, other.depth, other.chain)
             and self.max_depth <= other.max_depth
@@ -108,7 +108,7 @@ class Remit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
 
 def meet(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
-    """Return what both bounds allow; None bounds nothing."""
+    """Return what both bounds allow; None sets no bound."""
     if one is None:
         return other
     if other is None:

@@ -1,4 +1,4 @@
-"""What someone elsewhere sends a hub: a request as another hub makes it, or the few fields that a client knows."""
+"""A request as it is sent to a hub: by another hub, or by a client with a few fields."""
 
 from msgspec import Struct
 

@@ -1,22 +1,22 @@
-"""Where a delegation stands in a trace, as W3C writes it: every run is a trace, or part of one that began elsewhere."""
+"""Trace context (W3C): every run is a trace, or part of one that began elsewhere."""
 
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import NamedTuple
 
-# Version 00: trace, span, flags; a trace or span of zeros only is none.
+# Version 00: trace, span, flags; a trace or span of only zeros is invalid.
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})", re.ASCII)
 _IS_TRACE = re.compile(r"(?!0{32})[0-9a-f]{32}", re.ASCII)
 _SAMPLED = 1
 
-# What goes along with a request unread, and how long it may be: as much as W3C asks everyone to take.
+# The headers that are forwarded unread, and their longest size: as much as W3C asks everyone to accept.
 PASSED = {"tracestate": 512, "baggage": 8_192}
 _PLAIN = re.compile(r"[\t\x20-\x7e]+")
 
 
 class TraceContext(NamedTuple):
-    """A place in a trace: the trace, the span that is above, and whether that one is kept."""
+    """A place in a trace: the trace, the parent span, and whether that span is kept."""
 
     trace: str
     span: str
@@ -27,13 +27,13 @@ class TraceContext(NamedTuple):
 
 
 def place_of(traceparent: str | None) -> TraceContext | None:
-    """Return the place that a `traceparent` names; None if it names none."""
+    """Return the place that a `traceparent` names; None if it is invalid."""
     found = None if traceparent is None else _TRACEPARENT.fullmatch(traceparent)
     return None if found is None else TraceContext(found[1], found[2], bool(int(found[3], 16) & _SAMPLED))
 
 
 def trace_id(run: str, traceparent: str | None = None) -> str:
-    """Return the trace that a run is part of: the one that it came with, else its own."""
+    """Return the trace of a run: the one that it came with, else its own."""
     place = place_of(traceparent)
     if place is not None:
         return place.trace
@@ -42,21 +42,21 @@ def trace_id(run: str, traceparent: str | None = None) -> str:
 
 
 def span_id(path: str) -> str:
-    """Return the span of a delegation, by its place in its run."""
+    """Return the span id of a delegation, by its path in its run."""
     return _digits(path, 8)
 
 
 def is_sampled(run: str, traceparent: str | None, ratio: float) -> bool:
-    """Say whether the spans of a run are kept: as whoever sent it decided, else so many of all, by the trace alone."""
+    """Return whether the spans of a run are kept: as its sender decided, else by ratio, from the trace id alone."""
     place = place_of(traceparent)
     return place.sampled if place is not None else int(trace_id(run)[16:], 16) < ratio * 2**64
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what others wrote for others beside a request: unread, unchanged, and only if it is of a bearable size."""
+    """Return the forwarded headers of a request: unread, unchanged, and only within the size limit."""
     found = {name: headers[name] for name in PASSED if name in headers}
     if "tracestate" in found and place_of(headers.get("traceparent")) is None:
-        del found["tracestate"]  # without the place that it belongs to it says nothing
+        del found["tracestate"]  # it means nothing without the place that it belongs to
     return {name: text for name, text in found.items() if len(text) <= PASSED[name] and _PLAIN.fullmatch(text)}
 
 

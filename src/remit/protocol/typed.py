@@ -1,7 +1,7 @@
 """JSON as values of a declared type, and the JSON Schema of that type.
 
 A type is anything that msgspec reads (dataclasses, TypedDicts, Structs, attrs classes, enums, containers of them) or
-pydantic does. Pydantic is never imported here: whoever has a pydantic type has loaded it.
+pydantic does. Pydantic is never imported here: a program with a pydantic type has loaded it.
 """
 
 import re
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 JsonSchema = dict[str, Any]
 
-# What is said of a field that is not there.
+# The message for a missing field.
 MISSING = "is required, and is not there"
 # Enough to correct a value in one go.
 MAX_PROBLEMS = 20
@@ -43,7 +43,7 @@ _PYDANTIC = frozenset({"pydantic", "annotated_types"})
 
 
 class Member(NamedTuple):
-    """A field of a class, or a parameter of a function: its type, and what it is if nothing is given."""
+    """A field of a class, or a parameter of a function: its type, and its default."""
 
     kind: Any
     required: bool
@@ -51,7 +51,7 @@ class Member(NamedTuple):
 
 
 class TypeMismatch(Exception):
-    """A value is not of the declared type: each wrong field, with what was expected there."""
+    """A value does not have the declared type: each invalid field, with what was expected there."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__(problems)
@@ -63,7 +63,7 @@ class TypeMismatch(Exception):
 
 
 def read_as(value: Any, kind: type[T], path: str = "$") -> T:
-    """Return plain JSON as a value of *kind*, or raise `TypeMismatch` with every wrong field from *path* on."""
+    """Return plain JSON as a value of *kind*, or raise `TypeMismatch` with every invalid field from *path* on."""
     if kind is object:
         return value
     if _needs_pydantic(kind):
@@ -81,7 +81,7 @@ def read_as(value: Any, kind: type[T], path: str = "$") -> T:
 
 
 def name_of(kind: object) -> str:
-    """Return what a type is called in a sentence: without the modules that it is from."""
+    """Return the name of a type for a sentence, without its modules."""
     if get_origin(kind) is Annotated:
         return name_of(get_args(kind)[0])
     return kind.__name__ if isinstance(kind, type) and not get_args(kind) else _MODULES.sub("", str(kind))
@@ -91,7 +91,7 @@ _MODULES = re.compile(r"(?:[\w<>]+\.)+")
 
 
 def declares_fields(kind: object) -> bool:
-    """Say whether a type is, or contains, a class of named fields or an enum: more than JSON's own types say."""
+    """Return whether a type is, or contains, a class of named fields or an enum: more than JSON's own types."""
     if _needs_pydantic(kind) or any(hasattr(kind, mark) for mark in _MARKS):
         return True
     return any(declares_fields(each) for each in get_args(kind))
@@ -111,12 +111,12 @@ _MARKS = (
 
 
 def is_type(value: object) -> bool:
-    """Say whether a value is a type, as an annotation may be one: a class, `list[Order]`, `Order | None`."""
+    """Return whether a value is a type, as in an annotation: a class, `list[Order]`, `Order | None`."""
     return isinstance(value, type) or get_origin(value) is not None
 
 
 def schema_of(kind: Any, *, written: bool = False) -> JsonSchema:
-    """Return the JSON Schema of a type, or raise a `TypeError`; *written* is how it is written, if that differs."""
+    """Return the JSON Schema of a type, or raise a `TypeError`; *written* is its source form, if that differs."""
     found = _Definitions("serialization" if written else "validation")
     if _needs_pydantic(kind):
         return found.complete(found.of_model(kind))
@@ -132,7 +132,7 @@ def object_schema(title: str, members: Mapping[str, Member]) -> JsonSchema:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, (kind, required, default) in members.items():
         if _needs_pydantic(kind):
-            # msgspec knows a class that it does not understand, but nothing else of that sort.
+            # msgspec accepts an unknown class, but nothing else of that sort.
             stand_in = type(name, (), {})
             models[stand_in], kind = kind, stand_in
         shown = default if isinstance(default, _SHOWN) else msgspec.field(default_factory=lambda: None)
@@ -142,7 +142,7 @@ def object_schema(title: str, members: Mapping[str, Member]) -> JsonSchema:
     return found.complete(_root_inlined(schema))
 
 
-# Defaults that a schema can tell.
+# Defaults that a schema can express.
 _SHOWN = (str, int, float, bool, type(None), Enum)
 
 
@@ -156,11 +156,11 @@ class _Definitions:
 
     def of_model(self, kind: Any) -> JsonSchema:
         if kind is object:
-            return {"description": "any value"}  # what is empty counts as unknown
+            return {"description": "any value"}  # an empty one counts as unknown
         if not _needs_pydantic(kind):
             raise TypeError(f"`{name_of(kind)}` has no form in JSON; use text, a model or a dataclass")
         name = getattr(kind, "__name__", "Model")
-        # Two models may have one name.
+        # Two models may have the same name.
         prefix = next(each for each in _numbered(name) if self._owners.setdefault(each, kind) is kind)
         try:
             schema: JsonSchema = _adapter(kind).json_schema(mode=self._mode, ref_template=f"#/$defs/{prefix}.{{model}}")
@@ -180,7 +180,7 @@ def _numbered(name: str) -> Iterator[str]:
 
 
 def _root_inlined(schema: JsonSchema) -> JsonSchema:
-    """Return a schema whose root is the type itself and not a reference to it, the other definitions beside it."""
+    """Return a schema whose root is the type itself instead of a reference, with the other definitions beside it."""
     if "$ref" not in schema:
         return schema
     definitions: JsonSchema = dict(schema["$defs"])
@@ -209,11 +209,11 @@ def _is_told_apart(union: Any) -> bool:
 
 
 def _read_as_one_of(value: Any, kinds: tuple[Any, ...], path: str) -> Any:
-    """Return a value as the first type that it fits, of those that know most of its fields."""
+    """Return a value as the first type that it fits, starting with those that know most of its fields."""
     given = cast("dict[str, Any]", value).keys() if isinstance(value, dict) else frozenset[str]()
     known = [_members(kind).keys() for kind in kinds]
     fewest = min(len(given - names) for names in known)
-    # Those that do not know all fields would be read without them; of the others, the most alike first.
+    # A type that does not know all fields would drop them; of the others, the most similar first.
     likely = [
         (len(names - given), kind) for names, kind in zip(known, kinds, strict=True) if len(given - names) == fewest
     ]
@@ -265,7 +265,7 @@ def _of_pydantic(error: ValueError, value: Any, path: str) -> tuple[Problem, ...
 
 
 def _place(value: Any, loc: tuple[str | int, ...], path: str, *, is_missing: bool) -> tuple[str, list[str]]:
-    """Return the path of what pydantic complains about, and which members of unions it was read as."""
+    """Return the path of a pydantic error, and the union members it was read as."""
     options: list[str] = []
     for index, name in enumerate(loc):
         members: dict[str | int, Any] = {}
@@ -284,7 +284,7 @@ def _place(value: Any, loc: tuple[str | int, ...], path: str, *, is_missing: boo
 
 
 def _wrong(value: Any, kind: Any, path: str) -> Iterator[Problem]:
-    """Say of each wrong field where it is; msgspec itself stops at the first."""
+    """Yield the place of each invalid field; msgspec itself stops at the first."""
     try:
         msgspec.convert(value, kind, str_keys=True, dec_hook=_read_model)
     except msgspec.ValidationError as error:
@@ -328,7 +328,7 @@ def _wrong_parts(value: Any, kind: Any, path: str) -> Iterator[Problem]:
 
 
 def _members(kind: Any) -> dict[str, Member]:
-    """Return the fields of a class as they are called in JSON; nothing if it has none."""
+    """Return the fields of a class under their JSON names; nothing if it has none."""
     info: Any = msgspec.inspect.type_info(kind)
     if not hasattr(info, "fields") or isinstance(info, msgspec.inspect.NamedTupleType):
         return {}  # a NamedTuple is a list in JSON
@@ -337,7 +337,7 @@ def _members(kind: Any) -> dict[str, Member]:
 
 
 def _bare(hint: Any) -> Any:
-    """Return the type of a field of a TypedDict, which may say besides whether it has to be there."""
+    """Return the type of a TypedDict field, without the marker whether it is required."""
     return get_args(hint)[0] if get_origin(hint) in (Required, NotRequired) else hint
 
 
