@@ -13,7 +13,7 @@ from dialect_laws import Plain, asked, body_of, refusal
 from remit.dialects.exchange import ForeignMessage
 from remit.dialects.librarian import DIALECT as LIBRARIAN
 from remit.dialects.librarian import _write_request as said  # pyright: ignore[reportPrivateUsage]
-from remit.dialects.spans import below_span
+from remit.dialects.librarian import below_span
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Call, Handoff, Request, Response, Source, Usage

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dialect_laws import Plain, asked, body_of
 from remit.dialects.librarian import DIALECT as LIBRARIAN
-from remit.dialects.spans import below_span, span_above
+from remit.dialects.librarian import below_span, span_above
 from remit.policy.limits import Limits
 from remit.policy.reception import Sender, receive
 from remit.protocol.envelope import Request

@@ -3,6 +3,7 @@
 A request does not say whom it is for: the address does (`ForeignMessage.target`).
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
@@ -32,7 +33,6 @@ from remit.dialects.outcome import (
     status_of,
 )
 from remit.dialects.sentences import in_reasons
-from remit.dialects.spans import below_span, span_above
 from remit.dialects.surplus import KEY, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
@@ -52,6 +52,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.numbers import whole
 from remit.protocol.remit import Chain, Name
 from remit.protocol.submission import Submission
+from remit.protocol.trace import TraceContext, place_of, span_id, trace_id
 
 T = TypeVar("T")
 
@@ -78,6 +79,7 @@ class _Sources(Struct, frozen=True):
     known: tuple[Source, ...] = ()
 
 
+_SPAN = re.compile(r"(?!0{16})[0-9a-f]{16}", re.ASCII)
 _PATH = "delegationPath"
 _SOURCES = "sources"
 
@@ -357,3 +359,27 @@ def _delegating(call: Call, index: int) -> DelegateRequest:
 
 def _query(objective: str, input: Json) -> str:
     return "\n\n".join(filter(None, (objective, text_of(input))))
+
+
+# ── the span above a request ──────────────────────────────────────────────────────────────────────────────────────────
+
+def below_span(span: str, traceparent: str | None) -> str | None:
+    """Return the place in a trace of what was asked below *span*.
+
+    Beside a `traceparent` a span is one of that trace. Alone it says nothing of its trace: then all that comes from the
+    same span is one trace, whose id follows from it.
+    """
+    place = place_of(traceparent)
+    if not span or (place is not None and not _SPAN.fullmatch(span)):
+        return traceparent
+    return str(_alone(span) if place is None else place._replace(span=span))
+
+
+def span_above(parent: str, traceparent: str | None) -> str:
+    """Return the span to name for what is asked at a place in a trace; without a trace, *parent*."""
+    place = place_of(traceparent)
+    return parent if place is None or (parent and place == _alone(parent)) else place.span
+
+
+def _alone(span: str) -> TraceContext:
+    return TraceContext(trace_id(f"span {span}"), span if _SPAN.fullmatch(span) else span_id(span), sampled=True)
