@@ -24,9 +24,8 @@ from remit.relay.session.run import Overlay, PendingDraft
 from remit.server import shared
 from remit.server.acts import ACTS
 from remit.server.changes import Changes
-from remit.server.loopback import check
 from remit.server.public_runs import SharedRunView, line, view
-from remit.server.shared import MOST_BODY, serve_shared
+from remit.server.shared import MOST_BODY, check_local, serve_shared
 from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed
 from two_sides import REQUESTER, Sides, Tap, two_sides
@@ -391,9 +390,9 @@ async def test_a_page_in_a_browser_is_not_let_in_even_with_the_token(tmp_path: P
 
 def test_a_request_that_names_no_host_is_refused() -> None:
     with pytest.raises(RemitError) as raised:
-        check({"authorization": "Bearer t"}, port=1, token="t")
+        check_local({"authorization": "Bearer t"}, port=1, token="t")
     assert raised.value.fault.code is Code.PERMISSION_DENIED
-    check({"authorization": "Bearer t", "host": "[::1]:1"}, port=1, token="t")
+    check_local({"authorization": "Bearer t", "host": "[::1]:1"}, port=1, token="t")
 
 
 async def test_a_token_file_that_others_can_read_is_refused(tmp_path: Path) -> None:

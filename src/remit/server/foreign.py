@@ -1,5 +1,6 @@
 """`/dialects/{name}`: clients that speak another envelope than ours work unchanged."""
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -8,19 +9,25 @@ from msgspec.structs import replace
 from remit.dialects import NAMES, find
 from remit.dialects.exchange import Dialect, ForeignMessage
 from remit.policy.reception import Sender, peer_name
-from remit.policy.session_names import of_agent, with_session_of_peer
+from remit.policy.session_names import of_agent, peer_of, with_session_of_peer
 from remit.policy.weight import is_light_response
-from remit.protocol.codec import malformed
+from remit.protocol.codec import encode, malformed
 from remit.protocol.envelope import NOBODY, VERSION, Request, Response
 from remit.protocol.errors import Code, Fault, Problem, RemitError, fault
 from remit.protocol.lifecycle import Status
+from remit.protocol.records import Delta, Progress, Record, Refusal
 from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 from remit.runtime.aside import SMALL_BODY, aside
+from remit.runtime.events import SHORT_BACKLOG
+from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
-from remit.server.delegations import STREAM, Delegations
-from remit.server.foreign_streams import stream
+from remit.server.delegations import GONE, STREAM, STREAM_HEADERS, Delegations
 from remit.server.refusals import note
+from remit.server.streams import KEEP_ALIVE, Following, ends, follow_records
+from remit.server.waiting import Leaving
+
+_Reply = Callable[[Response], Awaitable[ForeignMessage]]
 
 # Where each dialect says what this hub judges once it is read: its client has to be told that place, not ours.
 _PLACES = {
@@ -106,7 +113,7 @@ class DialectEndpoints:
         counted = name in _COUNTED
         welcome = quality(asked.headers, STREAM)
         if welcome and welcome >= quality(asked.headers, "application/json"):
-            return await stream(
+            return await _stream(
                 self._delegations,
                 request,
                 exchange.receive,
@@ -190,3 +197,88 @@ def _refused(sent: Submission | None, why: Fault, version: str | None) -> Respon
         fault=why.outward(),
         agent_version=version or "1.0",
     )
+
+
+# ── answers as streams ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def _stream(
+    delegations: Delegations,
+    request: Request,
+    receive: Receive,
+    send: Send,
+    reply: _Reply,
+    *,
+    anew: bool,
+    counted: bool,
+) -> Response | None:
+    """Carry a request out and send what is said of it; return its end if it was refused before it began.
+
+    One that is carried out *anew* whenever it is sent is cancelled when its asker hangs up.
+    """
+    hub = delegations.hub
+    with hub.follow(request.run, backlog=SHORT_BACKLOG) as events:
+        going = await delegations.begin(request, counted=counted)
+        if isinstance(going, Response):
+            return going
+        await going.decided.wait()
+        if not going.on_record:
+            return await going.task
+
+        def gone() -> None:
+            events.close()
+            if anew:
+                hub.cancel(going.run, GONE)
+
+        leaving = Leaving(receive, gone, delegations.waiting.soon)
+        delegations.streams.add(events)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            async for records in follow_records(hub, _following(going, request), events):
+                if not records:
+                    await _send_piece(send, KEEP_ALIVE)
+                for record in records:
+                    if (end := _outcome_in(record)) is not None and counted:
+                        await hub.counted(request)
+                    piece = _frame(b"response", (await reply(end)).body) if end is not None else _event_bytes(record)
+                    if piece:
+                        await _send_piece(send, piece)
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            leaving.cancel()
+            delegations.streams.discard(events)
+    return None
+
+
+def _following(going: ActiveRun, request: Request) -> Following:
+    task = going.task if going.on_record == request.run else None
+    return Following(run=going.on_record, peer=peer_of(request), task=task)
+
+
+async def _send_piece(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def _outcome_in(record: Record) -> Response | None:
+    match record.body:
+        case Response() as response if ends(record):
+            return response
+        case Refusal(response=response) if ends(record):
+            return response
+        case _:
+            return None
+
+
+def _event_bytes(record: Record) -> bytes:
+    """Return what the agent that was asked says; what happens below it is its own business."""
+    match record.body:
+        case Delta(delegation=place, text=text) if place == record.run:
+            return _frame(b"delta", encode({"text": text}))
+        case Progress(delegation=place, text=text) if place == record.run:
+            return _frame(b"progress", encode({"text": text}))
+        case _:
+            return b""
+
+
+def _frame(kind: bytes, data: bytes) -> bytes:
+    return b"event: " + kind + b"\ndata: " + data + b"\n\n"

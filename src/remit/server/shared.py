@@ -1,6 +1,6 @@
 """Runs with shared agents for the faces of the same user: HTTP and server-sent events, on this machine alone.
 
-A face gets high-level values only (`public_runs`), and can do what `acts` names. Who may come is said in `loopback`.
+A face gets high-level values only (`public_runs`), and can do what `acts` names. `check_local` says who may come.
 Each event of the stream is the whole view of a run, so that a face shows what it is told last and has nothing to piece
 together.
 """
@@ -8,6 +8,7 @@ together.
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from hmac import compare_digest
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -24,15 +25,15 @@ from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.server.acts import StartRequest, event_of, kind_of, person_of
 from remit.server.app import no_such_thing
-from remit.server.bodies import Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
+from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
 from remit.server.changes import Changes, RunChange
 from remit.server.delegations import STREAM_HEADERS, Endpoint, guarded, optional
-from remit.server.loopback import check
 from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
 from remit.server.server import Server
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S
 from remit.server.token_file import token_in
 from remit.server.waiting import Leaving, Soon
+from remit.transports.credentials.bearer import bearer_of
 from remit.transports.listening import listening
 
 TOKEN_FILE = "shared.token"
@@ -46,6 +47,8 @@ MOST_CONNECTIONS = 64
 DRAIN_S = 2.0
 
 _NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
+_FROM_HERE = "Open the page that this server itself gives."
+_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
 class StreamReady(Struct, frozen=True, kw_only=True):
@@ -102,7 +105,7 @@ class SharedApi:
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         try:
-            check(headers_of(scope), port=self._port, token=self._token)
+            check_local(headers_of(scope), port=self._port, token=self._token)
         except RemitError as error:
             await send_fault(send, error.fault)
             return
@@ -235,6 +238,28 @@ def _only(scope: Scope) -> str | None:
         problem = Problem("run", "stands there more than once")
         raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the parameter `run` is wrong", problems=(problem,)))
     return given[0] if given else None
+
+
+def check_local(headers: Headers, *, port: int, token: str) -> None:
+    """Raise a `RemitError` unless a request came to this server by its own name, from no other origin, with *token*.
+
+    A page in the user's browser can reach every port of this machine. One that had its own name resolve to it (DNS
+    rebinding) is known by the `Host` that it asks for, one from elsewhere by its `Origin`; neither knows the token.
+    """
+    names = [f"{name}:{port}" for name in _NAMES]
+    host = headers.get("host", "").lower()
+    if host not in names:
+        why = "this server answers to the names of this machine alone"
+        raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=f"Ask for http://{names[0]}."))
+    # Two of the names are two origins, also where both lead here.
+    if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
+        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
+    if headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
+        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
+    shown = bearer_of(headers.get("authorization", ""))
+    if shown is None or not compare_digest(shown.encode(), token.encode()):
+        why = "this server lets in who knows its token, which is in a file that its owner can read"
+        raise RemitError(fault(Code.UNAUTHENTICATED, why, suggestion="Send it as `Authorization: Bearer …`."))
 
 
 def _route(path: str, endpoint: Endpoint, method: str = "GET") -> Route:
