@@ -1,8 +1,9 @@
-"""Who may do what at which address: one table for the server, its OpenAPI document and its page."""
+"""Who may use which address, and see which runs: one table for the server and its OpenAPI document."""
 
 from msgspec import Struct
 
-from remit.policy.reception import Permission
+from remit.policy.reception import Permission, Sender
+from remit.runtime.ports import ANYONES, RunScope, RunSummary
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -52,3 +53,20 @@ TABLE: dict[tuple[str, str], Access] = {
 def access_to(method: str, path: str) -> Access:
     """Return who may use an address of the server, by the pattern of its path."""
     return TABLE.get((method, path)) or TABLE["*", path]
+
+
+def visible(sender: Sender, others: Permission | None = None) -> RunScope:
+    """Return which runs a sender may see: those that it could have asked for; with the permission *others* all."""
+    if others is not None and others in sender.may:
+        return ANYONES
+    return RunScope(users=sender.users, agents=sender.targets, via=sender.name if sender.is_hub else None)
+
+
+def may_see(sender: Sender, summary: RunSummary, others: Permission | None = None) -> bool:
+    """Say whether a run is one of those."""
+    users, agents, via = visible(sender, others)
+    return (
+        (users is None or summary.user in users)
+        and (agents is None or summary.agent in agents)
+        and via in (None, summary.via)
+    )

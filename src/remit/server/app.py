@@ -15,7 +15,9 @@ from remit.protocol.errors import Code, fault
 from remit.runtime.engine import Engine
 from remit.server.access import access_to
 from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
-from remit.server.delegations import Delegations, Endpoint, guarded
+from remit.server.delegation_endpoints import DelegationEndpoints
+from remit.server.delegations import Delegations
+from remit.server.endpoints import Endpoint, guarded
 from remit.server.foreign import DialectEndpoints
 from remit.server.gate import Gate
 from remit.server.looking import LookupEndpoints
@@ -48,13 +50,14 @@ class Api:
         self._hub = hub
         self.refusals = Refusals(hub, proxies=proxies)
         self.delegations = Delegations(hub, gate, exposed or (lambda: hub.cards))
+        self._endpoints = DelegationEndpoints(self.delegations)
         self._looking = LookupEndpoints(self.delegations)
         self._metrics = MetricsPage(hub)
         self._readiness = Readiness(hub.store)
         self._foreign = DialectEndpoints(self.delegations)
         self._mcp = Entrance(self.delegations)
         self._document = b""
-        self._ask = guarded(self.delegations.ask, access_to("POST", "/v1/delegations"))
+        self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"))
         self.hurried = asyncio.Event()
         """Set by who does not want to wait for what is under way when it ends."""
         self._a2a = None if a2a is None else _speaking(self.delegations, a2a)
@@ -76,7 +79,7 @@ class Api:
         await self._app(scope, receive, send)
 
     def _routes(self) -> list[BaseRoute]:
-        asked, seen = self.delegations, self._looking
+        asked, seen = self._endpoints, self._looking
         return [
             _route("/v1/delegations", asked.ask, "POST"),
             _route("/v1/delegations/{id}", asked.look),

@@ -118,6 +118,12 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     return body
 
 
+async def read_optional_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the body of a request that need not have one."""
+    there = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    return await read_json(headers, receive, max_bytes) if there else b""
+
+
 async def read_as(decode: Callable[[bytes], T], raw: bytes) -> T:
     """Return what a body says: read outside the event loop if it is large.
 

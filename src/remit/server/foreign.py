@@ -22,9 +22,9 @@ from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.events import SHORT_BACKLOG
 from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
-from remit.server.delegations import GONE, STREAM, STREAM_HEADERS, Delegations
+from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note
-from remit.server.streams import KEEP_ALIVE, Following, ends, follow_records
+from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, ends, follow_records
 from remit.server.waiting import Leaving
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]

@@ -14,9 +14,9 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.records import Delegation
 from remit.protocol.remit import LONGEST_NAME
 from remit.runtime.ports import RunSummary
-from remit.server.access import ACCESS
+from remit.server.access import ACCESS, may_see, visible
 from remit.server.bodies import Receive, Scope, Send, headers_of, send_value
-from remit.server.delegations import Delegations, may_see, visible
+from remit.server.delegations import Delegations
 
 MOST = 1_000
 _PER_PAGE = 50

@@ -16,7 +16,8 @@ from remit.protocol.remit import LONGEST_NAME
 from remit.protocol.submission import Submission
 from remit.server.access import access_to
 from remit.server.bodies import FailureBody
-from remit.server.delegations import Handle, Reason
+from remit.server.delegation_endpoints import Reason
+from remit.server.delegations import Handle
 from remit.server.looking import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
 
 _TYPES = (Submission, Response, Handle, FailureBody, Reason, AgentList, PublicCard, RunList, PublicRunTree, AuditPage)

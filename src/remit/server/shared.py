@@ -25,12 +25,23 @@ from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
 from remit.server.acts import StartRequest, event_of, kind_of, person_of
 from remit.server.app import no_such_thing
-from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_json, send_bytes, send_fault, send_value
+from remit.server.bodies import (
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    headers_of,
+    read_json,
+    read_optional_json,
+    send_bytes,
+    send_fault,
+    send_value,
+)
 from remit.server.changes import Changes, RunChange
-from remit.server.delegations import STREAM_HEADERS, Endpoint, guarded, optional
+from remit.server.endpoints import Endpoint, guarded
 from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
 from remit.server.server import Server
-from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S
+from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, STREAM_HEADERS
 from remit.server.token_file import token_in
 from remit.server.waiting import Leaving, Soon
 from remit.transports.credentials.bearer import bearer_of
@@ -157,7 +168,7 @@ class SharedApi:
     async def _act(self, scope: Scope, receive: Receive, send: Send) -> None:
         """`POST /v1/shared/runs/{run}/{act}`."""
         run, kind = scope["path_params"]["run"], kind_of(scope["path_params"]["act"])
-        act = decode(await optional(headers_of(scope), receive, MOST_BODY) or b"{}", kind)
+        act = decode(await read_optional_json(headers_of(scope), receive, MOST_BODY) or b"{}", kind)
         await self._show(send, await self._host.act(run, event_of(act), by=person_of(act)))
 
     async def _show(self, send: Send, run: Overlay, status: int = 200) -> None:

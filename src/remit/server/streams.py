@@ -25,6 +25,12 @@ PIECE = 64 * 1024
 # No more is read from the store ahead of a reader.
 PAGE = 100
 
+STREAM = "text/event-stream"
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
 KEEP_ALIVE = b": still at work\n\n"
 
 

@@ -17,8 +17,9 @@ from remit.protocol.envelope import VERSION, Response
 from remit.protocol.errors import Code, RemitError
 from remit.protocol.records import Refusal
 from remit.runtime.ports import RunState, RunSummary
+from remit.server.access import may_see, visible
 from remit.server.bodies import Headers, Receive
-from remit.server.delegations import Delegations, may_see, visible
+from remit.server.delegations import Delegations
 
 _OF_TASK = "task:"
 

@@ -15,8 +15,9 @@ from remit.protocol.submission import Submission
 from remit.runtime.events import Events
 from remit.runtime.ports import Question, RunSummary
 from remit.runtime.root_runs import ActiveRun
+from remit.server.access import visible
 from remit.server.bodies import Headers
-from remit.server.delegations import Delegations, visible
+from remit.server.delegations import Delegations
 from remit.server.looking import PublicCard, public
 from remit.server.mcp.arguments import DelegateTask
 

@@ -1,0 +1,216 @@
+"""The endpoints of `/v1/delegations`: ask, look up, follow, cancel."""
+
+import re
+from functools import partial
+from urllib.parse import unquote
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from remit.policy.reception import Permission, Sender, peer_name
+from remit.policy.session_names import peer_of, with_session_of_peer
+from remit.protocol.codec import decode, decode_submission
+from remit.protocol.envelope import Request, Response
+from remit.protocol.errors import Code, Problem, RemitError, fault
+from remit.protocol.records import outline
+from remit.protocol.submission import Submission
+from remit.runtime.events import SHORT_BACKLOG, Events
+from remit.runtime.ports import RunSummary, SingleUseProof
+from remit.runtime.root_runs import ActiveRun
+from remit.server.access import ACCESS, may_see
+from remit.server.bodies import (
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    headers_of,
+    prefers,
+    quality,
+    read_as,
+    read_json,
+    read_optional_json,
+    send_bytes,
+    send_response,
+    send_value,
+)
+from remit.server.delegations import GONE, Delegations, Handle, handle_of
+from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
+from remit.server.waiting import Leaving
+
+# As many digits as the number of a record may have.
+_NUMBER = re.compile("[0-9]{1,18}", re.ASCII)
+
+
+class Reason(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why something is cancelled."""
+
+    reason: str = ""
+
+
+class DelegationEndpoints:
+    """The HTTP endpoints of delegations."""
+
+    def __init__(self, delegations: Delegations) -> None:
+        self._delegations = delegations
+        self._hub = delegations.hub
+
+    async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/delegations`."""
+        headers = headers_of(scope)
+        sender = await self._delegations.sender(scope, headers, submits=True)
+        sent = await read_as(decode_submission, await read_json(headers, receive))
+        agree(headers, sent)
+        if sent.traceparent is None and "traceparent" in headers:
+            sent = replace(sent, traceparent=headers["traceparent"][:55])
+        request = await self._delegations.received(sent, sender, headers)
+        once = self._delegations.gate.once(headers)
+        if (welcome := quality(headers, STREAM)) and welcome >= quality(headers, "application/json"):
+            await self._stream(request, once, receive, send, anew=sent.id is None)
+        elif prefers(headers, "respond-async"):
+            await self._hand_over(request, once, send)
+        else:
+            await self._answer(request, once, receive, send, anew=sent.id is None)
+
+    async def _answer(
+        self, request: Request, once: SingleUseProof | None, receive: Receive, send: Send, *, anew: bool
+    ) -> None:
+        """Answer with how a request ended, or with a handle, if it waits for a person."""
+        going = await self._delegations.begin(request, once)
+        if isinstance(going, Response):
+            await _send_end(send, request, going)
+            return
+        found = await self._delegations.end_of(going, request.id, receive, anew=anew)
+        if isinstance(found, Response):
+            await _send_end(send, request, found)
+        else:
+            await send_value(send, found, 202, _location(found))
+
+    async def _hand_over(self, request: Request, once: SingleUseProof | None, send: Send) -> None:
+        going = await self._delegations.begin(request, once)
+        if isinstance(going, Response):
+            await _send_end(send, request, going)
+            return
+        await going.decided.wait()  # nothing is acknowledged before it is safely recorded
+        if going.task.done():
+            await _send_end(send, request, going.task.result())
+            return
+        handle = handle_of(request.id, going.on_record, "running")
+        await send_value(send, handle, 202, _location(handle))
+
+    async def _stream(
+        self, request: Request, once: SingleUseProof | None, receive: Receive, send: Send, *, anew: bool
+    ) -> None:
+        with self._hub.follow(request.run, backlog=SHORT_BACKLOG) as events:
+            going = await self._delegations.begin(request, once)
+            if isinstance(going, ActiveRun):
+                await going.decided.wait()
+            if isinstance(going, Response) or not going.on_record:
+                await _send_end(send, request, going if isinstance(going, Response) else going.task.result())
+                return
+            if going.on_record == request.run:
+                following = Following(run=request.run, peer=peer_of(request))
+                await self._send_stream(following, events, receive, send, anew=anew)
+                return
+        with self._hub.follow(going.on_record, backlog=SHORT_BACKLOG) as events:
+            following = Following(run=going.on_record, peer=peer_of(request))
+            await self._send_stream(following, events, receive, send)
+
+    # ── looking, reading along, cancelling ────────────────────────────────────────────────────────────────────────────
+
+    async def look(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
+        """`GET /v1/delegations/{id}`."""
+        summary, sender = await self._found(scope)
+        if (response := await self._hub.outcome(summary.run)) is not None:
+            await send_value(send, with_session_of_peer(response, peer_name(sender)))
+            return
+        asked = [each.text for each in await self._hub.pending() if each.request.run == summary.run]
+        question = next(iter(asked), "") or self._delegations.waiting.question(summary.run)
+        state = "waiting" if question or summary.state == "waiting" else "running"
+        await send_value(send, handle_of(scope["path_params"]["id"], summary.run, state, question), 202)
+
+    async def read_along(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`GET /v1/delegations/{id}/events`."""
+        summary, sender = await self._found(scope)
+        last = headers_of(scope).get("last-event-id", "0").strip()
+        if _NUMBER.fullmatch(last) is None:
+            problem = Problem("Last-Event-ID", "give the number of the last event that was received")
+            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the header Last-Event-ID is wrong", problems=(problem,)))
+        if scope["method"] == "HEAD":
+            await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
+            return
+        with self._hub.follow(summary.run, backlog=SHORT_BACKLOG) as events:
+            following = Following(run=summary.run, after=int(last), peer=peer_name(sender))
+            await self._send_stream(following, events, receive, send)
+
+    async def _send_stream(
+        self, following: Following, events: Events, receive: Receive, send: Send, *, anew: bool = False
+    ) -> None:
+        """Send a run's events; one that is carried out *anew* whenever it is sent ends when its asker hangs up."""
+        location = (b"location", f"/v1/delegations/{following.run}".encode())
+
+        def gone() -> None:
+            events.close()
+            if anew:
+                self._hub.cancel(following.run, GONE)
+
+        leaving = Leaving(receive, gone, self._delegations.waiting.soon)
+        self._delegations.streams.add(events)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, location]})
+            async for frames in follow(self._hub, following, events):
+                await send({"type": "http.response.body", "body": frames, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            leaving.cancel()
+            self._delegations.streams.discard(events)
+
+    async def cancel(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """`POST /v1/delegations/{id}/cancel`."""
+        headers = headers_of(scope)
+        sender = await self._delegations.sender(scope, headers)
+        # Read before anything is looked up: who hangs up meanwhile wants it stopped all the same.
+        body = await read_optional_json(headers, receive)
+        said = await read_as(partial(decode, kind=Reason), body) if body else Reason()
+        name: str = scope["path_params"]["id"]
+        try:
+            summary = await self._delegations.find(name, sender, scope[ACCESS].others)
+        except RemitError:
+            await self._hub.store.flush()  # it may have come a moment ago, and be about to be recorded
+            summary = await self._delegations.find(name, sender, scope[ACCESS].others)
+        outcome = await self._delegations.stop(summary, sender.name, said.reason)
+        if outcome is None:
+            await send_value(send, handle_of(name, summary.run, "running"), 202)
+        elif may_see(sender, summary, Permission.READ):
+            await send_value(send, with_session_of_peer(outcome, peer_name(sender)))
+        else:  # to stop a run is not to read what it had to say
+            await send_value(send, outline(outcome))
+
+    async def _found(self, scope: Scope) -> tuple[RunSummary, Sender]:
+        """Return the run that the path names, and who wants to know of it."""
+        sender = await self._delegations.sender(scope, headers_of(scope))
+        return await self._delegations.find(scope["path_params"]["id"], sender, scope[ACCESS].others), sender
+
+
+async def _send_end(send: Send, request: Request, response: Response) -> None:
+    await send_response(send, with_session_of_peer(response, peer_of(request)))
+
+
+def agree(headers: Headers, sent: Submission) -> None:
+    """Refuse headers that contradict the envelope beside which they are sent (X9)."""
+    said = (
+        ("x-agent-request-id", sent.id),
+        ("x-agent-origin", sent.origin),
+        ("x-agent-depth", None if sent.remit is None else str(sent.remit.depth)),
+        ("x-agent-parent-session", sent.parent_session),
+    )
+    if problems := tuple(
+        Problem(name, f"contradicts the envelope, which says {value!r}" if value else "says what the envelope does not")
+        for name, value in said
+        if name in headers and headers[name] != value and unquote(headers[name]) != value
+    ):
+        names = ", ".join(problem.path for problem in problems)
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"headers contradict the envelope: {names}", problems=problems))
+
+
+def _location(handle: Handle) -> tuple[tuple[bytes, bytes], ...]:
+    return ((b"location", handle.link.encode()),)
