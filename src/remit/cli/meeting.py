@@ -5,7 +5,8 @@ from collections.abc import Iterable
 
 from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
-from remit.transports.http import CONNECT_S, HubPeer, in_words
+from remit.transports.http import HubPeer
+from remit.transports.http_reading import CONNECT_S, in_words
 
 # What every hub says to whoever asks whether it is alive.
 _ALIVE = b"alive\n"

@@ -12,7 +12,7 @@ from remit.relay.client.connection import ENDED, unreached
 from remit.relay.client.handshake import look
 from remit.relay.e2e.account import Device
 from remit.relay.wire import MAX_FRAME, PATH, Bye, DeviceStatus, Malformed
-from remit.transports.http import CONNECT_S
+from remit.transports.http_reading import CONNECT_S
 
 
 async def standing(team: Team, device: Device) -> DeviceStatus:

@@ -26,7 +26,7 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.transports.addresses import no_hub
 from remit.transports.ends import PAUSE_S
-from remit.transports.http import CONNECT_S, in_words
+from remit.transports.http_reading import CONNECT_S, in_words
 
 log = logging.getLogger("remit")
 

@@ -1,20 +1,15 @@
 """Agents that live at another hub, asked over HTTP: used exactly like those that live here."""
 
 import asyncio
-import os
 import random
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from io import BytesIO
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
 from aiohttp import (
-    ClientConnectorCertificateError,
-    ClientConnectorDNSError,
     ClientConnectorError,
-    ClientConnectorSSLError,
     ClientError,
     ClientResponse,
     ClientSession,
@@ -29,12 +24,12 @@ from remit.protocol.codec import decode_response, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.protocol.records import Approval, Delta, Kind, Progress, Refusal, read_body
+from remit.protocol.records import Approval, Delta, Progress, Refusal
+from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.transports.addresses import no_hub
 from remit.transports.ends import (
-    ASK_FOR_LESS,
     ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
@@ -44,11 +39,10 @@ from remit.transports.ends import (
     outgoing,
     shielded,
 )
+from remit.transports.http_reading import CONNECT_S, StreamEvent, in_words, read_body, stream_events
 
 T = TypeVar("T")
 
-# A connection that cannot be made in this time leads nowhere.
-CONNECT_S = 5.0
 # What was sent once is asked for as long as there is time: a server that is started anew has the answer.
 MOST_PAUSE_S = 1.0
 # A hub closes a connection that is idle for 75 s; ours must be the first to do so, or a request meets the closing.
@@ -81,7 +75,7 @@ class HubPeer:
         if token:
             self._headers["authorization"] = f"Bearer {token}"
         self._credential = credential
-        self._max_bytes = max_bytes + ENVELOPE_BYTES
+        self.max_bytes = max_bytes + ENVELOPE_BYTES
         self._session: ClientSession | None = None
 
     def agent(self, name: str) -> "HttpAgent":
@@ -119,76 +113,10 @@ class HubPeer:
             headers["x-agent-parent-session"] = quote(request.parent_session, safe="@:+~ ")
         return headers if self._credential is None else headers | await self._credential(request, sending)
 
-    async def read(self, reply: ClientResponse) -> bytes:
-        """Return a body of bounded size."""
-        found = bytearray()
-        async for part in reply.content.iter_any():
-            found += part
-            if len(found) > self._max_bytes:
-                raise RemitError(
-                    fault(Code.TOO_LARGE, f"the answer is larger than {self._max_bytes} bytes", suggestion=ASK_FOR_LESS)
-                )
-        return bytes(found)
-
-    async def frames(self, reply: ClientResponse) -> AsyncIterator["StreamEvent"]:
-        """Return the events of a stream, each of bounded size."""
-        rest = bytearray()
-        async for part in reply.content.iter_any():
-            # Looked for in what is new alone: a peer that sends byte by byte must not cost more than others.
-            start = max(0, len(rest) - 1)
-            rest += part
-            while (end := rest.find(b"\n\n", start)) >= 0:
-                event = _event(bytes(rest[:end]))
-                del rest[: end + 2]
-                start = 0
-                if event is not None:
-                    yield event
-            if len(rest) > self._max_bytes:
-                raise RemitError(
-                    fault(Code.TOO_LARGE, f"an event is larger than {self._max_bytes} bytes", suggestion=ASK_FOR_LESS)
-                )
-
 
 def _body(raw: bytes) -> bytes | BytesIO:
     """Return what is sent, by and by if it is large: at once it would hold up all others."""
     return raw if len(raw) < AT_ONCE_BYTES else BytesIO(raw)
-
-
-def in_words(error: ClientConnectorError | ConnectionTimeoutError) -> str:
-    """Say why nobody is met at an address."""
-    match error:
-        case ConnectionTimeoutError():
-            return f"nobody answers there within {CONNECT_S:g} s"
-        case ClientConnectorDNSError():
-            return "there is no host of that name"
-        case ClientConnectorCertificateError():
-            return f"its certificate is not trusted ({error.certificate_error})"
-        case ClientConnectorSSLError():
-            return "it does not speak https"
-        case _:
-            return os.strerror(error.os_error.errno) if error.os_error.errno else type(error).__name__
-
-
-class StreamEvent(NamedTuple):
-    """One event of a stream: its number, if it is kept, and the record that it holds."""
-
-    number: str | None
-    kind: Kind
-    data: bytes
-
-
-def _event(raw: bytes) -> StreamEvent | None:
-    fields: dict[bytes, bytes] = {}
-    for line in raw.split(b"\n"):
-        name, _, value = line.partition(b": ")
-        fields[name] = value
-    if b"event" not in fields or b"data" not in fields:
-        return None
-    number = fields.get(b"id")
-    try:
-        return StreamEvent(number.decode() if number else None, Kind(fields[b"event"].decode()), fields[b"data"])
-    except ValueError:
-        return None  # a kind that is not known here yet
 
 
 class _Stored(msgspec.Struct):
@@ -284,7 +212,7 @@ class HttpAgent(Remote):
             if reply.status in _BUSY:  # what stands before the peer says so
                 raise RetryAllowed(self._busy(reply), sent=reply.status not in (429, 503))
             raise RemitError(self._garbage(f"status {reply.status} with a body of type {reply.content_type[:100]}"))
-        raw = await self._peer.read(reply)
+        raw = await read_body(reply, self._peer.max_bytes)
         if reply.status == 202:  # it waits for a person there
             return await self._end_of(self._decoded(raw, _Handle).run, request, line, "0")
         if reply.status == 200 or self._decoded(raw, _Envelope).version:
@@ -318,7 +246,7 @@ class HttpAgent(Remote):
             headers = await self._peer.headers(request, OutgoingRequest("GET", path))
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
-                    raw = await self._peer.read(reply)
+                    raw = await read_body(reply, self._peer.max_bytes)
                     if reply.status == 200:
                         return await self._response(raw)
                     if reply.status == 202:
@@ -346,7 +274,7 @@ class HttpAgent(Remote):
         run = reply.headers.get("location", "").rpartition("/")[2]
         seen = "0"
         with suppress(*_LOST):
-            async for event in self._peer.frames(reply):
+            async for event in stream_events(reply, self._peer.max_bytes):
                 seen = event.number or seen
                 if (ended := await self._heard(event, line)) is not None:
                     return ended
@@ -356,7 +284,7 @@ class HttpAgent(Remote):
     async def _heard(self, event: StreamEvent, line: RemoteHandle) -> Response | None:
         stored = self._decoded(event.data, _Stored, _stored)
         try:
-            body = read_body(event.kind, bytes(stored.body))
+            body = read_record(event.kind, bytes(stored.body))
         except msgspec.MsgspecError as error:
             raise RemitError(self._garbage(f"an event that cannot be read: {error}")) from error
         match body:
@@ -385,7 +313,7 @@ class HttpAgent(Remote):
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
                     if reply.status == 200:
-                        async for event in self._peer.frames(reply):
+                        async for event in stream_events(reply, self._peer.max_bytes):
                             pause_s = PAUSE_S
                             after = event.number or after
                             if (ended := await self._heard(event, line)) is not None:
@@ -412,7 +340,7 @@ class HttpAgent(Remote):
             async with self._peer.session.post(
                 address, data=sending.body, headers=headers, allow_redirects=False
             ) as reply:
-                raw = await self._peer.read(reply)
+                raw = await read_body(reply, self._peer.max_bytes)
                 if reply.status == 200:
                     line.settle(await self._response(raw))
                 if reply.status != 404:

@@ -72,7 +72,7 @@ from remit.relay.wire import (
     read_delivery,
     read_from_gateway,
 )
-from remit.transports.http import CONNECT_S, in_words
+from remit.transports.http_reading import CONNECT_S, in_words
 
 # Under way to the gateway and not answered: enough that one commit takes many.
 UNDERWAY_MESSAGES = 256

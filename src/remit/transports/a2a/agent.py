@@ -13,7 +13,7 @@ from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval
 from remit.runtime.ports import Departure, Remote, RemoteHandle
-from remit.transports.a2a.peer import A2aPeer, events, read_body
+from remit.transports.a2a.peer import A2aPeer, events
 from remit.transports.a2a.tongue import A2aEndpoint
 from remit.transports.ends import (
     ASK_FOR_LESS,
@@ -26,6 +26,7 @@ from remit.transports.ends import (
     outgoing,
     shielded,
 )
+from remit.transports.http_reading import in_words, read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -97,8 +98,6 @@ class A2aAgent(Remote):
 
     async def _reachable(self, *, sent: bool) -> A2aEndpoint:
         from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
-
-        from remit.transports.http import in_words
 
         try:
             return await self._peer.offer()

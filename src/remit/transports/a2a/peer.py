@@ -14,6 +14,7 @@ from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
 from remit.transports.a2a.tongue import A2aEndpoint, Translator
 from remit.transports.addresses import OutboundClient, Reach, is_local, parsed
 from remit.transports.ends import ASK_FOR_LESS
+from remit.transports.http_reading import read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -152,16 +153,6 @@ _REST = {
     "CancelTask": ("POST", "/tasks/{}:cancel"),
     "SubscribeToTask": ("POST", "/tasks/{}:subscribe"),
 }
-
-
-async def read_body(reply: "ClientResponse", most: int) -> bytes:
-    """Return a body of bounded size."""
-    found = bytearray()
-    async for part in reply.content.iter_any():
-        found += part
-        if len(found) > most:
-            raise RemitError(fault(Code.TOO_LARGE, f"the answer is larger than {most} bytes", suggestion=ASK_FOR_LESS))
-    return bytes(found)
 
 
 async def events(reply: "ClientResponse", most: int) -> AsyncGenerator[bytes, None]:
