@@ -79,6 +79,10 @@ def _permitted(paths: Document) -> Document:
 
 
 def _paths(ref: dict[Any, Any]) -> Document:
+    return {**_delegation_paths(ref), **_lookup_paths(ref), **_dialect_paths(), **_operator_paths(ref)}
+
+
+def _delegation_paths(ref: dict[Any, Any]) -> Document:
     delegation = [_in_path("id", "The run, or the sender's own id, as long as that is known.")]
     ended = _reply("How it ended.", ref[Response])
     stream: Document = {"description": "Its events.", "content": {"text/event-stream": {"schema": _EVENT}}}
@@ -132,6 +136,11 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
             }
         },
+    }
+
+
+def _lookup_paths(ref: dict[Any, Any]) -> Document:
+    return {
         "/v1/agents": {"get": _look("agents", "The agents that can be asked.", _reply("They.", ref[AgentList]), ref)},
         "/v1/agents/{name}": {
             "get": _look(
@@ -173,6 +182,11 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 ],
             )
         },
+    }
+
+
+def _dialect_paths() -> Document:
+    return {
         "/dialects/{name}": {"post": _dialect("speak", [_in_path("name", "The dialect.", enum=NAMES)])},
         "/dialects/{name}/{rest}": {
             "post": _dialect(
@@ -183,6 +197,11 @@ def _paths(ref: dict[Any, Any]) -> Document:
                 ],
             )
         },
+    }
+
+
+def _operator_paths(ref: dict[Any, Any]) -> Document:
+    return {
         "/openapi.json": {"get": _open("openapi", "This document.", {"200": _reply("It.", {"type": "object"})})},
         "/metrics": {"get": _look("metrics", "Figures for Prometheus.", _plain("The figures."), ref)},
         "/healthz": {"get": _open("healthz", "Whether the process is alive.", {"200": _plain("It is.")})},
