@@ -8,8 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from remit.dialects.claims import flat
 from remit.dialects.exchange import Dialect, ForeignMessage
-from remit.dialects.surplus import flat
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Request, Response
 from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from unittest import SkipTest
 
 import remit
-from remit.dialects.a2a.tongue import A2aTranslator
+from remit.dialects.a2a.translator import A2aTranslator
 from remit.policy.reception import Sender
 from remit.server.a2a.routes import Exposure
 from remit.server.app import Api
@@ -13,7 +13,7 @@ from remit.server.server import Server
 from remit.testing.distance import USER, TransportConformance
 from remit.transports.a2a.agent import A2aAgent
 from remit.transports.a2a.peer import A2aPeer
-from remit.transports.a2a.tongue import A2aEndpoint
+from remit.transports.a2a.translator import A2aEndpoint
 from serving import gate_of
 
 

@@ -14,8 +14,8 @@ from google.protobuf.json_format import Parse
 
 from a2a_serving import BINDINGS, Caller, Wrong, client_of, message, speaking
 from remit import Answer, Brief, Hub
-from remit.dialects.a2a.answering import Telling
-from remit.dialects.a2a.words import PushConfig
+from remit.dialects.a2a.responses import Telling
+from remit.dialects.a2a.types import PushConfig
 from remit.server.a2a import push as pushing
 from remit.server.a2a.push import Push
 from remit.testing import MemoryStore

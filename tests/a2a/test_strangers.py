@@ -6,7 +6,7 @@ from typing import Any
 from a2a_serving import NORTH, Caller, client_of, speaking, state, text_of
 from remit import Answer, Ask, Brief, Facts, Hub, Request, Verdict
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.tongue import A2aTranslator
+from remit.dialects.a2a.translator import A2aTranslator
 from remit.policy.verdict import ALLOW
 from remit.protocol.card import AgentCard
 from remit.server.server import Server

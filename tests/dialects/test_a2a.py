@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dialect_laws import ended_responses, outcome, sent_requests, wild_claims
-from remit.dialects.a2a.answering import Stream, Telling, declines, ended_task, state_of, under_way
-from remit.dialects.a2a.asking import send, submission
 from remit.dialects.a2a.card import canonical, choose, is_signed_by, read_card, signed
-from remit.dialects.a2a.declined import ERRORS, Declined, Error, error_body
+from remit.dialects.a2a.errors import ERRORS, Declined, Error, error_body
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.hearing import TaskTracker
 from remit.dialects.a2a.parts import AcceptedContent, whole
-from remit.dialects.a2a.tongue import TONGUE, A2aTaskExchange
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.replies import TaskTracker
+from remit.dialects.a2a.requests import send, submission
+from remit.dialects.a2a.responses import Stream, Telling, declines, ended_task, state_of, under_way
+from remit.dialects.a2a.translator import TONGUE, A2aTaskExchange
+from remit.dialects.a2a.types import (
     ENDED,
     A2aMessage,
     A2aPart,
@@ -37,7 +37,7 @@ from remit.dialects.a2a.words import (
     milliseconds,
     timestamp,
 )
-from remit.dialects.surplus import flat
+from remit.dialects.claims import flat
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Artifact, Handoff, Note, Request, Response, Usage, View
 from remit.protocol.errors import TABLE, Code, Fault, RemitError, fault
@@ -428,7 +428,7 @@ def test_numbers_are_whole_where_they_can_be() -> None:
 
 
 def test_history_holds_what_was_asked() -> None:
-    from remit.dialects.a2a.asking import message_of
+    from remit.dialects.a2a.requests import message_of
 
     found = message_of(a_request(objective="Sort", input={"n": 1}, remit=a_remit()), task="t", context="c")
     assert found == A2aMessage(

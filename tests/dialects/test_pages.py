@@ -5,27 +5,27 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from remit.dialects import NAMES, contract, employee_words, intents, librarian_words, subagent
+from remit.dialects import NAMES, contract, employee_types, intents, librarian_types, subagent
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 FIELDS: dict[str, tuple[type[Struct], ...]] = {
     "employee": (
-        employee_words.DelegationRequest,
-        employee_words.EmployeeConstraints,
-        employee_words.HandoffData,
-        employee_words.Reference,
-        employee_words.DelegationResponse,
-        employee_words.TokenUsage,
-        employee_words.UsedSource,
+        employee_types.DelegationRequest,
+        employee_types.EmployeeConstraints,
+        employee_types.HandoffData,
+        employee_types.Reference,
+        employee_types.DelegationResponse,
+        employee_types.TokenUsage,
+        employee_types.UsedSource,
     ),
     "librarian": (
-        librarian_words.LibrarianRequest,
-        librarian_words.DelegationContext,
-        librarian_words.LibrarianResponse,
-        librarian_words.LibrarianError,
-        librarian_words.DelegateRequest,
-        librarian_words.DelegateContext,
+        librarian_types.LibrarianRequest,
+        librarian_types.DelegationContext,
+        librarian_types.LibrarianResponse,
+        librarian_types.LibrarianError,
+        librarian_types.DelegateRequest,
+        librarian_types.DelegateContext,
     ),
     "contract": (
         contract.ContractRequest,

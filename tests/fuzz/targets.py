@@ -21,7 +21,7 @@ from remit.agents.mcp.lines import LineSplitter
 from remit.agents.mcp.settings import Program
 from remit.config.load import load_team
 from remit.dialects.a2a.card import card_of
-from remit.dialects.a2a.tongue import TONGUE
+from remit.dialects.a2a.translator import TONGUE
 from remit.protocol.codec import decode_request, decode_response, decode_submission, encode
 from remit.protocol.envelope import Answer
 from remit.protocol.errors import RemitError

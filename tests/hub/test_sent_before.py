@@ -19,7 +19,7 @@ from remit.protocol.envelope import Request
 from remit.runtime import root_runs
 from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit.testing import MemoryStore
-from remit.transports import ends
+from remit.transports import remote_calls
 from remit.transports.a2a import agent as a2a
 
 BOUND_S = 30
@@ -254,7 +254,7 @@ async def test_after_the_time_that_outcomes_are_kept_nothing_is_sent_again(
     till = Till()
     async with far(till) as address, Lives(tmp_path, way(address)).interrupted(target, till.began) as lives:
         till.go_on.set()
-        monkeypatch.setattr(ends, "WINDOW_MS", 0)
+        monkeypatch.setattr(remote_calls, "WINDOW_MS", 0)
         response = await lives.again(target)
     # By HTTP it can be looked up by its id without being begun, and there it is still known.
     assert (response.result == "receipt") if way is by_http else (ended(response) in (UNKNOWN, (Status.SUCCESS, None)))

@@ -11,7 +11,7 @@ import pytest
 from devices import gateway
 from neighbours import BOUND_S, Neighbour, all_at_work
 from remit import Brief, Code, Hub, Response, Status
-from remit.transports import ends
+from remit.transports import remote_calls
 
 USER = "anna@example.org"
 UNKNOWN = (Status.FAILED, Code.OUTCOME_UNKNOWN)
@@ -116,7 +116,7 @@ async def test_after_the_time_that_outcomes_are_kept_a_device_is_not_asked_again
 ) -> None:
     async with left_behind(tmp_path, "bobs-till") as left:
         anna = left.anna()
-        monkeypatch.setattr(ends, "WINDOW_MS", 0)
+        monkeypatch.setattr(remote_calls, "WINDOW_MS", 0)
         async with anna.at_work(left.url), anna.hub:
             assert ended(await again(anna, "bobs-till")) == UNKNOWN
         assert left.till.calls == 1

@@ -22,9 +22,9 @@ from remit.relay.messages.types import AgentOffer, OffersMessage
 from remit.relay.session.moves import SessionState
 from remit.relay.session.run import Overlay, PendingDraft
 from remit.server import shared
-from remit.server.acts import ACTS
 from remit.server.changes import Changes
 from remit.server.public_runs import SharedRunView, line, view
+from remit.server.run_commands import ACTS
 from remit.server.shared import MOST_BODY, check_local, serve_shared
 from remit.server.streams import KEEP_ALIVE
 from serving import Event, parsed

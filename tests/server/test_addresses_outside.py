@@ -12,7 +12,7 @@ from a2a_serving import client_of as a2a_client
 from command_line import document, remit
 from hosts import host_at
 from remit import Brief, Code, Hub
-from remit.dialects.elsewhere import dialect_agent
+from remit.dialects.http_agent import dialect_agent
 from remit.policy.reception import Sender
 from serving import ANNA, OPERATOR, client_of, events, posted, serving
 

@@ -8,7 +8,7 @@ from aiohttp import ClientSession
 
 from remit import Brief, Capability, Hub
 from remit.dialects import find
-from remit.dialects.elsewhere import dialect_agent
+from remit.dialects.http_agent import dialect_agent
 from samples import a_request
 from serving import client_of, serving
 

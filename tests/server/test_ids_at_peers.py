@@ -8,7 +8,7 @@ import pytest
 
 from a2a_serving import speaking
 from remit import Brief, Hub
-from remit.dialects.elsewhere import dialect_agent
+from remit.dialects.http_agent import dialect_agent
 from remit.policy.reception import Sender
 from remit.testing import MemoryStore
 from serving import NORTH, client_of, got, posted, serving

@@ -17,7 +17,7 @@ from remit.policy.reception import Permission, Sender
 from remit.policy.verdict import ALLOW
 from remit.protocol.codec import MAX_BYTES
 from remit.protocol.records import Approval
-from remit.server.mcp import attending
+from remit.server.mcp import host_delegations
 from serving import serving
 from waiting import PATIENCE_S
 
@@ -105,7 +105,7 @@ async def test_a_task_is_done_and_every_progress_record_is_told(hub: Hub, era: s
 async def test_while_an_agent_is_silent_the_host_hears_that_it_is_at_work(
     hub: Hub, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attending, "BEAT_S", 0.05)
+    monkeypatch.setattr(host_delegations, "BEAT_S", 0.05)
     slow, progress = Slow(hub), Progress()
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk", era) as host:
         call = asyncio.create_task(
@@ -118,7 +118,7 @@ async def test_while_an_agent_is_silent_the_host_hears_that_it_is_at_work(
 
 
 def test_hosts_hear_something_at_least_every_fifteen_seconds() -> None:
-    assert attending.BEAT_S <= 15
+    assert host_delegations.BEAT_S <= 15
 
 
 @era
@@ -140,7 +140,7 @@ async def test_what_fails_in_the_server_itself_shows_no_traceback(hub: Hub, monk
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a secret")
 
-    monkeypatch.setattr(attending.Attending, "agents", fail)
+    monkeypatch.setattr(host_delegations.HostDelegations, "agents", fail)
     async with serving(hub, *ALL) as server, host_at(server.address, "anna-desk") as host:
         failed = await host.call_tool("list_agents")
     assert failed.is_error

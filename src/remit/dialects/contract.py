@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.dialects.exchange import ForeignMessage, read_envelope, refuse_another
 from remit.dialects.ids import claimed
 from remit.dialects.outcome import (
@@ -23,7 +24,6 @@ from remit.dialects.outcome import (
     settled,
     status_of,
 )
-from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import decode, encode, malformed
 from remit.protocol.confidence import Level, level_of, share_of
 from remit.protocol.envelope import NOBODY, VERSION, Handoff, Json, Request, Response, Text, Usage

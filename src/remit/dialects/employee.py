@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from remit.dialects.employee_words import (
+from remit.dialects.claims import KEY, Claims, beyond, bounded, flat, parted, refined
+from remit.dialects.employee_types import (
     DelegationRequest,
     DelegationResponse,
     EmployeeConstraints,
@@ -21,7 +22,6 @@ from remit.dialects.exchange import ForeignMessage, refuse_another
 from remit.dialects.ids import as_uuid, claimed
 from remit.dialects.outcome import JSON, answered_by, header, in_time, read_reply, reply_with_status, settled, status_of
 from remit.dialects.sentences import fault_of, in_sentences
-from remit.dialects.surplus import KEY, Claims, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import Versions, convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
     NOBODY,

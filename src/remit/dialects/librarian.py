@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from remit.dialects.claims import KEY, beyond, bounded, flat, parted, refined
 from remit.dialects.exchange import ForeignMessage
-from remit.dialects.librarian_words import (
+from remit.dialects.librarian_types import (
     DelegateContext,
     DelegateRequest,
     DelegationContext,
@@ -33,7 +34,6 @@ from remit.dialects.outcome import (
     status_of,
 )
 from remit.dialects.sentences import in_reasons
-from remit.dialects.surplus import KEY, beyond, bounded, flat, parted, refined
 from remit.protocol.codec import convert, decode, encode, malformed, text_of
 from remit.protocol.envelope import (
     PREVIEW_LENGTH,
@@ -362,6 +362,7 @@ def _query(objective: str, input: Json) -> str:
 
 
 # ── the span above a request ──────────────────────────────────────────────────────────────────────────────────────────
+
 
 def below_span(span: str, traceparent: str | None) -> str | None:
     """Return the place in a trace of what was asked below *span*.

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from remit.dialects.claims import KEY, beyond, bounded, flat, refined
 from remit.dialects.exchange import ForeignMessage, read_envelope, refuse_another
 from remit.dialects.outcome import (
     JSON,
@@ -18,7 +19,6 @@ from remit.dialects.outcome import (
     status_of,
 )
 from remit.dialects.sentences import fault_of
-from remit.dialects.surplus import KEY, beyond, bounded, flat, refined
 from remit.protocol import envelope
 from remit.protocol.codec import encode, malformed, text_of
 from remit.protocol.envelope import PREVIEW_LENGTH, VERSION, Json, Request, Response, Text, Usage

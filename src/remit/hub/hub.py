@@ -505,7 +505,7 @@ class Hub(Engine):
         signed by one of them. The card may lead to the host that it lies at, and to *hosts*; these are in the public
         network unless they are named there, or are *private*.
         """
-        from remit.dialects.a2a.tongue import TONGUE  # most hubs are alone
+        from remit.dialects.a2a.translator import TONGUE  # most hubs are alone
         from remit.transports.a2a.agent import A2aAgent
         from remit.transports.a2a.peer import A2aPeer
 

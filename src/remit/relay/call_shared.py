@@ -36,7 +36,7 @@ from remit.relay.session.profile import (
     origin,
 )
 from remit.runtime.ports import RemoteHandle, StoreError
-from remit.transports.ends import lost, outgoing, shielded
+from remit.transports.remote_calls import lost, outgoing, shielded
 
 # A gateway that is there has a letter by then; one that is not gets it when the device is next at work.
 BROUGHT_S = 1.0

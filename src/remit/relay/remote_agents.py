@@ -9,7 +9,7 @@ from remit.protocol.errors import Code, RemitError, fault
 from remit.relay.call_shared import RemoteCaller, RemoteCalls
 from remit.runtime.engine import Engine
 from remit.runtime.ports import Remote, RemoteHandle, StoreError
-from remit.transports.ends import is_known_there, lost
+from remit.transports.remote_calls import is_known_there, lost
 
 
 class DeviceLender:

@@ -14,14 +14,14 @@ from remit.protocol.codec import encode
 from remit.protocol.errors import Code, fault
 from remit.runtime.engine import Engine
 from remit.server.access import access_to
+from remit.server.authentication import Gate
 from remit.server.bodies import JSON, FailureBody, Receive, Scope, Send, headers_of, send_bytes
 from remit.server.delegation_endpoints import DelegationEndpoints
 from remit.server.delegations import Delegations
+from remit.server.dialect_endpoints import DialectEndpoints
 from remit.server.endpoints import Endpoint, guarded
-from remit.server.foreign import DialectEndpoints
-from remit.server.gate import Gate
-from remit.server.looking import LookupEndpoints
-from remit.server.mcp.entrance import Entrance
+from remit.server.lookup_endpoints import LookupEndpoints
+from remit.server.mcp.endpoint import McpEndpoint
 from remit.server.metrics import TYPE, MetricsPage
 from remit.server.openapi import document
 from remit.server.readiness import Readiness
@@ -55,7 +55,7 @@ class Api:
         self._metrics = MetricsPage(hub)
         self._readiness = Readiness(hub.store)
         self._foreign = DialectEndpoints(self.delegations)
-        self._mcp = Entrance(self.delegations)
+        self._mcp = McpEndpoint(self.delegations)
         self._document = b""
         self._ask = guarded(self._endpoints.ask, access_to("POST", "/v1/delegations"))
         self.hurried = asyncio.Event()

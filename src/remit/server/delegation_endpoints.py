@@ -34,8 +34,8 @@ from remit.server.bodies import (
     send_value,
 )
 from remit.server.delegations import GONE, Delegations, Handle, handle_of
+from remit.server.run_waiters import Leaving
 from remit.server.streams import STREAM, STREAM_HEADERS, Following, follow
-from remit.server.waiting import Leaving
 
 # As many digits as the number of a record may have.
 _NUMBER = re.compile("[0-9]{1,18}", re.ASCII)

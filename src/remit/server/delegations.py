@@ -16,10 +16,10 @@ from remit.runtime.events import Events
 from remit.runtime.ports import RunScope, RunSummary, SingleUseProof
 from remit.runtime.root_runs import ActiveRun
 from remit.server.access import ACCESS, Access, may_see
+from remit.server.authentication import Gate
 from remit.server.bodies import ClientGone, Headers, Receive, Scope
-from remit.server.gate import Gate
 from remit.server.refusals import REFUSALS, SENDER, Refusals
-from remit.server.waiting import Leaving, RunWaiters
+from remit.server.run_waiters import Leaving, RunWaiters
 
 # As long as a hub waits for an answer to come after a cancel: the grace time of a callee, and a little for the way.
 CANCEL_WAIT_S = 3.5

@@ -18,7 +18,7 @@ from remit.server.access import access_to
 from remit.server.bodies import FailureBody
 from remit.server.delegation_endpoints import Reason
 from remit.server.delegations import Handle
-from remit.server.looking import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
+from remit.server.lookup_endpoints import AgentList, AuditPage, PublicCard, PublicRunTree, RunList
 
 _TYPES = (Submission, Response, Handle, FailureBody, Reason, AgentList, PublicCard, RunList, PublicRunTree, AuditPage)
 _TEMPLATE = "#/components/schemas/{name}"

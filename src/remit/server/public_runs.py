@@ -16,7 +16,7 @@ from remit.relay.session.moves import Label, Reason, SessionState
 from remit.relay.session.profile import Profile
 from remit.relay.session.review import RULES, Review
 from remit.relay.session.run import Overlay, PendingDraft, TimelineEntry
-from remit.server.acts import ActName, possible
+from remit.server.run_commands import ActName, possible
 
 # ── profiles and devices ──────────────────────────────────────────────────────────────────────────────────────────────
 

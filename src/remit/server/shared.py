@@ -1,6 +1,6 @@
 """Runs with shared agents for the faces of the same user: HTTP and server-sent events, on this machine alone.
 
-A face gets high-level values only (`public_runs`), and can do what `acts` names. `check_local` says who may come.
+A face gets high-level values only (`public_runs`), and can do what `run_commands` names. `check_local` says who may come.
 Each event of the stream is the whole view of a run, so that a face shows what it is told last and has nothing to piece
 together.
 """
@@ -23,7 +23,6 @@ from remit.relay.session.moves import ENDED
 from remit.relay.session.run import Overlay
 from remit.relay.session_service import SessionService
 from remit.runtime.clock import LoopClock
-from remit.server.acts import StartRequest, event_of, kind_of, person_of
 from remit.server.app import no_such_thing
 from remit.server.bodies import (
     Headers,
@@ -40,10 +39,11 @@ from remit.server.bodies import (
 from remit.server.changes import Changes, RunChange
 from remit.server.endpoints import Endpoint, guarded
 from remit.server.public_runs import DeviceList, Profiles, SharedRunList, device_view, line, profile_view, view
+from remit.server.run_commands import StartRequest, event_of, kind_of, person_of
+from remit.server.run_waiters import Leaving, Soon
 from remit.server.server import Server
 from remit.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, STREAM_HEADERS
 from remit.server.token_file import token_in
-from remit.server.waiting import Leaving, Soon
 from remit.transports.credentials.bearer import bearer_of
 from remit.transports.listening import listening
 

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Struct
 
 from remit.protocol.errors import Code, RemitError, fault
-from remit.transports import special
+from remit.transports.address_ranges import is_global, is_metadata_host, parse_address
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -61,14 +61,14 @@ PUBLIC = Reach()
 
 def is_public(address: str) -> bool:
     """Say whether an IP address belongs to the public network, whatever it is wrapped in."""
-    found = special.parse_address(address)
-    return found is not None and special.is_global(found)
+    found = parse_address(address)
+    return found is not None and is_global(found)
 
 
 def is_local(host: str) -> bool:
     """Say whether a host is written so that everybody sees that it is not in the public network."""
-    found = special.parse_address(host)
-    return host.lower().rstrip(".") == "localhost" if found is None else not special.is_global(found)
+    found = parse_address(host)
+    return host.lower().rstrip(".") == "localhost" if found is None else not is_global(found)
 
 
 def is_loopback(host: str) -> bool:
@@ -95,7 +95,7 @@ def parsed(url: str, reach: Reach) -> SplitResult:
     host = parts.hostname
     if not reach.names(host) and is_local(host):
         raise refused(url, "it is not in the public network")
-    if special.is_metadata_host(host) and not reach.means(host):
+    if is_metadata_host(host) and not reach.means(host):
         raise refused(url, _SECRETS)
     return parts
 
@@ -125,7 +125,7 @@ async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list
     if not found or not (reach.names(host) or all(map(is_public, found))):
         raise OSError("its host is not in the public network")
     # Also in a network in which nobody is a stranger, and for a host that was named and now leads there.
-    if not (reach.means(host) and special.is_metadata_host(host)) and any(map(special.is_metadata_host, found)):
+    if not (reach.means(host) and is_metadata_host(host)) and any(map(is_metadata_host, found)):
         raise OSError(_SECRETS)
     return found
 

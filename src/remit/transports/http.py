@@ -29,7 +29,8 @@ from remit.protocol.records import read_body as read_record
 from remit.runtime.aside import SMALL_BODY, aside
 from remit.runtime.ports import Credential, OutgoingRequest, Remote, RemoteHandle
 from remit.transports.addresses import no_hub
-from remit.transports.ends import (
+from remit.transports.http_reading import CONNECT_S, StreamEvent, in_words, read_body, stream_events
+from remit.transports.remote_calls import (
     ATTEMPTS,
     CANCEL_S,
     PAUSE_S,
@@ -39,7 +40,6 @@ from remit.transports.ends import (
     outgoing,
     shielded,
 )
-from remit.transports.http_reading import CONNECT_S, StreamEvent, in_words, read_body, stream_events
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.records import Kind
-from remit.transports.ends import ASK_FOR_LESS
+from remit.transports.remote_calls import ASK_FOR_LESS
 
 if TYPE_CHECKING:
     from aiohttp import ClientConnectorError, ClientResponse, ConnectionTimeoutError

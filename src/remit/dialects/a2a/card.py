@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from remit.dialects.a2a.extension import DESCRIPTION, EXTENSION
-from remit.dialects.a2a.words import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
+from remit.dialects.a2a.types import HTTP_JSON, JSON, JSONRPC, TEXT, VERSION, A2aObject, is_spoken
 from remit.protocol.card import AgentCard
 from remit.protocol.codec import decode
 from remit.protocol.envelope import Json

@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from msgspec import Meta
 from msgspec.structs import replace
 
-from remit.dialects.a2a.words import A2aObject, Metadata
+from remit.dialects.a2a.types import A2aObject, Metadata
 from remit.protocol.codec import convert, decode, encode, malformed, path_of
 from remit.protocol.envelope import Json, Usage
 from remit.protocol.errors import Problem, RemitError

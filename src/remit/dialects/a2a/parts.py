@@ -8,8 +8,8 @@ from typing import Literal, cast
 import msgspec
 from msgspec import UNSET
 
-from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import JSON, TEXT, A2aArtifact, A2aMessage, A2aPart
+from remit.dialects.a2a.errors import Declined, Error
+from remit.dialects.a2a.types import JSON, TEXT, A2aArtifact, A2aMessage, A2aPart
 from remit.protocol import envelope
 from remit.protocol.codec import text_of
 from remit.protocol.envelope import Json

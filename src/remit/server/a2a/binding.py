@@ -10,9 +10,9 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from remit.dialects.a2a.declined import OWN_RPC, Declined, Error, ErrorBody, error_body
+from remit.dialects.a2a.errors import OWN_RPC, Declined, Error, ErrorBody, error_body
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     MEDIA_TYPE,
     VERSION,
@@ -32,13 +32,13 @@ from remit.dialects.a2a.words import (
 from remit.protocol.codec import convert, decode, encode
 from remit.protocol.envelope import Json
 from remit.protocol.errors import Code, RemitError, fault
-from remit.server.a2a.standing import A2aCall
+from remit.server.a2a.task_records import A2aCall
 from remit.server.a2a.tasks import Streaming, Tasks
 from remit.server.bodies import ClientGone, Headers, Receive, Scope, Send, headers_of, read_as, read_json, send_bytes
 from remit.server.delegations import Delegations
 from remit.server.refusals import note
+from remit.server.run_waiters import Leaving
 from remit.server.streams import KEEP_ALIVE
-from remit.server.waiting import Leaving
 
 log = logging.getLogger("remit")
 

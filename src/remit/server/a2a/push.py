@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.answering import Stream, Telling
-from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import MEDIA_TYPE, PushConfig, StreamResponse
+from remit.dialects.a2a.errors import Declined, Error
+from remit.dialects.a2a.responses import Stream, Telling
+from remit.dialects.a2a.types import MEDIA_TYPE, PushConfig, StreamResponse
 from remit.protocol.codec import encode
 from remit.protocol.errors import RemitError
 from remit.protocol.records import Kind, Record

@@ -8,7 +8,7 @@ from msgspec import Struct
 from starlette.routing import BaseRoute, Route
 
 from remit.dialects.a2a.card import Signer, canonical, card_of, public_key, signed
-from remit.dialects.a2a.words import CARD_PATH
+from remit.dialects.a2a.types import CARD_PATH
 from remit.protocol.card import AgentCard
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.clock import LoopClock

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from remit.dialects.a2a.answering import Stream, Telling, declines, ended_task, under_way
-from remit.dialects.a2a.asking import message_of, submission
-from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.parts import AcceptedContent
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.requests import message_of, submission
+from remit.dialects.a2a.responses import Stream, Telling, declines, ended_task, under_way
+from remit.dialects.a2a.types import (
     A2aMessage,
     A2aObject,
     AskedMessage,
@@ -38,7 +38,7 @@ from remit.runtime.ports import SessionOwner
 from remit.runtime.root_runs import ActiveRun
 from remit.runtime.sessions import resumed
 from remit.server.a2a.push import Push
-from remit.server.a2a.standing import A2aCall, FoundTask, TaskRecords, cut, going_on_with, invalid, no_task
+from remit.server.a2a.task_records import A2aCall, FoundTask, TaskRecords, cut, going_on_with, invalid, no_task
 from remit.server.delegations import Delegations, Handle
 from remit.server.streams import Following, ends, follow_records
 

@@ -12,7 +12,7 @@ from remit.protocol.lifecycle import Status
 from remit.protocol.remit import Count, Name
 from remit.runtime.ports import Question, RunSummary
 from remit.server.bodies import FailureBody
-from remit.server.looking import PublicCard
+from remit.server.lookup_endpoints import PublicCard
 
 T = TypeVar("T")
 

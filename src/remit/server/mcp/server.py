@@ -27,12 +27,12 @@ from remit.server.mcp.arguments import (
     McpToolResult,
     read_arguments,
 )
-from remit.server.mcp.attending import (
-    Attending,
+from remit.server.mcp.host_delegations import (
     Call,
     Caller,
     Came,
     EndedDelegation,
+    HostDelegations,
     HostReply,
     Open,
     RunningDelegation,
@@ -62,8 +62,8 @@ SHOWN = 2_000
 class Face:
     """The tools of one hub, for all hosts that use them."""
 
-    def __init__(self, name: str, attending: Attending, caller_of: CallerOf) -> None:
-        self._attending = attending
+    def __init__(self, name: str, delegations: HostDelegations, caller_of: CallerOf) -> None:
+        self._delegations = delegations
         self._caller_of = caller_of
         schemas = {form.name: form.input_schema for form in FORMS}
         self.server: Server[Any] = Server(
@@ -115,7 +115,7 @@ class Face:
         match params.name:
             case "list_agents":
                 read_arguments(params.arguments, ListAgents)
-                return arguments.known(self._attending.agents(self._caller_of(ctx)))
+                return arguments.known(self._delegations.agents(self._caller_of(ctx)))
             case "delegate_task":
                 return await self._delegate(ctx, params, read_arguments(params.arguments, DelegateTask))
             case "delegation_status":
@@ -138,17 +138,17 @@ class Face:
         try:
             if params.request_state is not None:  # the same call again, with what a person said
                 return await self._go_on(params, host, caller, given.wait_seconds, call)
-            request = await self._attending.receive(given, caller, _traceparent(ctx))
-            started = await self._attending.start(request, call)
+            request = await self._delegations.receive(given, caller, _traceparent(ctx))
+            started = await self._delegations.start(request, call)
             if isinstance(started, Response):
                 return arguments.ended_result(started)
             await host.tell(f"{given.agent} was asked; id {started.run}")
-            came = await self._attending.attend(started, host, caller, given.wait_seconds)
+            came = await self._delegations.attend(started, host, caller, given.wait_seconds)
             return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
                 # Where a host sends no notifications a closed stream is one, unless it can ask for the same again.
-                self._attending.call_off(call, caller.user, "whoever asked hung up")
+                self._delegations.call_off(call, caller.user, "whoever asked hung up")
             raise
 
     async def _status(
@@ -159,23 +159,23 @@ class Face:
         if params.request_state is not None:
             return await self._go_on(params, host, caller, given.wait_seconds)
         if given.id is None:
-            return arguments.delegations_result(await self._attending.newest(caller))
+            return arguments.delegations_result(await self._delegations.newest(caller))
         return await self._attended(given.id, host, caller, given.wait_seconds)
 
     async def _attended(
         self, name: str, host: "SdkHost", caller: Caller, wait_s: float | None
     ) -> McpToolResult | types.InputRequiredResult:
         """Go on waiting for a run that was started before."""
-        summary = await self._attending.find(name, caller)
-        if (response := await self._attending.outcome(summary)) is not None:
+        summary = await self._delegations.find(name, caller)
+        if (response := await self._delegations.outcome(summary)) is not None:
             return arguments.ended_result(response)
-        came = await self._attending.attend(self._attending.follow(summary), host, caller, wait_s)
+        came = await self._delegations.attend(self._delegations.follow(summary), host, caller, wait_s)
         return _tool_result(came, summary.run, summary.agent)
 
     async def _cancel(self, ctx: Context, given: DelegationCancel) -> McpToolResult:
         caller = self._caller_of(ctx)
-        summary = await self._attending.find(given.id, caller)
-        response = await self._attending.cancel(summary, caller, given.reason)
+        summary = await self._delegations.find(given.id, caller)
+        response = await self._delegations.cancel(summary, caller, given.reason)
         return arguments.under_way(summary.run, summary.agent) if response is None else arguments.cancelled(response)
 
     async def _go_on(
@@ -188,16 +188,16 @@ class Face:
     ) -> McpToolResult | types.InputRequiredResult:
         """Take what a person said to the questions that the last call came back with, and go on waiting."""
         # What a host sends back could be anything: the run has to be the caller's, and the questions the run's.
-        summary = await self._attending.find((params.request_state or "")[:200], caller)
+        summary = await self._delegations.find((params.request_state or "")[:200], caller)
         if call is not None:
-            self._attending.adopt(summary.run, call)
+            self._delegations.adopt(summary.run, call)
         given = params.input_responses or {}
-        for question in await self._attending.questions(summary.run):
+        for question in await self._delegations.questions(summary.run):
             answer = given.get(question.id)
             if answer is None or host.asks == "never":
                 continue
             reply = reply_of(question, answer) if isinstance(answer, types.ElicitResult) else HostReply(action="cancel")
-            if not await self._attending.answer(question, reply, caller):
+            if not await self._delegations.answer(question, reply, caller):
                 return arguments.waiting(summary.run, summary.agent, question)
         return await self._attended(summary.run, host, caller, wait_s)
 
@@ -216,7 +216,7 @@ class Face:
                     caller = self._caller_of(ctx)
                 except RemitError:
                     return await call_next(ctx)
-                self._attending.call_off(_call_of(ctx, caller, ctx.params.get("requestId")), caller.user, reason)
+                self._delegations.call_off(_call_of(ctx, caller, ctx.params.get("requestId")), caller.user, reason)
         return await call_next(ctx)
 
 

@@ -11,8 +11,8 @@ from remit.protocol.codec import MAX_BYTES
 from remit.protocol.errors import RemitError
 from remit.server.bodies import Receive, Scope, Send
 from remit.server.delegations import Delegations, going_down
-from remit.server.mcp.attending import Attending, Caller
-from remit.server.mcp.entrance import GUEST, Guest
+from remit.server.mcp.endpoint import MCP_CLIENT, McpClient
+from remit.server.mcp.host_delegations import Caller, HostDelegations
 from remit.server.mcp.server import Context, Face
 
 # Each is a task or two and some buffers; a host has one, and those that went without a word go by themselves.
@@ -26,7 +26,7 @@ class McpSessions:
     """All that is served at `/mcp`, from the first request on until it is closed."""
 
     def __init__(self, delegations: Delegations) -> None:
-        self._face = Face("", Attending(delegations), _caller_of)
+        self._face = Face("", HostDelegations(delegations), _caller_of)
         self._manager = StreamableHTTPSessionManager(
             self._face.server,
             max_sessions=MOST_SESSIONS,
@@ -52,10 +52,10 @@ class McpSessions:
         await self._up.wait()
         if self._over.is_set():
             raise going_down()
-        guest: Guest = scope[GUEST]
-        user = guest.caller.user if isinstance(guest.caller, Caller) else None
+        client: McpClient = scope[MCP_CLIENT]
+        user = client.caller.user if isinstance(client.caller, Caller) else None
         # By this the SDK keeps one client, and one user, out of another's session.
-        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=guest.client, scopes=[], subject=user))
+        scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=client.client, scopes=[], subject=user))
         if scope["method"] != "POST":  # a stream that stays open, or the end of a session
             await self._manager.handle_request(scope, receive, send)
             return
@@ -79,7 +79,7 @@ class McpSessions:
 
 def _caller_of(ctx: Context) -> Caller:
     assert ctx.request is not None, "over HTTP every message comes with its request"
-    guest: Guest = ctx.request.scope[GUEST]
-    if isinstance(guest.caller, RemitError):
-        raise guest.caller
-    return guest.caller
+    client: McpClient = ctx.request.scope[MCP_CLIENT]
+    if isinstance(client.caller, RemitError):
+        raise client.caller
+    return client.caller

@@ -22,7 +22,7 @@ from remit.runtime.engine import Engine
 from remit.runtime.ports import SingleUseProof
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
-from remit.server.mcp.attending import Attending, Caller
+from remit.server.mcp.host_delegations import Caller, HostDelegations
 from remit.server.mcp.server import Face
 
 log = logging.getLogger("remit")
@@ -62,7 +62,7 @@ async def serve(
     """Serve a hub's tools to the host at the other end, in a user's name, until it closes *stdin*."""
     sender = Sender(name="mcp", users=frozenset({user}), answers=True)
     caller = Caller(sender=sender, user=user)
-    face = Face(name, Attending(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
+    face = Face(name, HostDelegations(Delegations(hub, _Own(sender), exposed)), lambda _: caller)
     into, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     written, out = anyio.create_memory_object_stream[SessionMessage](0)
     async with asyncio.TaskGroup() as group:

@@ -14,8 +14,9 @@ from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.protocol.records import Approval
 from remit.runtime.ports import Departure, Remote, RemoteHandle
 from remit.transports.a2a.peer import A2aPeer, events
-from remit.transports.a2a.tongue import A2aEndpoint
-from remit.transports.ends import (
+from remit.transports.a2a.translator import A2aEndpoint
+from remit.transports.http_reading import in_words, read_body
+from remit.transports.remote_calls import (
     ASK_FOR_LESS,
     ATTEMPTS,
     CANCEL_S,
@@ -26,7 +27,6 @@ from remit.transports.ends import (
     outgoing,
     shielded,
 )
-from remit.transports.http_reading import in_words, read_body
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

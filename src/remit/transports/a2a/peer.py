@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 from remit.protocol.envelope import Request
 from remit.protocol.errors import Code, RemitError, fault
 from remit.runtime.ports import Credential, OutgoingRequest, RemoteHandle
-from remit.transports.a2a.tongue import A2aEndpoint, Translator
+from remit.transports.a2a.translator import A2aEndpoint, Translator
 from remit.transports.addresses import OutboundClient, Reach, is_local, parsed
-from remit.transports.ends import ASK_FOR_LESS
 from remit.transports.http_reading import read_body
+from remit.transports.remote_calls import ASK_FOR_LESS
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse

@@ -7,10 +7,10 @@ own, in the same session; its correlation says which task it goes on with. Calle
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.answering import Telling, ended_task, state_of, under_way
-from remit.dialects.a2a.asking import message_of
-from remit.dialects.a2a.declined import Declined, Error
-from remit.dialects.a2a.words import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
+from remit.dialects.a2a.errors import Declined, Error
+from remit.dialects.a2a.requests import message_of
+from remit.dialects.a2a.responses import Telling, ended_task, state_of, under_way
+from remit.dialects.a2a.types import AGENT, ENDED, PAGE, A2aMessage, ListTasks, Task, TaskList, TaskState, milliseconds
 from remit.policy.reception import Sender
 from remit.policy.session_names import there
 from remit.protocol.envelope import VERSION, Response

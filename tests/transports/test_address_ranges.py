@@ -5,8 +5,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 import pytest
 
 from remit.protocol.errors import RemitError
+from remit.transports.address_ranges import IPV4, IPV6, METADATA, METADATA_NAMES, carried
 from remit.transports.addresses import PUBLIC, Lookup, Reach, is_public, looked_up, parsed
-from remit.transports.special import IPV4, IPV6, METADATA, METADATA_NAMES, carried
 
 EVERYWHERE = Reach(private=True)
 V4 = [each for each in METADATA if ":" not in each]

@@ -3,11 +3,11 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.declined import Declined, Error
+from remit.dialects.a2a.errors import Declined, Error
 from remit.dialects.a2a.extension import EXTENSION, RemitWords, as_metadata, claims_of, count, found, said_by, within
 from remit.dialects.a2a.parts import BREAK, part_of, texts_and_values
-from remit.dialects.a2a.words import USER, A2aMessage, A2aPart, AskedMessage, Configuration, SendMessage
-from remit.dialects.surplus import beyond, bounded, flat, refined
+from remit.dialects.a2a.types import USER, A2aMessage, A2aPart, AskedMessage, Configuration, SendMessage
+from remit.dialects.claims import beyond, bounded, flat, refined
 from remit.protocol.codec import convert, encode, text_of
 from remit.protocol.envelope import Handoff, Json, Request, View
 from remit.protocol.submission import Submission

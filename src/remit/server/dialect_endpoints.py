@@ -24,8 +24,8 @@ from remit.runtime.root_runs import ActiveRun
 from remit.server.bodies import Receive, Scope, Send, headers_of, quality, read_as, read_json, send_bytes
 from remit.server.delegations import GONE, Delegations
 from remit.server.refusals import note
+from remit.server.run_waiters import Leaving
 from remit.server.streams import KEEP_ALIVE, STREAM, STREAM_HEADERS, Following, ends, follow_records
-from remit.server.waiting import Leaving
 
 _Reply = Callable[[Response], Awaitable[ForeignMessage]]
 

@@ -18,7 +18,7 @@ from remit.runtime.root_runs import ActiveRun
 from remit.server.access import visible
 from remit.server.bodies import Headers
 from remit.server.delegations import Delegations
-from remit.server.looking import PublicCard, public
+from remit.server.lookup_endpoints import PublicCard, public
 from remit.server.mcp.arguments import DelegateTask
 
 log = logging.getLogger("remit")
@@ -116,7 +116,7 @@ class Started(Struct, frozen=True):
         return self.run if self.going is None else self.going.on_record or self.run
 
 
-class Attending:
+class HostDelegations:
     """What the tools do, whichever way a host came."""
 
     def __init__(self, delegations: Delegations) -> None:

@@ -5,12 +5,12 @@ from typing import cast
 
 import msgspec
 
-from remit.dialects.a2a.asking import send
 from remit.dialects.a2a.card import choose, is_signed_by, read_card
-from remit.dialects.a2a.declined import Detail, PeerError, fault_from_error
+from remit.dialects.a2a.errors import Detail, PeerError, fault_from_error
 from remit.dialects.a2a.extension import EXTENSION
-from remit.dialects.a2a.hearing import TaskTracker
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.replies import TaskTracker
+from remit.dialects.a2a.requests import send
+from remit.dialects.a2a.types import (
     EXTENSIONS_HEADER,
     JSONRPC,
     VERSION,
@@ -23,7 +23,7 @@ from remit.dialects.a2a.words import (
 from remit.protocol.codec import decode, encode
 from remit.protocol.envelope import Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
-from remit.transports.a2a.tongue import A2aEndpoint, TaskUpdate
+from remit.transports.a2a.translator import A2aEndpoint, TaskUpdate
 from remit.transports.credentials.keys import is_signed
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, claims_of, found, usage_of
 from remit.dialects.a2a.parts import beside, merged, result_of, text_in
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.types import (
     ENDED,
     A2aArtifact,
     A2aMessage,
@@ -19,13 +19,13 @@ from remit.dialects.a2a.words import (
     TaskState,
     TaskStatus,
 )
-from remit.dialects.surplus import refined
+from remit.dialects.claims import refined
 from remit.policy.budget import estimate
 from remit.protocol.codec import convert, text_of
 from remit.protocol.envelope import VERSION, Json, Request, Response, Usage
 from remit.protocol.errors import Code, RemitError, fault
 from remit.protocol.lifecycle import Status
-from remit.transports.a2a.tongue import TaskUpdate
+from remit.transports.a2a.translator import TaskUpdate
 
 # More than an answer has; who sends more than that sends something else.
 _MOST_ARTIFACTS = 1_000

@@ -25,8 +25,8 @@ from remit.protocol.envelope import Answer, Json, Request, Response
 from remit.protocol.errors import Code, Fault, RemitError, fault
 from remit.runtime.brief import Brief
 from remit.transports.addresses import no_hub
-from remit.transports.ends import PAUSE_S
 from remit.transports.http_reading import CONNECT_S, in_words
+from remit.transports.remote_calls import PAUSE_S
 
 log = logging.getLogger("remit")
 

@@ -15,15 +15,15 @@ from remit.protocol.errors import Code, Problem, RemitError, fault
 from remit.protocol.remit import Name
 from remit.server.bodies import Headers, Receive, Scope, Send, headers_of, read_as, read_json
 from remit.server.delegations import Delegations
-from remit.server.mcp.attending import Caller
+from remit.server.mcp.host_delegations import Caller
 from remit.server.refusals import note
 
 USER_HEADER = "X-Remit-User"
-GUEST = "remit.guest"
+MCP_CLIENT = "remit.mcp_client"
 """Where a scope holds who came."""
 
 
-class Guest(Struct, frozen=True):
+class McpClient(Struct, frozen=True):
     """Who came to `/mcp`, and for whom, or why that cannot be said."""
 
     client: str
@@ -36,7 +36,7 @@ class _Sessions(Protocol):
     async def close(self) -> None: ...
 
 
-class Entrance:
+class McpEndpoint:
     """Lets hosts in by the same gate as everybody else."""
 
     def __init__(self, delegations: Delegations) -> None:
@@ -64,7 +64,7 @@ class Entrance:
         caller = _caller(sender, headers)
         if isinstance(caller, RemitError):
             note(scope, headers, caller.fault)
-        scope[GUEST] = Guest(sender.name, caller)
+        scope[MCP_CLIENT] = McpClient(sender.name, caller)
         await sessions.serve(scope, receive, send)
 
     async def _load(self) -> _Sessions:

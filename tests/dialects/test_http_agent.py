@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from remit import Brief, Capability, Code, Hub, RemitError
-from remit.dialects import elsewhere
-from remit.dialects.elsewhere import dialect_agent
+from remit.dialects import http_agent
+from remit.dialects.http_agent import dialect_agent
 from remit.testing.memory import MemoryStore
 
 Act = Callable[[Any, int], Awaitable[web.StreamResponse]]
@@ -154,7 +154,7 @@ async def test_a_service_that_is_not_up_yet_is_asked_again(monkeypatch: pytest.M
         refused.set()
         return str(error)
 
-    monkeypatch.setattr(elsewhere, "in_words", in_words)
+    monkeypatch.setattr(http_agent, "in_words", in_words)
 
     async def act(asked: Any, _: int) -> web.StreamResponse:
         return answered(asked)
@@ -233,7 +233,7 @@ async def test_two_requests_of_one_session_at_once_are_both_answered() -> None:
 
 async def test_a_long_conversation_does_not_fill_up_with_names_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """What nobody goes on with is forgotten; without that the agent would fail one day, for want of room."""
-    monkeypatch.setattr(elsewhere, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(http_agent, "MOST_SESSIONS", 3)
     service, store = Service(names_sessions), MemoryStore()
     hub = Hub(store=store)
     hub.add("byte-doc", dialect_agent("employee", service.url))

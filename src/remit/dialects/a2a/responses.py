@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from remit.dialects.a2a.declined import TASKLESS
+from remit.dialects.a2a.errors import TASKLESS
 from remit.dialects.a2a.extension import EXTENSION, RESULT, OutcomeWords, as_metadata, usage_words
-from remit.dialects.a2a.hearing import outcome
 from remit.dialects.a2a.parts import ANY, AcceptedContent, artifact_of, part_of
-from remit.dialects.a2a.words import (
+from remit.dialects.a2a.replies import outcome
+from remit.dialects.a2a.types import (
     AGENT,
     A2aArtifact,
     A2aMessage,
@@ -23,8 +23,8 @@ from remit.dialects.a2a.words import (
     TaskStatus,
     timestamp,
 )
+from remit.dialects.claims import beyond
 from remit.dialects.outcome import sentence, settled
-from remit.dialects.surplus import beyond
 from remit.protocol.codec import encode, text_of
 from remit.protocol.envelope import Response
 from remit.protocol.errors import Fault
