@@ -215,7 +215,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
             {"ACME": TOKEN},
             (
                 "remit.toml:2 peers.acme.url",
-                "`http://hub.acme.example:82011` is not the address of a hub: write https://host:port, without more",
+                "`http://hub.acme.example:82011` is not a hub address; expected https://host:port and nothing else",
             ),
         ),
         (
@@ -223,7 +223,7 @@ def test_everything_that_is_wrong_with_peers_and_clients_is_said_at_once_each_in
             {"ACME": TOKEN},
             (
                 "remit.toml:2 peers.acme.url",
-                "`https://hub.acme.example/?a=b` is not the address of a hub: write https://host:port, without more",
+                "`https://hub.acme.example/?a=b` is not a hub address; expected https://host:port and nothing else",
             ),
         ),
         (
@@ -317,7 +317,7 @@ def test_files_beside_it_that_are_damaged_are_named(folder: Path) -> None:
     assert wrong == [
         (
             "remit.toml:1 identity",
-            f"{folder}/.remit/trusted.keys: line 1 does not hold the name of a peer and its key",
+            f"{folder}/.remit/trusted.keys: line 1 is not a peer name followed by a key",
         )
     ]
     (folder / ".remit" / "trusted.keys").unlink()

@@ -199,7 +199,7 @@ def test_a_request_without_a_capability_cannot_be_said() -> None:
     """K1: the contract asks for capabilities."""
     assert refusal(lambda: CONTRACT.request(a_request())) == {
         "": "MALFORMED_ENVELOPE",
-        "$.capability": "the contract asks for a capability: name one",
+        "$.capability": "the contract dialect requires a capability",
     }
 
 

@@ -425,8 +425,8 @@ def test_nothing_that_is_claimed_allows_more_than_the_envelope(claims: Plain) ->
         ({"remit": {"user": "admin"}}, ".remit", "is never a claim"),
         ({"toools": []}, ".toools", "unknown field; did you mean `tools`?"),
         ({"chain": "prime"}, ".chain", "Expected `array`, got `str`"),
-        ({"json": ["objective"]}, ".json", "'objective' is no text that holds JSON"),
-        ({"json": ["depth"]}, ".json", "'depth' is no text that holds JSON"),
+        ({"json": ["objective"]}, ".json", "'objective' is not a string that holds JSON"),
+        ({"json": ["depth"]}, ".json", "'depth' is not a string that holds JSON"),
         ({"json": 1}, ".json", "Expected `array`, got `int`"),
     ],
 )

@@ -43,7 +43,7 @@ def refusal(found: object) -> tuple[Code, str]:
 
 
 def invalid(why: str) -> tuple[Code, str]:
-    return Code.CREDENTIAL_INVALID, f"the credential is not valid: {why}"
+    return Code.CREDENTIAL_INVALID, f"invalid credential: {why}"
 
 
 # ── what it grants ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -131,7 +131,7 @@ def test_no_name_is_ever_datalog(way: Way, name: str) -> None:
 @pytest.mark.parametrize("user", ["", "a\nb", "a\x00b", "\x1b[2J", "a\u2028b", "x" * 201])
 def test_a_name_that_is_none_is_refused_whoever_signed_it(way: Way, user: str) -> None:
     token = said(way, a_hop(0, way.pairs[1], user=user))
-    assert refusal(way.verify(token, 1)) == invalid("it holds something that is not of a hub's making")
+    assert refusal(way.verify(token, 1)) == invalid("it holds content that no hub writes")
 
 
 # ── widening ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -206,19 +206,19 @@ def test_a_target_that_an_earlier_hub_did_not_allow_is_refused(way: Way) -> None
 def test_a_forged_depth_is_refused(way: Way, depth: int) -> None:
     """C2: depth is what the blocks say, and every one stands deeper than the last."""
     token = said(way, a_hop(0, way.pairs[1], depth=2), a_hop(1, way.pairs[2], depth=depth))
-    assert refusal(way.verify(token, 2)) == invalid("block 1 does not stand deeper than the block before")
+    assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
 
 
 def test_a_hop_that_adds_nobody_to_the_chain_is_refused(way: Way) -> None:
     token = said(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=()))
-    assert refusal(way.verify(token, 2)) == invalid("block 1 does not stand deeper than the block before")
+    assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
 
 
 def test_a_depth_that_its_own_chain_contradicts_is_refused(way: Way) -> None:
     forged = said(way, a_hop(0, way.pairs[1], chain=("a@one", "b@one"), depth=1))
     assert refusal(way.verify(forged, 1)) == invalid("it states a depth that its chain contradicts")
     token = said(way, a_hop(0, way.pairs[1]), a_hop(1, way.pairs[2], chain=("a@one", "b@one"), depth=1))
-    assert refusal(way.verify(token, 2)) == invalid("block 1 does not stand deeper than the block before")
+    assert refusal(way.verify(token, 2)) == invalid("block 1 is not deeper than the previous block")
     made = mint(way.pairs[0], a_remit(chain=("x@y",)), to=way.pairs[1].public, request_id="r0", now_ms=NOW_MS)
     assert refusal(made)[0] is Code.CREDENTIAL_INVALID
 
@@ -247,19 +247,19 @@ def test_a_stolen_credential_is_of_no_use_to_another_hub(way: Way) -> None:
     token = way.token(way.remits(2))
     thief = way.pairs[5].public
     assert refusal(way.verify(token, 2, peer_key=thief)) == invalid(
-        "it was made out by another hub than the one that sends it"
+        "it was issued by another hub than the sender"
     )
 
 
 def test_a_credential_for_another_hub_is_refused(way: Way) -> None:
     """A hub that received a credential cannot send it on as it is, nor use it against a third hub."""
     token = way.token(way.remits(2))
-    assert refusal(way.verify(token, 2, me={way.pairs[3].public})) == invalid("it was made out to another hub")
+    assert refusal(way.verify(token, 2, me={way.pairs[3].public})) == invalid("it was issued to another hub")
 
 
 def test_a_credential_for_another_request_is_refused(way: Way) -> None:
     token = way.token(way.remits(2))
-    assert refusal(way.verify(token, 2, request_id="r0")) == invalid("it was made out for another request")
+    assert refusal(way.verify(token, 2, request_id="r0")) == invalid("it was issued for another request")
 
 
 def test_a_hub_that_answers_to_two_keys_takes_credentials_for_both(way: Way) -> None:
@@ -269,7 +269,7 @@ def test_a_hub_that_answers_to_two_keys_takes_credentials_for_both(way: Way) -> 
 
 def test_a_credential_that_was_started_by_a_stranger_is_refused(way: Way) -> None:
     token = way.token(way.remits(3))
-    stranger = invalid("it was started by a hub that is not trusted here")
+    stranger = invalid("it was issued by a hub that is not trusted here")
     assert refusal(way.verify(token, 3, roots={way.pairs[1].public})) == stranger
     assert refusal(way.verify(token, 3, roots=set())) == stranger
 
@@ -278,7 +278,7 @@ def test_whoever_claims_to_be_a_trusted_root_has_to_have_signed(way: Way) -> Non
     """The number that says whose key it is may be chosen freely, and two keys may even share one."""
     trusted = int.from_bytes(bytes.fromhex(way.pairs[0].public.removeprefix("ed25519/"))[:4], "big")
     forged = rooted(way.pairs[5], 0, content_of(a_hop(0, way.pairs[1])), root_id=trusted).to_base64()
-    assert refusal(way.verify(forged, 1)) == invalid("its signatures do not hold")
+    assert refusal(way.verify(forged, 1)) == invalid("its signatures are invalid")
 
 
 def test_two_trusted_hubs_whose_keys_begin_alike_do_not_disturb_each_other(
@@ -297,7 +297,7 @@ def test_two_trusted_hubs_whose_keys_begin_alike_do_not_disturb_each_other(
         assert chain.signers == (pair.public,)
     unknown = mint(way.pairs[4], a_remit(), to=way.pairs[5].public, request_id="r0", now_ms=NOW_MS)
     assert isinstance(unknown, str)
-    assert refusal(read_chain(unknown, roots)) == invalid("its signatures do not hold")
+    assert refusal(read_chain(unknown, roots)) == invalid("its signatures are invalid")
 
 
 # ── blocks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -338,7 +338,7 @@ def test_blocks_cannot_be_dropped_nor_swapped(way: Way, kept: tuple[int, ...]) -
     head, blocks, tail = parts_of(way.token(way.remits(4)))
     token = joined(head, [blocks[number - 1] for number in kept], tail)
     for hops in range(1, 6):
-        assert refusal(way.verify(token, hops)) == invalid("its signatures do not hold")
+        assert refusal(way.verify(token, hops)) == invalid("its signatures are invalid")
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
@@ -347,14 +347,14 @@ def test_a_block_cannot_be_taken_from_another_credential(way: Way, number: int) 
     head, blocks, tail = parts_of(way.token(way.remits(4)))
     _, others, _ = parts_of(way.token(way.remits(4)))
     token = joined(head, [*blocks[: number - 1], others[number - 1], *blocks[number:]], tail)
-    assert refusal(way.verify(token, 4)) == invalid("its signatures do not hold")
+    assert refusal(way.verify(token, 4)) == invalid("its signatures are invalid")
 
 
 def test_a_hop_that_was_left_out_shows_by_its_signature(way: Way) -> None:
     """Two hubs that work together cannot hide a third: the one that a block names has to sign the next."""
     biscuit = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     token = signed_on(biscuit, way.pairs[2], 1, content_of(a_hop(1, way.pairs[3]))).to_base64()
-    told = invalid("block 1 is not signed by the hub that the block before names")
+    told = invalid("block 1 is not signed by the hub that the previous block names")
     assert refusal(way.verify(token, 3, peer_key=way.pairs[2].public, request_id="r1")) == told
 
 
@@ -362,14 +362,14 @@ def test_a_block_that_nobody_signed_is_refused(way: Way) -> None:
     """A plain biscuit lets any bearer add a block; here that would be a hop that is not counted."""
     plain = BlockBuilder("hop(1, hex:00)")
     token = Biscuit.from_base64(way.token([a_remit()]), PublicKey(way.pairs[0].public)).append(plain).to_base64()
-    assert refusal(way.verify(token, 1)) == invalid("a block was added that no hub has signed")
+    assert refusal(way.verify(token, 1)) == invalid("it holds a block that no hub signed")
 
 
 def test_a_block_that_is_signed_with_a_key_of_another_kind_is_refused(way: Way) -> None:
     biscuit = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     other = KeyPair.from_private_key(PrivateKey("secp256r1-private/" + "07" * 32))
     token = signed_on(biscuit, other, 1, content_of(a_hop(1, way.pairs[2]))).to_base64()
-    told = invalid("block 1 is not signed by the hub that the block before names")
+    told = invalid("block 1 is not signed by the hub that the previous block names")
     assert refusal(way.verify(token, 2)) == told
 
 
@@ -386,7 +386,7 @@ def test_a_block_that_is_signed_with_a_key_of_another_kind_is_refused(way: Way) 
 )
 def test_a_block_that_says_anything_else_is_refused(way: Way, code: str) -> None:
     """So no check is passed over, and no rule of a stranger is ever evaluated."""
-    told = invalid("it holds something that is not of a hub's making")
+    told = invalid("it holds content that no hub writes")
     first = content_of(a_hop(0, way.pairs[1]))
     assert refusal(way.verify(rooted(way.pairs[0], 0, first, code=code).to_base64(), 1)) == told
     later = signed_on(
@@ -403,12 +403,12 @@ def test_a_block_that_says_anything_else_is_refused(way: Way, code: str) -> None
 def test_a_block_whose_content_is_none_is_refused(way: Way, content: Any) -> None:
     """Also one of a kind that the library cannot make a Python value of, and would end the process over."""
     token = rooted(way.pairs[0], 0, content).to_base64()
-    assert refusal(way.verify(token, 1)) == invalid("it holds something that is not of a hub's making")
+    assert refusal(way.verify(token, 1)) == invalid("it holds content that no hub writes")
 
 
 @pytest.mark.parametrize("number", [1, 2, -1, 10**12])
 def test_a_block_that_counts_wrong_is_refused(way: Way, number: int) -> None:
-    told = invalid("it holds something that is not of a hub's making")
+    told = invalid("it holds content that no hub writes")
     assert refusal(way.verify(rooted(way.pairs[0], number, content_of(a_hop(0, way.pairs[1]))).to_base64(), 1)) == told
     first = rooted(way.pairs[0], 0, content_of(a_hop(0, way.pairs[1])))
     if number != 1:
@@ -560,7 +560,7 @@ def test_who_holds_another_key_than_the_credential_names_adds_nothing(way: Way) 
     held = way.chain(way.token([a_remit()]))
     remit = a_remit(depth=1, chain=("x@one",))
     made = attenuate(held, way.pairs[2], remit, to=way.pairs[3].public, request_id="r1", now_ms=NOW_MS)
-    assert refusal(made) == invalid("it was made out to another hub, or to another key of this one")
+    assert refusal(made) == invalid("it was issued to another hub, or to another key of this hub")
 
 
 # ── the law ───────────────────────────────────────────────────────────────────────────────────────────────────────────

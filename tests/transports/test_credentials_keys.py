@@ -332,7 +332,7 @@ def test_a_proof_that_was_changed_is_not_believed() -> None:
 
 @pytest.mark.parametrize("header", ["", "x", "ü", "\ud800", "A" * 1_000, "A" * 10_000_000, "====", "\x00"])
 def test_what_is_no_proof_is_refused(header: str) -> None:
-    assert why(take(header)) == "its proof cannot be read, or is of another version of Remit"
+    assert why(take(header)) == "its proof is malformed, or made by another version of Remit"
 
 
 @given(st.binary(max_size=500))
@@ -353,9 +353,9 @@ def test_trusted_keys_are_read_oldest_first() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("acme", "line 1 does not hold the name of a peer and its key"),
-        (f"\n{A.public}", "line 2 does not hold the name of a peer and its key"),
-        (f"ac/me {A.public}", "line 1 does not hold the name of a peer and its key"),
+        ("acme", "line 1 is not a peer name followed by a key"),
+        (f"\n{A.public}", "line 2 is not a peer name followed by a key"),
+        (f"ac/me {A.public}", "line 1 is not a peer name followed by a key"),
         ("acme ed25519/12", "line 1: a public key is written"),
         (f"acme {A.public}\nbolt {A.public}", "line 2: the key is that of acme already"),
     ],

@@ -11,5 +11,5 @@ NAMES = ("employee", "librarian", "contract", "subagent")
 def find(name: str) -> Dialect:
     """Return the dialect of that name; raises a `LookupError` that names those that there are."""
     if name not in NAMES:
-        raise LookupError(f"there is no dialect {name!r}; there are {', '.join(NAMES)}")
+        raise LookupError(f"unknown dialect {name!r}; known dialects: {', '.join(NAMES)}")
     return import_module(f"remit.dialects.{name}").DIALECT

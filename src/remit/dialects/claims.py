@@ -127,7 +127,7 @@ def refined(said: T, claims: Claims, place: Place, words: Callable[[T], Struct])
     contradicted = list(_differing(words(said), words(claimed)))
     if contradicted:
         where = ", ".join(path_of(each) for each in contradicted)
-        problem = Problem(path_of(place), f"contradicts what the document's own fields say: {where}")
+        problem = Problem(path_of(place), f"contradicts the document's own fields: {where}")
         raise RemitError(malformed((problem,)))
     return claimed
 
@@ -163,7 +163,7 @@ def _spelled_out(said: Struct, claims: Claims, place: Place) -> dict[str, Json]:
         try:
             rest[name] = decode(text.encode() if isinstance(text, str) else b"", object)
         except RemitError:
-            problems.append(Problem(path_of((*place, _JSON)), f"{name[:SHOWN]!r} is no text that holds JSON"))
+            problems.append(Problem(path_of((*place, _JSON)), f"{name[:SHOWN]!r} is not a string that holds JSON"))
     problems += [Problem(path_of((*place, name)), "is never a claim") for name in rest if name in _FIXED[type(said)]]
     if problems:
         raise RemitError(malformed(tuple(problems)))

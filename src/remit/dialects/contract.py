@@ -148,7 +148,7 @@ class Contract:
 
     def request(self, request: Request) -> ForeignMessage:
         if request.capability is None:
-            problem = Problem("$.capability", "the contract asks for a capability: name one")
+            problem = Problem("$.capability", "the contract dialect requires a capability")
             raise RemitError(malformed((problem,)))
         meant = flat(request)
         asked = _write_request(meant)
@@ -346,7 +346,7 @@ def _status(outcome: Outcome, why: Fault | None) -> Status:
 def _refuse_incomplete(words: ContractResponse, request: Request) -> None:
     problems: list[Problem] = []
     if words.request_id != request.id:
-        problems.append(Problem("$.request_id", "is not what was asked"))
+        problems.append(Problem("$.request_id", "does not match the request"))
     if words.status in _USABLE and words.confidence_level is None:
         problems.append(Problem("$.confidence_level", f"is required with {words.status}"))
     if words.status is Outcome.ERROR and not words.error_message:

@@ -149,7 +149,7 @@ def _agreed(words: DelegationRequest, headers: Mapping[str, str]) -> DelegationR
     if _DEPTH in headers:
         depth = _number(headers[_DEPTH])
         if depth is None:
-            problems.append(Problem(_shown(_DEPTH), "is no depth: a number in digits"))
+            problems.append(Problem(_shown(_DEPTH), "is not a depth; expected digits"))
         elif words.current_depth not in (None, depth):
             problems.append(Problem(_shown(_DEPTH), "contradicts `current_depth` of the envelope"))
         else:
@@ -171,7 +171,7 @@ def _read_request(words: DelegationRequest, traceparent: str | None) -> Submissi
     limits = words.constraints
     if limits.max_depth == 0:
         message = "Delegation depth limit reached (0/0). Cannot delegate further. Return results to parent."
-        problem = Problem("$.constraints.max_depth", "lets nobody be called: not even a depth of 0 is below it")
+        problem = Problem("$.constraints.max_depth", "allows no calls: not even a depth of 0 is below it")
         raise RemitError(fault(Code.MAX_DEPTH_EXCEEDED, message, problems=(problem,), suggestion=""))
     handoff = Handoff(
         facts=words.handoff_data.facts,
@@ -367,7 +367,7 @@ def _echoed(response: Response, asked: ForeignMessage) -> Response:
 
 def _refuse_another(words: DelegationResponse, request: Request) -> None:
     problems = [
-        Problem(f"$.{name}", "is not what was asked")
+        Problem(f"$.{name}", "does not match the request")
         for name, asked in (
             ("request_id", (as_uuid(request.id), request.id)),
             ("target_employee", (request.target,)),

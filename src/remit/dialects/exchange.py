@@ -53,4 +53,4 @@ def read_envelope(raw: bytes, kind: type[T]) -> T:
 def refuse_another(asked: ForeignMessage, field: str, target: str) -> None:
     """Refuse a message whose address names someone else than its body."""
     if asked.target not in ("", target):
-        raise RemitError(malformed((Problem(f"$.{field}", "is not who the address names"),)))
+        raise RemitError(malformed((Problem(f"$.{field}", "is not the agent that the URL names"),)))

@@ -49,7 +49,7 @@ def dialect_agent(
     """
     why = no_hub(url)
     if dialect not in NAMES:
-        why = f"there is no dialect {dialect!r}; there are {', '.join(NAMES)}"
+        why = f"unknown dialect {dialect!r}; known dialects: {', '.join(NAMES)}"
     if retries < 0:
         why = f"retries: expected 0 or more, got {retries}"
     if why is not None:
@@ -130,7 +130,7 @@ async def _keep(brief: Brief, name: str, theirs: str) -> None:
         if error.fault.code not in (Code.STATE_CONFLICT, Code.TOO_LARGE):
             raise
         # Another request of the same session began it there too: the one that was kept first is gone on with.
-        log.warning("a session of %s was not kept: %s", brief.request.target, error.fault.message)
+        log.warning("could not store a session of %s: %s", brief.request.target, error.fault.message)
 
 
 def _after_ms(given: ForeignMessage) -> int | None:

@@ -153,7 +153,7 @@ DIALECT = Librarian()
 
 def _addressed(target: str) -> str:
     if not target:
-        problem = Problem("$.target", "the address says who is asked: POST /dialects/librarian/<librarian>")
+        problem = Problem("$.target", "the URL names the agent: POST /dialects/librarian/<librarian>")
         raise RemitError(malformed((problem,)))
     return convert({"target": target}, _Address).target
 
@@ -287,7 +287,7 @@ def _read_response(words: LibrarianResponse, id: str, target: str) -> Response:
     if error is not None:
         why = known(error.code, error.message, suggestion=error.suggestion, recoverable=error.recoverable)
     elif words.delegate is not None:
-        why = fault(Code.DELEGATION_FAILED, f"{target} named others to answer, whom nobody asked")
+        why = fault(Code.DELEGATION_FAILED, f"{target} referred to other agents that were not asked")
     else:
         why = None
     metadata = dict(words.metadata)
@@ -350,7 +350,7 @@ def _delegate(call: Call) -> DelegateRequest:
 
 def _delegating(call: Call, index: int) -> DelegateRequest:
     if call.target is None:
-        problem = Problem(f"$.calls[{index}].target", "a librarian names who should answer, not a capability")
+        problem = Problem(f"$.calls[{index}].target", "the librarian dialect addresses agents, not capabilities")
         raise RemitError(malformed((problem,)))
     words = _delegate(call)
     lost = beyond(call, _wanted(words))

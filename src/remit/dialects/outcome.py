@@ -77,7 +77,7 @@ def answered_by(request: Request) -> Generator[None]:
         yield
     except RemitError as error:
         why = error.fault
-        message = f"{request.target} gave an answer that cannot be used: {why.message}"
+        message = f"{request.target} sent an unusable answer: {why.message}"
         raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, message, problems=why.problems)) from error
 
 
@@ -89,8 +89,8 @@ def read_reply(given: ForeignMessage, kind: type[T], request: Request) -> T | Re
         if given.status < 300:
             raise
     code = _OF_STATUS.get(given.status, Code.DELEGATION_FAILED)
-    how = "Check the token that is sent to it." if given.status == 401 else None
-    why = fault(code, f"{request.target} gave no answer but HTTP status {given.status}", suggestion=how)
+    how = "Check the token that this hub sends." if given.status == 401 else None
+    why = fault(code, f"{request.target} sent no answer but HTTP status {given.status}", suggestion=how)
     response = Response(version=VERSION, id=request.id, target=request.target, status=status_of(code), fault=why)
     return in_time(response, given)
 

@@ -118,7 +118,7 @@ class SubAgent:
             if isinstance(words, Response):
                 return words
             if words.agent_name != request.target:
-                raise RemitError(malformed((Problem("$.agent_name", "is not who was asked"),)))
+                raise RemitError(malformed((Problem("$.agent_name", "is not the agent that was asked"),)))
             said = _read_response(words, request.id)
             return in_time(refined(said, words.remit or {}, (KEY,), _write_response), given)
 

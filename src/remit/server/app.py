@@ -155,8 +155,10 @@ async def no_such_thing(request: Request, error: Exception) -> Response:
         takes = (headers or {}).get("Allow", "")
         what = f"method {request.method} not allowed at {request.url.path[:100]}; allowed: {takes}"
     else:
-        what = f"there is nothing at {request.url.path[:100]}"
-    body = encode(FailureBody(fault=fault(Code.NOT_FOUND, what, suggestion="See what there is at `/openapi.json`.")))
+        what = f"nothing found at {request.url.path[:100]}"
+    body = encode(
+        FailureBody(fault=fault(Code.NOT_FOUND, what, suggestion="`/openapi.json` lists what this server offers."))
+    )
     return Response(body, status, headers, media_type="application/json")
 
 

@@ -67,8 +67,8 @@ def headers_of(scope: Scope) -> Headers:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         if name in found:
             if name in _ONCE:
-                problem = Problem(name, "stands there more than once; send it once")
-                raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {name} is wrong", problems=(problem,)))
+                problem = Problem(name, "is sent more than once; send it once")
+                raise RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid header {name}", problems=(problem,)))
             value = f"{found[name]}, {value}"
         found[name] = value
     return found
@@ -112,9 +112,9 @@ async def read_json(headers: Headers, receive: Receive, max_bytes: int = MAX_BYT
     body = await _READING.read(receive, max_bytes)
     stated = digest_in(headers.get(CONTENT_DIGEST.lower(), ""))
     if stated is not None and sha256(body).digest() != stated:
-        why = f"the body is not the one that {CONTENT_DIGEST} names: it was changed on the way"
+        why = f"the body does not match {CONTENT_DIGEST}: it was changed in transit"
         code = Code.UNAUTHENTICATED if PROOF.lower() in headers else Code.MALFORMED_ENVELOPE
-        raise RemitError(fault(code, why, suggestion="Send it again, with the digest of the body that is sent."))
+        raise RemitError(fault(code, why, suggestion="Send the request again with the digest of its body."))
     return body
 
 
@@ -156,7 +156,7 @@ class _Reading:
                 if size > max_bytes:
                     raise RemitError(_too_large(max_bytes))
                 if self.bytes > MOST_READ:
-                    why = "too much is being sent to this server at once; nothing was started"
+                    why = "this server is receiving too much data at once; nothing was started"
                     raise RemitError(fault(Code.OVERLOADED, why, retry_after_ms=BUSY_MS))
                 parts.append(part)
         finally:
@@ -173,7 +173,7 @@ _COMPRESSED = fault(
 
 
 def _too_large(max_bytes: int) -> Fault:
-    return fault(Code.TOO_LARGE, f"the body is larger than {max_bytes} bytes, which is the most that is taken")
+    return fault(Code.TOO_LARGE, f"the body exceeds the limit of {max_bytes} bytes")
 
 
 def status_of(response: Response) -> int:

@@ -318,11 +318,11 @@ def _refusing(why: Fault, status: int | None = None) -> Callable[[Scope, Receive
 _FULL = fault(Code.OVERLOADED, "too many connections are open to this server", retry_after_ms=1_000)
 _HEADERS_TOO_LARGE = fault(
     Code.TOO_LARGE,
-    f"the headers and the address are larger than {MOST_HEADERS} bytes, which is the most that is taken",
+    f"the headers and the URL exceed the limit of {MOST_HEADERS} bytes",
 )
 _NO_HTTP = fault(Code.MALFORMED_ENVELOPE, "invalid HTTP request")
 _BODY_TOO_SLOW = fault(
     Code.TIMEOUT,
-    f"the body had not come after {BODY_S:.0f} s; nothing was started",
-    suggestion="Send the request again, with the whole body in that time.",
+    f"the body did not arrive within {BODY_S:.0f} s; nothing was started",
+    suggestion="Send the request again, with the whole body within that time.",
 )

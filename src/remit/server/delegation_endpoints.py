@@ -134,7 +134,7 @@ class DelegationEndpoints:
         last = headers_of(scope).get("last-event-id", "0").strip()
         if _NUMBER.fullmatch(last) is None:
             problem = Problem("Last-Event-ID", "give the number of the last event that was received")
-            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the header Last-Event-ID is wrong", problems=(problem,)))
+            raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid header Last-Event-ID", problems=(problem,)))
         if scope["method"] == "HEAD":
             await send_bytes(send, 200, b"", tuple(STREAM_HEADERS))
             return
@@ -204,7 +204,9 @@ def agree(headers: Headers, sent: Submission) -> None:
         ("x-agent-parent-session", sent.parent_session),
     )
     if problems := tuple(
-        Problem(name, f"contradicts the envelope, which says {value!r}" if value else "says what the envelope does not")
+        Problem(
+            name, f"contradicts the envelope, which says {value!r}" if value else "has no counterpart in the envelope"
+        )
         for name, value in said
         if name in headers and headers[name] != value and unquote(headers[name]) != value
     ):

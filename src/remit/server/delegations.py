@@ -23,7 +23,7 @@ from remit.server.run_waiters import Leaving, RunWaiters
 
 # As long as a hub waits for an answer to come after a cancel: the grace time of a callee, and a little for the way.
 CANCEL_WAIT_S = 3.5
-GONE = "whoever asked hung up"
+GONE = "the client disconnected"
 
 
 class Handle(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,8 +88,8 @@ class Delegations:
             raise RemitError(
                 fault(
                     Code.PERMISSION_DENIED,
-                    f"{sender.name} may not use this: it needs the permission `{access.needs}`",
-                    suggestion=f'Say `may = ["{access.needs}"]` in `[clients.{sender.name}]` of the team file.',
+                    f"{sender.name} lacks the permission `{access.needs}`",
+                    suggestion=f'Add `may = ["{access.needs}"]` to `[clients.{sender.name}]` of the team file.',
                 )
             )
         return sender
@@ -118,7 +118,7 @@ class Delegations:
             return
         owner = await self.hub.store.owner(history)
         if owner is not None and owner.agent not in sender.targets:
-            why = f"there is no conversation `{history[:100]}` that {sender.name} may see"
+            why = f"no conversation `{history[:100]}` that {sender.name} may see"
             raise RemitError(fault(Code.NOT_FOUND, why))
 
     async def end_of(
@@ -212,7 +212,7 @@ class Delegations:
         if len(runs) == 1:  # two users of a client may have chosen the same: then it names neither
             (summary,) = await store.runs(run=runs[0], limit=1)
             return summary
-        raise RemitError(fault(Code.NOT_FOUND, f"there is no delegation `{name[:100]}` that {sender.name} may see"))
+        raise RemitError(fault(Code.NOT_FOUND, f"no delegation `{name[:100]}` that {sender.name} may see"))
 
 
 def going_down() -> RemitError:

@@ -71,7 +71,7 @@ class DialectEndpoints:
         name: str = scope["path_params"]["name"]
         if name not in NAMES:
             known = f"Use one of {', '.join(NAMES)}."
-            raise RemitError(fault(Code.NOT_FOUND, f"there is no dialect `{name[:100]}`", suggestion=known))
+            raise RemitError(fault(Code.NOT_FOUND, f"unknown dialect `{name[:100]}`", suggestion=known))
         dialect, headers = find(name), headers_of(scope)
         # Where an envelope does not say whom it is for, the address does: `/dialects/librarian/<name>`.
         target = scope["path_params"].get("rest", "") if name == "librarian" else ""
@@ -136,7 +136,7 @@ class DialectEndpoints:
         # None of the dialects knows of something that waits for a person: they wait, too.
         end = await asked.end_of(going, going.run, receive, anew=anew, questions=False)
         if not isinstance(end, Response):
-            why = "this server shuts down before the request has ended"
+            why = "this server is shutting down before the request ended"
             raise RemitError(fault(Code.OUTCOME_UNKNOWN, why, suggestion="Send the same request again."))
         return end
 
@@ -170,7 +170,9 @@ def _in_own_part(sent: Submission, session: str) -> Submission:
     """Return a request of a shared session in the part of it that belongs to its target."""
     own = of_agent(session, sent.target)
     if len(own) > LONGEST_NAME:
-        problem = Problem("$.context.session_id", f"with the agent's name it is longer than {LONGEST_NAME} characters")
+        problem = Problem(
+            "$.context.session_id", f"together with the agent's name it exceeds {LONGEST_NAME} characters"
+        )
         raise RemitError(malformed((problem,)))
     return replace(sent, session=own, parent_session=sent.parent_session or session)
 
@@ -180,7 +182,7 @@ def _placed(dialect: str, why: Fault, sender: Sender | None) -> Fault:
     places, paths = _PLACES[dialect], [each.path for each in why.problems]
     if paths == ["$.origin"] and sender is not None and not sender.is_hub:
         # The documents want a service's own token for this, never a user's.
-        message = "this token is a client's, and agents are spoken for by a service"
+        message = "this token belongs to a client; only a peer may act for agents"
         suggestion = "Send the token of a peer: `token` in `[peers.NAME]` of the team file."
         return fault(Code.UNAUTHENTICATED, message, suggestion=suggestion)
     if not places.keys() & set(paths):

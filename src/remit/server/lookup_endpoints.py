@@ -102,7 +102,7 @@ class LookupEndpoints:
         known = self._cards(sender)
         card = known.get(name)
         if card is None:
-            why = f"there is no agent `{name[:100]}` here that {sender.name} may ask{did_you_mean(name, known)}"
+            why = f"no agent `{name[:100]}` is available to {sender.name}{did_you_mean(name, known)}"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
         await send_value(send, public(card))
 
@@ -125,7 +125,7 @@ class LookupEndpoints:
         run: str = scope["path_params"]["run"]
         found = [each for each in await self._hub.store.runs(run=run, limit=1) if each.run == run]
         if not found or not may_see(sender, found[0], scope[ACCESS].others):
-            raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` that {sender.name} may see"))
+            raise RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}` that {sender.name} may see"))
         await send_value(send, PublicRunTree(run=run, delegations=tuple(await self._hub.delegations(run))))
 
     async def audit(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the shape of all
@@ -165,7 +165,7 @@ def _refuse_unknown(scope: Scope, *known: str) -> None:
     """Refuse parameters that mean nothing: who mistypes a filter would take what comes for what was filtered."""
     for name in parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True):
         if name not in known:
-            hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+            hint = did_you_mean(name, known) or f"; known parameters: {', '.join(known)}"
             raise _wrong(name[:100], f"unknown parameter{hint}")
 
 
@@ -175,17 +175,17 @@ def _parameter(scope: Scope, name: str, default: T) -> T:
     if given is None:
         return default
     if len(given) > 1:
-        raise _wrong(name, "stands there more than once")
+        raise _wrong(name, "is given more than once")
     if isinstance(default, str):
         if len(given[0]) > LONGEST_NAME:
             raise _wrong(name, f"is longer than {LONGEST_NAME} characters")
         return given[0]
     # Longer than this no number is that a store could hold.
     if not (given[0].isascii() and given[0].isdecimal() and len(given[0]) <= 15):
-        raise _wrong(name, f"{given[0][:100]!r} is no number from 0 on")
+        raise _wrong(name, f"{given[0][:100]!r} is not a number of 0 or more")
     return int(given[0])
 
 
 def _wrong(name: str, why: str) -> RemitError:
     problem = Problem(name, why)
-    return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the parameter `{name}` is wrong", problems=(problem,)))
+    return RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid parameter `{name}`", problems=(problem,)))

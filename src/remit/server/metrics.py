@@ -27,12 +27,14 @@ class MetricsPage:
         )
         yield from _head("remit_refusals_total", "counter", "Requests that were refused, by agent and code.")
         yield from (_line("remit_refusals_total", n, agent=a, code=c) for (a, c), n in sorted(figures.refused.items()))
-        yield from _head("remit_door_refusals_total", "counter", "Requests refused at the door, by reason.")
+        yield from _head(
+            "remit_door_refusals_total", "counter", "Requests refused before they reached an agent, by reason."
+        )
         yield from (_line("remit_door_refusals_total", n, reason=c) for c, n in sorted(figures.turned_away.items()))
-        yield from _head("remit_tokens_total", "counter", "Tokens spent, those of sub-agents included, by agent.")
+        yield from _head("remit_tokens_total", "counter", "Tokens spent, including sub-agents, by agent.")
         for kind, spent in (("completion", figures.completion), ("prompt", figures.prompt)):
             yield from (_line("remit_tokens_total", n, agent=a, kind=kind) for a, n in sorted(spent.items()))
-        yield from _head("remit_delegation_seconds", "histogram", "How long delegations took.")
+        yield from _head("remit_delegation_seconds", "histogram", "Duration of delegations.")
         for agent, times in sorted(figures.times.items()):
             total = 0
             for bound, number in zip((*BUCKETS, "+Inf"), times, strict=True):
@@ -43,11 +45,11 @@ class MetricsPage:
         yield from _head("remit_spans_lost_total", "counter", "Spans that could not be delivered to a collector.")
         yield f"remit_spans_lost_total {figures.lost_spans}"
         standing = self._hub.standing()
-        yield from _head("remit_running", "gauge", "Delegations under way.")
+        yield from _head("remit_running", "gauge", "Running delegations.")
         yield from (_line("remit_running", each.running, agent=name) for name, each in standing.items())
-        yield from _head("remit_queued", "gauge", "Delegations that wait for a slot.")
+        yield from _head("remit_queued", "gauge", "Delegations waiting for a slot.")
         yield from (_line("remit_queued", each.queued, agent=name) for name, each in standing.items())
-        yield from _head("remit_breaker", "gauge", "0: asked as usual, 1: tried out, 2: left alone.")
+        yield from _head("remit_breaker", "gauge", "Circuit breaker. 0: closed, 1: half-open, 2: open.")
         yield from (_line("remit_breaker", PHASES[each.breaker], agent=name) for name, each in standing.items())
 
 

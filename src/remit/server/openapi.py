@@ -73,7 +73,7 @@ def _permitted(paths: Document) -> Document:
                 operation["security"] = [{"bearer": [str(access.needs)]}]
             elif access.others is not None:
                 operation["x-remit-others"] = str(access.others)
-                more = f"For runs that are not the client's own it needs the permission `{access.others}`."
+                more = f"Runs of others require the permission `{access.others}`."
                 operation["description"] = " ".join(filter(None, (operation.get("description"), more)))
     return paths
 
@@ -83,12 +83,15 @@ def _paths(ref: dict[Any, Any]) -> Document:
 
 
 def _delegation_paths(ref: dict[Any, Any]) -> Document:
-    delegation = [_in_path("id", "The run, or the sender's own id, as long as that is known.")]
-    ended = _reply("How it ended.", ref[Response])
-    stream: Document = {"description": "Its events.", "content": {"text/event-stream": {"schema": _EVENT}}}
-    waiting = {**_reply("It has not ended.", ref[Handle]), "links": _LINKS}
+    delegation = [_in_path("id", "The id of the run, or the sender's own request id while the server remembers it.")]
+    ended = _reply("The outcome of the delegation.", ref[Response])
+    stream: Document = {
+        "description": "The events of the delegation.",
+        "content": {"text/event-stream": {"schema": _EVENT}},
+    }
+    waiting = {**_reply("The delegation has not ended.", ref[Handle]), "links": _LINKS}
     answered = {
-        "description": "How it ended.",
+        "description": "The outcome of the delegation.",
         "content": {**ended["content"], **stream["content"]},
         "links": _LINKS,
     }
@@ -98,11 +101,11 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
                 "operationId": "ask",
                 "summary": "Ask an agent.",
                 "description": "With `Accept: text/event-stream` the answer is a stream of events. The headers "
-                "`X-Agent-Request-ID`, `X-Agent-Origin`, `X-Agent-Depth` and `X-Agent-Parent-Session` may be sent, "
-                "too; then each says the same as the envelope.",
+                "`X-Agent-Request-ID`, `X-Agent-Origin`, `X-Agent-Depth` and `X-Agent-Parent-Session` may be sent "
+                "too; then each must agree with the envelope.",
                 "parameters": [
-                    _header("Prefer", "`respond-async`: answer with a handle as soon as it is safely recorded."),
-                    _header("traceparent", "The trace that it belongs to, as W3C writes it."),
+                    _header("Prefer", "`respond-async`: answer with a handle once the request is stored."),
+                    _header("traceparent", "The trace of the request, as W3C Trace Context defines it."),
                 ],
                 "requestBody": _body(ref[Submission]),
                 "responses": {"200": answered, "202": waiting, **_refusals(ref[Response], ref[FailureBody])},
@@ -111,7 +114,7 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
         "/v1/delegations/{id}": {
             "get": {
                 "operationId": "look",
-                "summary": "Look how a delegation ended, or how far it is.",
+                "summary": "Get the outcome or the state of a delegation.",
                 "parameters": delegation,
                 "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
             }
@@ -119,7 +122,7 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
         "/v1/delegations/{id}/events": {
             "get": {
                 "operationId": "read_along",
-                "summary": "Read along what happens in a delegation, from its beginning or after an event.",
+                "summary": "Follow the events of a delegation, from its start or after an event.",
                 "parameters": [
                     *delegation,
                     _header("Last-Event-ID", "The number of the last event received.", pattern="^[0-9]{1,18}$"),
@@ -130,7 +133,7 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
         "/v1/delegations/{id}/cancel": {
             "post": {
                 "operationId": "cancel",
-                "summary": "Stop a delegation and everything below it.",
+                "summary": "Cancel a delegation and everything below it.",
                 "parameters": delegation,
                 "requestBody": {**_body(ref[Reason]), "required": False},
                 "responses": {"200": ended, "202": waiting, **_failures(ref[FailureBody])},
@@ -141,30 +144,36 @@ def _delegation_paths(ref: dict[Any, Any]) -> Document:
 
 def _lookup_paths(ref: dict[Any, Any]) -> Document:
     return {
-        "/v1/agents": {"get": _look("agents", "The agents that can be asked.", _reply("They.", ref[AgentList]), ref)},
+        "/v1/agents": {
+            "get": _look("agents", "The agents that the client may ask.", _reply("The agents.", ref[AgentList]), ref)
+        },
         "/v1/agents/{name}": {
             "get": _look(
-                "agent", "One agent.", _reply("It.", ref[PublicCard]), ref, [_in_path("name", "The agent's name.")]
+                "agent",
+                "One agent.",
+                _reply("The agent.", ref[PublicCard]),
+                ref,
+                [_in_path("name", "The agent's name.")],
             )
         },
         "/v1/runs": {
             "get": _look(
                 "runs",
                 "The newest runs.",
-                _reply("They.", ref[RunList]),
+                _reply("The runs.", ref[RunList]),
                 ref,
                 [
-                    _parameter("user", "string", "Only this user's."),
-                    _parameter("correlation", "string", "Only those of this workflow."),
-                    _parameter("limit", "integer", "At most so many."),
+                    _parameter("user", "string", "Only runs of this user."),
+                    _parameter("correlation", "string", "Only runs with this correlation id."),
+                    _parameter("limit", "integer", "Maximum number of results."),
                 ],
             )
         },
         "/v1/runs/{run}": {
             "get": _look(
                 "run",
-                "Who asked whom for what in a run.",
-                _reply("Its delegations.", ref[PublicRunTree]),
+                "The delegations of a run.",
+                _reply("The delegations.", ref[PublicRunTree]),
                 ref,
                 [_in_path("run", "The run.")],
             )
@@ -172,13 +181,13 @@ def _lookup_paths(ref: dict[Any, Any]) -> Document:
         "/v1/audit": {
             "get": _look(
                 "audit",
-                "The record.",
-                _reply("A part of it.", ref[AuditPage]),
+                "The audit log.",
+                _reply("A page of records.", ref[AuditPage]),
                 ref,
                 [
-                    _parameter("after", "integer", "Only what follows this number."),
-                    _parameter("limit", "integer", "At most so many."),
-                    _parameter("run", "string", "Only of this run."),
+                    _parameter("after", "integer", "Only records after this number."),
+                    _parameter("limit", "integer", "Maximum number of results."),
+                    _parameter("run", "string", "Only records of this run."),
                 ],
             )
         },
@@ -193,7 +202,7 @@ def _dialect_paths() -> Document:
                 "speak_at",
                 [
                     _in_path("name", "The dialect.", enum=NAMES),
-                    _in_path("rest", "What clients of that dialect put behind the address, or whom they ask."),
+                    _in_path("rest", "The path that clients of the dialect append, or the agent to ask."),
                 ],
             )
         },
@@ -202,14 +211,16 @@ def _dialect_paths() -> Document:
 
 def _operator_paths(ref: dict[Any, Any]) -> Document:
     return {
-        "/openapi.json": {"get": _open("openapi", "This document.", {"200": _reply("It.", {"type": "object"})})},
-        "/metrics": {"get": _look("metrics", "Figures for Prometheus.", _plain("The figures."), ref)},
-        "/healthz": {"get": _open("healthz", "Whether the process is alive.", {"200": _plain("It is.")})},
+        "/openapi.json": {
+            "get": _open("openapi", "This document.", {"200": _reply("The document.", {"type": "object"})})
+        },
+        "/metrics": {"get": _look("metrics", "Metrics for Prometheus.", _plain("The metrics."), ref)},
+        "/healthz": {"get": _open("healthz", "Whether the process is alive.", {"200": _plain("Alive.")})},
         "/readyz": {
             "get": _open(
                 "readyz",
-                "Whether it takes requests.",
-                {"200": _plain("It does."), "503": _plain("It does not, or not yet.")},
+                "Whether the server accepts requests.",
+                {"200": _plain("Ready."), "503": _plain("Not ready.")},
             )
         },
     }
@@ -230,10 +241,10 @@ def _dialect(name: str, parameters: list[Document]) -> Document:
     """Return what is said of another envelope: what is in it, and in its answers, its own document says."""
     return {
         "operationId": name,
-        "summary": "Ask in another envelope.",
+        "summary": "Ask in the envelope of another system.",
         "parameters": parameters,
         "requestBody": _body({"type": "object"}),
-        "responses": {"default": _reply("As the document of that dialect says.", {})},
+        "responses": {"default": _reply("As the dialect defines it.", {})},
     }
 
 
@@ -242,9 +253,9 @@ _EVENT: Document = {
     "type": "object",
     "required": ["event", "data"],
     "properties": {
-        "id": {"type": "string", "pattern": "^[0-9]+$", "description": "Its number, if it is kept."},
+        "id": {"type": "string", "pattern": "^[0-9]+$", "description": "Number of the event, if it is stored."},
         "event": {"enum": [str(kind) for kind in Kind]},
-        "data": {"type": "string", "contentMediaType": "application/json", "description": "What is on record."},
+        "data": {"type": "string", "contentMediaType": "application/json", "description": "The record."},
     },
 }
 
@@ -275,14 +286,22 @@ def _refusals(response: Document, failure: Document) -> Document:
     """Return every status that a delegation may end with besides success."""
     either = {"anyOf": [response, failure]}
     statuses = sorted({row.status for row in TABLE.values()} | {431})
-    return {str(status): _reply("It failed, or was refused.", either) for status in statuses}
+    return {str(status): _reply("The delegation failed or was refused.", either) for status in statuses}
 
 
 def _failures(failure: Document) -> Document:
-    meanings = {400: "Something in the request is wrong.", 401: "It proves nobody.", 403: "It is not allowed."}
-    meanings |= {404: "It is not there.", 413: "It is too large.", 415: "It is of another type."}
-    meanings |= {429: "Too many from that address have proven nobody."}
-    meanings |= {431: "Its headers are too large.", 503: "Not now.", 504: "It came too slowly."}
+    meanings = {
+        400: "The request is invalid.",
+        401: "The sender is not authenticated.",
+        403: "The sender lacks the permission.",
+    }
+    meanings |= {404: "Not found.", 413: "The body is too large.", 415: "The content type is not supported."}
+    meanings |= {429: "Too many unauthenticated requests from this address."}
+    meanings |= {
+        431: "The headers are too large.",
+        503: "The server is overloaded or shutting down.",
+        504: "The request arrived too slowly.",
+    }
     return {str(status): _reply(meaning, failure) for status, meaning in meanings.items()}
 
 

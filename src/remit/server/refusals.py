@@ -204,14 +204,14 @@ class Refusals:
         self._counted.clear()
         self._rows = 0
         for key, count in unwritten.most_common(SUMMARIES):
-            self._record(key.code, f"refused {count} more like it from {key.address} within {INTERVAL_S:.0f} s")
+            self._record(key.code, f"refused {count} more such requests from {key.address} within {INTERVAL_S:.0f} s")
             unwritten[key] = 0
         if rest := unwritten.total():
             addresses = len({key.address for key, count in unwritten.items() if count})
             for code in sorted({key.code for key, count in unwritten.items() if count}):
                 count = sum(each for key, each in unwritten.items() if key.code is code)
-                self._record(code, f"refused {count} more like it from others of {addresses} addresses")
-            log.warning("%d refused requests of %d addresses are only counted", rest, addresses)
+                self._record(code, f"refused {count} more such requests from {addresses} other addresses")
+            log.warning("%d refused requests from %d addresses were counted but not recorded", rest, addresses)
 
     def _record(self, code: Code, text: str) -> None:
         log.warning("%s: %s", code.value, text)

@@ -158,7 +158,7 @@ def kind_of(name: str) -> type[Act]:
         if act == name:
             return kind
     raise RemitError(
-        fault(Code.NOT_FOUND, f"a run has no action `{name[:100]}`", suggestion=f"Use one of {', '.join(ACTS)}.")
+        fault(Code.NOT_FOUND, f"unknown action `{name[:100]}`", suggestion=f"Use one of {', '.join(ACTS)}.")
     )
 
 

@@ -87,7 +87,7 @@ class Server(uvicorn.Server):
     @property
     def api(self) -> Api:
         """The hub's, where that is what is served."""
-        assert isinstance(self._served, Api), "asked only where a hub is served"
+        assert isinstance(self._served, Api), "only a server of a hub has an API"
         return self._served
 
     @property

@@ -1,8 +1,7 @@
-"""Runs with shared agents for the faces of the same user: HTTP and server-sent events, on this machine alone.
+"""The local API for runs with shared agents: HTTP and server-sent events, for the same user on the same machine.
 
-A face gets high-level values only (`public_runs`), and can do what `run_commands` names. `check_local` says who may come.
-Each event of the stream is the whole view of a run, so that a face shows what it is told last and has nothing to piece
-together.
+A client reads the views in `public_runs` and sends the commands in `run_commands`. `check_local` decides who is let in.
+Each event of the stream is the whole view of a run, so a client shows the latest event and never has to merge events.
 """
 
 import asyncio
@@ -58,7 +57,7 @@ MOST_CONNECTIONS = 64
 DRAIN_S = 2.0
 
 _NO_STORE = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
-_FROM_HERE = "Open the page that this server itself gives."
+_FROM_HERE = "Open the page that this server serves."
 _NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -178,7 +177,7 @@ class SharedApi:
         for each in self._host.runs:
             if each.id == run:
                 return each
-        raise RemitError(fault(Code.NOT_FOUND, f"there is no run `{run[:100]}` on this device"))
+        raise RemitError(fault(Code.NOT_FOUND, f"no run `{run[:100]}` on this device"))
 
     # ── what happens ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -246,8 +245,8 @@ def _only(scope: Scope) -> str | None:
     """Return the one run that is asked for, if only one is."""
     given = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True).get("run", [])
     if len(given) > 1:
-        problem = Problem("run", "stands there more than once")
-        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the parameter `run` is wrong", problems=(problem,)))
+        problem = Problem("run", "is given more than once")
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid parameter `run`", problems=(problem,)))
     return given[0] if given else None
 
 
@@ -260,16 +259,16 @@ def check_local(headers: Headers, *, port: int, token: str) -> None:
     names = [f"{name}:{port}" for name in _NAMES]
     host = headers.get("host", "").lower()
     if host not in names:
-        why = "this server answers to the names of this machine alone"
-        raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=f"Ask for http://{names[0]}."))
+        why = "this server accepts requests to local host names only"
+        raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=f"Use http://{names[0]}."))
     # Two of the names are two origins, also where both lead here.
     if headers.get("origin", f"http://{host}").lower() != f"http://{host}":
-        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
+        raise RemitError(fault(Code.PERMISSION_DENIED, "cross-origin requests are not allowed", suggestion=_FROM_HERE))
     if headers.get("sec-fetch-site", "none").lower() not in ("none", "same-origin"):
-        raise RemitError(fault(Code.PERMISSION_DENIED, "pages from elsewhere are not let in", suggestion=_FROM_HERE))
+        raise RemitError(fault(Code.PERMISSION_DENIED, "cross-origin requests are not allowed", suggestion=_FROM_HERE))
     shown = bearer_of(headers.get("authorization", ""))
     if shown is None or not compare_digest(shown.encode(), token.encode()):
-        why = "this server lets in who knows its token, which is in a file that its owner can read"
+        why = "invalid or missing token; its file is readable by the owner of this server"
         raise RemitError(fault(Code.UNAUTHENTICATED, why, suggestion="Send it as `Authorization: Bearer …`."))
 
 

@@ -19,17 +19,19 @@ def token_in(path: Path) -> str:
             with suppress(FileExistsError):  # another server was faster
                 write_private(path, f"{secrets.token_hex(32)}\n".encode(), replace=False)
         except OSError as error:
-            raise _unusable(f"{path} cannot be written: {error.strerror}", "Let this user write there.") from error
+            raise _unusable(
+                f"{path} cannot be written: {error.strerror}", "Give this user write permission."
+            ) from error
     try:
         with path.open("rb") as file:
             mode, content = os.fstat(file.fileno()).st_mode, file.read()
     except OSError as error:
-        raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+        raise _unusable(f"{path} cannot be read: {error.strerror}", "Give this user read permission.") from error
     if os.name == "posix" and mode & 0o077:
-        raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+        raise _unusable(f"{path} can be read by other users", f"Run: chmod 600 {path}")
     token = content.decode("ascii", errors="replace").strip()
     if (why := unfit(token)) is not None:
-        raise _unusable(f"{path} holds no token: {why}", "Remove it, and a new one is made.")
+        raise _unusable(f"{path} holds no valid token: {why}", "Remove it; a new one is created.")
     return token
 
 

@@ -26,7 +26,7 @@ Lookup = Callable[[str, int], Coroutine[Any, Any, list[str]]]
 
 def no_hub(url: str) -> str | None:
     """Say why an address cannot be that of a hub; None: it can."""
-    unfit = f"`{url}` is not the address of a hub: write https://host:port, without more"
+    unfit = f"`{url}` is not a hub address; expected https://host:port and nothing else"
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -35,7 +35,7 @@ def no_hub(url: str) -> str | None:
     if not is_whole or parts.query or parts.fragment:
         return unfit
     if parts.username or parts.password:
-        return "a hub's address holds no password: give the token beside it"
+        return "a hub address must not hold a password; give the token separately"
     return None
 
 
@@ -85,16 +85,16 @@ def parsed(url: str, reach: Reach) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        raise refused(url, f"it is no address ({error})") from error
+        raise refused(url, f"invalid URL ({error})") from error
     if len(url) > MAX_URL or not url.isascii() or any(char <= " " or char == "\\" for char in url):
-        raise refused(url, "it is no address")
+        raise refused(url, "invalid URL")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise refused(url, "it has to begin with https:// or http://, and name a host")
+        raise refused(url, "it must start with https:// or http:// and name a host")
     if parts.username is not None or parts.password is not None:
-        raise refused(url, "an address holds no password")
+        raise refused(url, "a URL must not hold a password")
     host = parts.hostname
     if not reach.names(host) and is_local(host):
-        raise refused(url, "it is not in the public network")
+        raise refused(url, "it is not a public address")
     if is_metadata_host(host) and not reach.means(host):
         raise refused(url, _SECRETS)
     return parts
@@ -120,17 +120,17 @@ async def _addresses(host: str, port: int, reach: Reach, lookup: Lookup) -> list
     try:
         found = list(dict.fromkeys(await lookup(host, port)))
     except (OSError, UnicodeError) as error:
-        raise OSError("its host is not known") from error
+        raise OSError("unknown host") from error
     # One that is public and one that is not: whoever answers so is trying something.
     if not found or not (reach.names(host) or all(map(is_public, found))):
-        raise OSError("its host is not in the public network")
+        raise OSError("its host is not on the public network")
     # Also in a network in which nobody is a stranger, and for a host that was named and now leads there.
     if not (reach.means(host) and is_metadata_host(host)) and any(map(is_metadata_host, found)):
         raise OSError(_SECRETS)
     return found
 
 
-_SECRETS = "a cloud tells the secrets of its machines there"
+_SECRETS = "it is a cloud metadata address, which exposes secrets"
 
 
 def refused(url: str, why: str) -> RemitError:
@@ -138,8 +138,10 @@ def refused(url: str, why: str) -> RemitError:
     place, _, rest = url.partition("@") if "@" in url else ("", "", url)
     # Before an @ stands a password.
     shown = "".join(char if char.isprintable() else "?" for char in (f"…@{rest}" if place else rest)[:200])
-    allow = "Give a public address, or have the host named by who runs this hub: `push_hosts`, `card_hosts`, `hosts=`."
-    return RemitError(fault(Code.PERMISSION_DENIED, f"nothing is sent to `{shown}`: {why}", suggestion=allow))
+    allow = (
+        "Give a public address, or have the operator of this hub allow the host: `push_hosts`, `card_hosts`, `hosts=`."
+    )
+    return RemitError(fault(Code.PERMISSION_DENIED, f"requests to `{shown}` are blocked: {why}", suggestion=allow))
 
 
 class OutboundClient:

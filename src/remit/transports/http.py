@@ -159,7 +159,7 @@ class HttpAgent(Remote):
         try:
             left = await line.depart(self._place)
             if left is not None and not is_known_there(line, left):
-                return await self._look_up(request, line, "it was sent too long ago to be sent again")
+                return await self._look_up(request, line, "the request is too old to be sent again")
             return await self._ask(request, line, sent=left is not None)
         except asyncio.CancelledError:
             # What is taken up again later asks the same once more, under the same id, and gets what came of it.
@@ -170,7 +170,7 @@ class HttpAgent(Remote):
     async def _ask(self, request: Request, line: RemoteHandle, *, sent: bool) -> Response:
         attempts, step_s = 0, PAUSE_S
         while True:
-            line.doubt(f"it is not known what became of it at {request.target}")
+            line.doubt(f"the outcome at {request.target} is unknown")
             try:
                 return await self._attempt(request, line, sent=sent)
             except RetryAllowed as again:
@@ -225,7 +225,7 @@ class HttpAgent(Remote):
                 raise RetryAllowed(response.fault, sent=False)
             if sent and code is Code.DUPLICATE_REQUEST:
                 # What goes with it has changed since: what its agent is shown of a conversation, for one.
-                return await self._look_up(request, line, "it is not the same any more")
+                return await self._look_up(request, line, "the request has changed since")
             return response
         why = self._decoded(raw, _Failure).fault.outward()  # origin and detail are for this hub to say
         if reply.status in (429, 503):
@@ -240,9 +240,9 @@ class HttpAgent(Remote):
         path = f"{PATH}/{quote(request.id, safe='')}"
         address = f"{self._peer.url}{path}"
         pause_s = PAUSE_S
-        line.doubt(f"it is not known what became of it at {request.target}")
+        line.doubt(f"the outcome at {request.target} is unknown")
         while True:
-            why = f"the hub of {request.target} does not say what became of it, and {because}"
+            why = f"the hub of {request.target} does not report an outcome, and {because}"
             headers = await self._peer.headers(request, OutgoingRequest("GET", path))
             try:
                 async with self._peer.session.get(address, headers=headers, allow_redirects=False) as reply:
@@ -286,7 +286,7 @@ class HttpAgent(Remote):
         try:
             body = read_record(event.kind, bytes(stored.body))
         except msgspec.MsgspecError as error:
-            raise RemitError(self._garbage(f"an event that cannot be read: {error}")) from error
+            raise RemitError(self._garbage(f"an invalid event: {error}")) from error
         match body:
             case Progress(text=text):
                 line.progress(text, None)
@@ -320,7 +320,7 @@ class HttpAgent(Remote):
                                 return ended
                     elif reply.status not in _BUSY:
                         # It was begun there, and may have been done.
-                        why = f"the hub of {request.target} tells no more of it: status {reply.status}"
+                        why = f"the hub of {request.target} reports nothing more: status {reply.status}"
                         return lost(request, fault(Code.OUTCOME_UNKNOWN, why, detail=self._place), sent=True)
             except _LOST:
                 pass  # it is asked for again, from where it broke off, as long as there is time
@@ -352,14 +352,14 @@ class HttpAgent(Remote):
         try:
             response = decode_response(raw) if len(raw) <= SMALL_BODY else await aside.run(decode_response, raw)
         except RemitError as error:
-            raise RemitError(self._garbage(f"an envelope that cannot be read: {error.fault.message}")) from error
+            raise RemitError(self._garbage(f"an invalid envelope: {error.fault.message}")) from error
         return response.outward()  # origin and detail are for this hub to say
 
     def _decoded(self, raw: bytes, kind: type[T], decoder: msgspec.json.Decoder[T] | None = None) -> T:
         try:
             return decoder.decode(raw) if decoder is not None else msgspec.json.decode(raw, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemitError(self._garbage(f"a body that cannot be read: {error}")) from error
+            raise RemitError(self._garbage(f"an invalid body: {error}")) from error
 
     def _garbage(self, what: str) -> Fault:
         return fault(Code.RESULT_VALIDATION_FAILED, f"the peer sent {what}", detail=self._place)

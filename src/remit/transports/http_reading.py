@@ -26,13 +26,13 @@ def in_words(error: "ClientConnectorError | ConnectionTimeoutError") -> str:
 
     match error:
         case ConnectionTimeoutError():
-            return f"nobody answers there within {CONNECT_S:g} s"
+            return f"no answer within {CONNECT_S:g} s"
         case ClientConnectorDNSError():
-            return "there is no host of that name"
+            return "unknown host"
         case ClientConnectorCertificateError():
-            return f"its certificate is not trusted ({error.certificate_error})"
+            return f"the certificate is not trusted ({error.certificate_error})"
         case ClientConnectorSSLError():
-            return "it does not speak https"
+            return "the server does not support https"
         case _:
             return os.strerror(error.os_error.errno) if error.os_error.errno else type(error).__name__
 

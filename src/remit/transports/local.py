@@ -103,7 +103,7 @@ class SlotPool:
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
             if len(self._waiting) >= self._queue:
-                message = f"the queue of {self._agent} is full: {len(self._waiting)} requests wait"
+                message = f"the queue of {self._agent} is full: {len(self._waiting)} requests are waiting"
                 raise RemitError(fault(Code.OVERLOADED, message, retry_after_ms=COME_BACK_MS))
         await self.take(HEAD_START[request.remit.priority])
         return HeldSlot(self)

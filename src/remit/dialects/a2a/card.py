@@ -165,10 +165,10 @@ def read_card(raw: bytes, url: str) -> PeerCard:
     try:
         card = decode(raw, PeerCard, max_bytes=MAX_CARD_BYTES)
     except RemitError as error:
-        raise _unusable(url, f"it is not a card of A2A: {error.fault.message}") from error
+        raise _unusable(url, f"invalid A2A agent card: {error.fault.message}") from error
     unknown = [each.uri for each in card.capabilities.extensions if each.required and each.uri != EXTENSION]
     if unknown:
-        raise _unusable(url, f"it requires an extension that is not known here: {unknown[0][:200]}")
+        raise _unusable(url, f"it requires an unsupported extension: {unknown[0][:200]}")
     return card
 
 

@@ -25,7 +25,7 @@ RESULT = "result"
 DESCRIPTION = "Carries the remit of a delegation: for whom, how deep, how long, how many tokens, which tools."
 
 Place = tuple[str | int, ...]
-Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,16}\Z", extra={"rule": "digits, as a text"})] | float
+Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,16}\Z", extra={"rule": "digits, as a string"})] | float
 Names = Annotated[tuple[Name, ...], Meta(max_length=1_000)]
 
 
@@ -132,9 +132,9 @@ def claims_of(rest: str, place: Place) -> Mapping[str, Json]:
     try:
         value = decode(rest.encode(), object)
     except RemitError as error:
-        raise RemitError(malformed((Problem(path_of((*place, "rest")), "is no text that holds JSON"),))) from error
+        raise RemitError(malformed((Problem(path_of((*place, "rest")), "is not a string that holds JSON"),))) from error
     if not isinstance(value, dict):
-        raise RemitError(malformed((Problem(path_of((*place, "rest")), "holds no JSON object"),)))
+        raise RemitError(malformed((Problem(path_of((*place, "rest")), "does not hold a JSON object"),)))
     return cast("dict[str, Json]", value)
 
 
@@ -153,5 +153,5 @@ def count(amount: str | float | None, place: Place) -> int | None:
         return None
     number = int(amount) if isinstance(amount, str) or int(amount) == amount else -1
     if not 0 <= number <= MAX_INTEGER:
-        raise RemitError(malformed((Problem(path_of(place), "is no whole number from 0 on"),)))
+        raise RemitError(malformed((Problem(path_of(place), "is not a whole number of 0 or more"),)))
     return number

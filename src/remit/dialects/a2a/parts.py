@@ -33,7 +33,7 @@ def texts_and_values(parts: Iterable[A2aPart]) -> tuple[list[str], list[Json]]:
         kind = _kind(part, number)
         media = part.media_type.partition(";")[0].strip().lower()
         if kind == "url":
-            raise _unsupported(f"part {number} is an address, and nothing is fetched here: send what is there")
+            raise _unsupported(f"part {number} is a URL, and this hub fetches nothing: send the content")
         if kind == "data":
             values.append(whole(part.data))
         elif kind == "text" or media.startswith("text/"):
@@ -41,7 +41,7 @@ def texts_and_values(parts: Iterable[A2aPart]) -> tuple[list[str], list[Json]]:
         elif media == JSON or media.endswith("+json"):
             values.append(_read(_unpacked(part, number), number))
         else:
-            raise _unsupported(f"part {number} is of the type `{media[:100]}`; texts and JSON are understood here")
+            raise _unsupported(f"part {number} has the type `{media[:100]}`; supported: text and JSON")
     return texts, values
 
 
@@ -113,7 +113,7 @@ class AcceptedContent:
         self.data = everything or bool(wanted & {JSON, "application/*"})
         if not self.text and not self.data:
             shown = ", ".join(sorted(wanted))[:200]
-            raise _unsupported(f"none of {shown} can be given; there are {TEXT} and {JSON}")
+            raise _unsupported(f"none of {shown} is supported; supported: {TEXT} and {JSON}")
 
 
 ANY = AcceptedContent()

@@ -53,7 +53,7 @@ def _content(parts: tuple[A2aPart, ...], number: int | None) -> tuple[str, Json]
     if len(text) <= _LONGEST_OBJECTIVE:
         return text, given
     if values:
-        why = f"the text has more than {_LONGEST_OBJECTIVE} characters, and there is data beside it: send one of them"
+        why = f"the text has more than {_LONGEST_OBJECTIVE} characters, and there is data, too: send one of them"
         raise Declined(Error.INVALID_PARAMS, why, fields={"message.parts": why})
     return "", text
 

@@ -72,7 +72,7 @@ class A2aTaskExchange:
                 else decode(raw, StreamResponse, max_bytes=len(raw))
             )
         except RemitError as error:
-            what = f"{self._request.target} gave an answer that cannot be read: {error.fault.message}"
+            what = f"{self._request.target} sent an invalid answer: {error.fault.message}"
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
         return self._hearing.hear(said)
 
@@ -83,7 +83,7 @@ class A2aTaskExchange:
         try:
             return self._hearing.response()
         except RemitError as error:
-            what = f"{self._request.target} gave an answer that cannot be used: {error.fault.message}"
+            what = f"{self._request.target} sent an unusable answer: {error.fault.message}"
             raise RemitError(fault(Code.RESULT_VALIDATION_FAILED, what, problems=error.fault.problems)) from error
 
 
@@ -93,8 +93,8 @@ class A2aTranslator:
     def offer(self, card: bytes, url: str, keys: Collection[str]) -> A2aEndpoint:
         known = read_card(card, url)
         if keys and not is_signed_by(card, {key: key for key in keys}, is_signed):
-            why = "the agent card is not signed by a key that is trusted for it"
-            how = "Compare the keys that are trusted for it with those that its owner publishes."
+            why = "the agent card is not signed with a trusted key"
+            how = "Compare the trusted keys with those that its owner publishes."
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=url))
         chosen = choose(known, url)
         headers = {VERSION_HEADER: VERSION, "content-type": "application/json"}

@@ -205,7 +205,7 @@ class Bindings:
             if operation is None:
                 known = ", ".join(self._methods)
                 raise Declined(
-                    Error.METHOD_NOT_FOUND, f"there is no method `{call.method[:100]}` in A2A 1.0; there are: {known}"
+                    Error.METHOD_NOT_FOUND, f"unknown A2A 1.0 method `{call.method[:100]}`; known methods: {known}"
                 )
             params = {} if call.params is UNSET else call.params
             await self._do(operation, asked, params, reply)
@@ -234,7 +234,7 @@ class Bindings:
     async def _do(self, operation: A2aOperation, asked: A2aCall, params: dict[str, Json], reply: _Reply) -> None:
         done = await operation.does(asked, convert(params, operation.takes))
         if isinstance(done, Streaming):
-            assert asked.receive is not None, "it came over HTTP"
+            assert asked.receive is not None, "only valid over HTTP"
             await reply.stream(done, self._delegations, asked.receive)
         else:
             await reply.value(done)
@@ -244,23 +244,21 @@ class Bindings:
         # A host is a host: it sees what its own client asked for, whatever else that client may do here.
         sender = replace(await self._delegations.sender(scope, headers), may=frozenset())
         if not self._serves(agent) or (sender.targets is not None and agent not in sender.targets):
-            why = f"there is no agent `{agent[:100]}` here that {sender.name} may ask"
+            why = f"no agent `{agent[:100]}` is available to {sender.name}"
             raise RemitError(fault(Code.AGENT_NOT_FOUND, why))
         version = headers.get(VERSION_HEADER, "") or _parameter(scope, "A2A-Version")
         if not is_spoken(version):
-            said = (
-                f"version {version[:20]!r} is" if version else "a request that names no version is one of 0.3, which is"
-            )
+            said = f"A2A version {version[:20]!r}" if version else "A2A version 0.3 (the default without a header)"
             raise Declined(
                 Error.VERSION_NOT_SUPPORTED,
-                f"{said} not spoken here; send `A2A-Version: {VERSION}`",
+                f"{said} is not supported; send `A2A-Version: {VERSION}`",
                 about={"supportedVersions": VERSION},
             )
         extended = EXTENSION in extensions_of(headers)
         if self._required and not extended:
             raise Declined(
                 Error.EXTENSION_SUPPORT_REQUIRED,
-                f"this agent takes only requests that use the extension {EXTENSION}: name it in `A2A-Extensions`",
+                f"this agent requires the extension {EXTENSION}; name it in `A2A-Extensions`",
                 about={"extension": EXTENSION},
             )
         return A2aCall(sender=sender, agent=agent, headers=headers, extended=extended, receive=receive)
@@ -301,9 +299,9 @@ def _call(raw: bytes, reply: _Rpc) -> RpcRequest:
         return convert(value, RpcRequest)
     except RemitError as error:
         fields = {each.path.removeprefix("$.").removeprefix("$"): each.message for each in error.fault.problems}
-        what = "several calls at once are not taken" if isinstance(value, list) else "it is no call of JSON-RPC 2.0"
+        what = "JSON-RPC batches are not supported" if isinstance(value, list) else "invalid JSON-RPC 2.0 request"
         if set(fields) == {"params"}:
-            raise Declined(Error.INVALID_PARAMS, "params is no object", fields=fields) from error
+            raise Declined(Error.INVALID_PARAMS, "params is not an object", fields=fields) from error
         raise Declined(Error.INVALID_REQUEST, what, fields=fields) from error
 
 
@@ -358,4 +356,4 @@ def _routed(method: str, path: str) -> tuple[str, dict[str, Json]]:
         case ("DELETE", ["tasks", name, "pushNotificationConfigs", id]):
             return "DeleteTaskPushNotificationConfig", {"taskId": name, "id": id}
         case _:
-            raise Declined(Error.METHOD_NOT_FOUND, f"there is nothing to {method} at {path[:100]}")
+            raise Declined(Error.METHOD_NOT_FOUND, f"no operation {method} at {path[:100]}")

@@ -112,7 +112,7 @@ class Push:
             revision, kept = await self._kept(telling.task)
             others = tuple(each for each in kept.configs if each.id != config.id)
             if len(others) >= MOST:
-                raise Declined(Error.INVALID_PARAMS, f"a task has at most {MOST} notification configurations")
+                raise Declined(Error.INVALID_PARAMS, f"a task can have at most {MOST} push notification configurations")
             new = PushRecord(run=run, context=telling.context, configs=(*others, config))
             if await self._keep_as(telling.task, revision, new):
                 break
@@ -188,7 +188,7 @@ class Push:
                 if mine:
                     await self._claim(*mine)
             except StoreError as error:
-                log.warning("notifications wait for the store: %s", error.fault.message)
+                log.warning("push notifications are waiting for the store: %s", error.fault.message)
             await asyncio.sleep(KEEP_S)
 
     async def _take_up(self) -> None:
@@ -226,7 +226,7 @@ class Push:
             if self._telling.get((task, id)) is done:
                 del self._telling[task, id]
             if not done.cancelled() and (error := done.exception()) is not None:
-                log.error("a client of %s is told no more (%s)", task, type(error).__name__)
+                log.error("push notifications of %s stopped (%s)", task, type(error).__name__)
 
         started.add_done_callback(gone)
 
@@ -253,7 +253,7 @@ class Push:
             if attempt < ATTEMPTS:
                 await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
                 pause_s *= 2
-        log.warning("a notification of %s was given up: %s", config.task_id, why)
+        log.warning("gave up a push notification of %s: %s", config.task_id, why)
 
     async def _sent(self, url: str, headers: dict[str, str], body: bytes) -> str:
         """Send a notification once, and return why it did not arrive; empty if it did."""
@@ -261,9 +261,9 @@ class Push:
 
         try:
             async with self._outbound.request("POST", url, headers=headers, data=body) as reply:
-                return "" if 200 <= reply.status < 300 else f"its receiver answered with status {reply.status}"
+                return "" if 200 <= reply.status < 300 else f"the receiver answered with status {reply.status}"
         except (ClientError, OSError, TimeoutError) as error:
-            return f"its receiver cannot be reached ({type(error).__name__})"
+            return f"the receiver cannot be reached ({type(error).__name__})"
         except RemitError as error:
             return error.fault.message
 

@@ -112,7 +112,7 @@ class A2a:
 
     def _card(self, name: str) -> AgentCard:
         if not self._serves(name):
-            raise RemitError(fault(Code.AGENT_NOT_FOUND, f"there is no agent `{name[:100]}` here"))
+            raise RemitError(fault(Code.AGENT_NOT_FOUND, f"no agent `{name[:100]}` on this server"))
         return self._delegations.hub.cards[name]
 
 
@@ -156,5 +156,5 @@ def _addressed(scope: Scope, headers: Headers) -> str:
     """Return where a client thinks that this server is."""
     host = headers.get("host", "")
     if _HOST.fullmatch(host) is None:
-        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "the header Host names no host"))
+        raise RemitError(fault(Code.MALFORMED_ENVELOPE, "invalid Host header"))
     return f"{scope.get('scheme', 'http')}://{host}"

@@ -153,7 +153,7 @@ class TaskRecords:
         if response is None and (found.ended or found.state is TaskState.INPUT_REQUIRED):
             response = await self._hub.outcome(found.run)
         if response is None or found.state is not state_of(response):
-            says = "it was called off" if found.state is TaskState.CANCELED else found.says
+            says = "it was cancelled" if found.state is TaskState.CANCELED else found.says
             return under_way(telling, found.state, found.changed_ms, says=says, history=history)
         task = ended_task(telling, response, found.changed_ms, history)
         return task if artifacts else replace(task, artifacts=())
@@ -181,7 +181,7 @@ class TaskRecords:
         size, before = params.page_size or PAGE, _cursor(params.page_token)
         since_ms = milliseconds(params.status_timestamp_after) if params.status_timestamp_after else 0
         if since_ms is None:
-            raise invalid("statusTimestampAfter", "is no time: write 2026-01-31T12:00:00Z")
+            raise invalid("statusTimestampAfter", "is not a timestamp; expected a form like 2026-01-31T12:00:00Z")
         found = [
             each
             for each in await self._visible(asked, params.context_id)
@@ -263,7 +263,7 @@ def _cursor(token: str) -> tuple[int, str] | None:
         return None
     at_ms, _, task = token.partition(".")
     if not (at_ms.isascii() and at_ms.isdecimal() and len(at_ms) <= 15 and task):
-        raise invalid("pageToken", "is not one that was given here")
+        raise invalid("pageToken", "was not issued by this server")
     return int(at_ms), task
 
 
@@ -274,6 +274,4 @@ def invalid(field: str, why: str) -> Declined:
 
 def no_task(task: str) -> Declined:
     """Return the error of a task that is not there, or is somebody else's."""
-    return Declined(
-        Error.TASK_NOT_FOUND, f"there is no task `{task[:100]}` that you may know of", about={"taskId": task[:200]}
-    )
+    return Declined(Error.TASK_NOT_FOUND, f"no task `{task[:100]}` that you may see", about={"taskId": task[:200]})

@@ -194,13 +194,13 @@ class Tasks:
     async def _goes_on(self, asked: A2aCall, message: AskedMessage) -> FoundTask:
         found = await self._standing.find(asked, message.task_id)
         if message.context_id and message.context_id != asked.context(found.session):
-            raise invalid("message.contextId", f"is not that of the task {found.task}")
+            raise invalid("message.contextId", f"is not the context of task {found.task}")
         if message.message_id in found.sent or found.state is TaskState.INPUT_REQUIRED:
             return found  # sent once more, it is answered as it was
         if found.ended:
             raise _unsupported(found, "it has ended; send the message without its id")
         waits = found.state is TaskState.AUTH_REQUIRED
-        raise _unsupported(found, "it waits for a person to agree" if waits else "it is still at work")
+        raise _unsupported(found, "it is waiting for approval" if waits else "it is still running")
 
     async def _in_context(self, request: Request, sender: Sender) -> Request:
         """Return a request in the conversation that its sender named; refuse one that is somebody else's."""
@@ -208,7 +208,7 @@ class Tasks:
             request = await resumed(request, self._hub.store)
         owner = await self._hub.store.owner(request.session or request.run)
         if owner not in (None, SessionOwner(request.remit.user, request.target)):
-            raise invalid("message.contextId", "names no conversation of this user with this agent")
+            raise invalid("message.contextId", "does not name a conversation of this user with this agent")
         return request
 
     async def _claim(self, found: FoundTask, run: str) -> None:
@@ -221,9 +221,9 @@ class Tasks:
             if first not in found.runs and int(at_ms) > now_ms - CLAIM_MS:
                 records = await store.records(run=first, limit=1)
                 if not records or not isinstance(records[0].body, Refusal):
-                    raise _unsupported(found, "another message goes on with it")
+                    raise _unsupported(found, "another message is continuing it")
         if await store.cas(key, revision, f"{run} {now_ms}".encode()) is None:
-            raise _unsupported(found, "another message goes on with it")
+            raise _unsupported(found, "another message is continuing it")
 
     def _under_way(self, begun: Begun, state: TaskState, says: str = "") -> StreamResponse:
         return StreamResponse(task=under_way(begun.telling, state, self._wall_ms(), says=says, history=begun.history))
@@ -270,7 +270,7 @@ class Tasks:
         """`CancelTask`."""
         found = await self._standing.find(asked, params.id)
         if found.ended:
-            why = f"the task {found.task} cannot be cancelled: it has ended ({found.state})"
+            why = f"task {found.task} cannot be cancelled: it has ended ({found.state})"
             raise Declined(Error.TASK_NOT_CANCELABLE, why, about={"taskId": found.task})
         if found.state is TaskState.INPUT_REQUIRED:
             # Nothing is at work any more; that nobody will answer is put on record.
@@ -302,7 +302,7 @@ class Tasks:
                 return _without_secret(each)
         raise Declined(
             Error.TASK_NOT_FOUND,
-            f"the task {found.task} has no notification configuration `{params.id[:100]}`",
+            f"task {found.task} has no push notification configuration `{params.id[:100]}`",
             about={"taskId": found.task},
         )
 
@@ -319,12 +319,12 @@ class Tasks:
 
     def _pushing(self) -> Push:
         if self._push is None:
-            raise Declined(Error.PUSH_NOTIFICATION_NOT_SUPPORTED, "this agent sends no notifications")
+            raise Declined(Error.PUSH_NOTIFICATION_NOT_SUPPORTED, "this agent does not support push notifications")
         return self._push
 
     async def extended_card(self, asked: A2aCall, _: GetCard) -> Nothing:
         """`GetExtendedAgentCard`: the public one says everything."""
-        raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no other card than the public one")
+        raise Declined(Error.UNSUPPORTED_OPERATION, f"{asked.agent} has no extended agent card")
 
 
 def _renamed(begun: Begun, run: str, session: str | None) -> Begun:
@@ -366,6 +366,6 @@ def _without_secret(config: PushConfig) -> PushConfig:
 def _unsupported(found: FoundTask, why: str) -> Declined:
     return Declined(
         Error.UNSUPPORTED_OPERATION,
-        f"this cannot be done with the task {found.task}: {why}",
+        f"not possible for task {found.task}: {why}",
         about={"taskId": found.task, "state": found.state},
     )

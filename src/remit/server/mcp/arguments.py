@@ -38,10 +38,10 @@ class DelegateTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = None
     deadline_seconds: Annotated[
         Annotated[float, Meta(gt=0, le=86_400)] | None,
-        Meta(description="How long the work may take; left out, as long as the team allows."),
+        Meta(description="How long the work may take. Default: as long as the team allows."),
     ] = None
     max_tokens: Annotated[
-        Count | None, Meta(description="What all agents together may spend; left out, what the team allows.")
+        Count | None, Meta(description="What all agents together may spend. Default: what the team allows.")
     ] = None
     may_delegate: Annotated[bool, Meta(description="Whether the agent may ask others in turn.")] = True
     request_id: Annotated[
@@ -53,7 +53,9 @@ class DelegateTask(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = None
     wait_seconds: Annotated[
         Seconds | None,
-        Meta(description="Come back after so long with an id, if it has not ended; 0: at once. Left out, at its end."),
+        Meta(
+            description="Return an id if there is no result after this time; 0: at once. Default: wait for the result."
+        ),
     ] = None
 
 
@@ -66,16 +68,18 @@ class DelegationStatus(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     id: Annotated[
         Name | None,
-        Meta(description="The `id` that `delegate_task` gave, or your `request_id`; left out, the newest are listed."),
+        Meta(
+            description="The `id` that `delegate_task` gave, or your `request_id`; without it, the newest are listed."
+        ),
     ] = None
-    wait_seconds: Annotated[Seconds, Meta(description="Wait so long for its end.")] = 0
+    wait_seconds: Annotated[Seconds, Meta(description="How long to wait for the result.")] = 0
 
 
 class DelegationCancel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `delegation_cancel` takes."""
 
     id: Annotated[Name, Meta(description="The `id` that `delegate_task` gave, or your `request_id`.")]
-    reason: Annotated[str, Meta(max_length=200, description="Why; it is recorded.")] = ""
+    reason: Annotated[str, Meta(max_length=200, description="The reason; it is recorded.")] = ""
 
 
 def read_arguments(arguments: dict[str, Any] | None, kind: type[T]) -> T:
@@ -86,7 +90,7 @@ def read_arguments(arguments: dict[str, Any] | None, kind: type[T]) -> T:
         problems = error.fault.problems
         named = ", ".join(problem.path.removeprefix("$.") for problem in problems)
         raise RemitError(
-            fault(Code.INPUT_VALIDATION_FAILED, f"the arguments are not valid: {named}", problems=problems)
+            fault(Code.INPUT_VALIDATION_FAILED, f"invalid arguments: {named}", problems=problems)
         ) from error
 
 
@@ -177,8 +181,8 @@ def ended_result(response: Response) -> McpToolResult:
     if response.unfinished:
         lines.append(f"Not done: {'; '.join(response.unfinished)}.")
     if response.requires_followup and response.session:
-        lines.append(f"It asks back: answer with delegate_task and session {response.session}.")
-    text = "\n\n".join(lines) or f"{response.target} is done, and has nothing to say."
+        lines.append(f"It asks a question: answer with delegate_task and session {response.session}.")
+    text = "\n\n".join(lines) or f"{response.target} finished without a result."
     return McpToolResult(text=text, data=data, is_error=not response.ok)
 
 
@@ -190,7 +194,7 @@ def cancelled(response: Response) -> McpToolResult:
 
 def under_way(run: str, agent: str) -> McpToolResult:
     """Return that a delegation goes on."""
-    text = f"{agent} is still at work. Ask for its end with delegation_status, id {run}."
+    text = f"{agent} is still running. Get its result with delegation_status, id {run}."
     return McpToolResult(text=text, data=McpDelegation(id=run, state="running", agent=agent))
 
 
@@ -207,9 +211,9 @@ def waiting(run: str, agent: str, question: Question) -> McpToolResult:
         answer_with=how,
     )
     text = (
-        f"Nothing goes on before a person agrees: {question.text}\n"
-        f"Tell the user. Whoever runs this hub answers with:\n  {how}\n"
-        f"After that, delegation_status with id {run} gives the end. You cannot answer it yourself."
+        f"Waiting for approval: {question.text}\n"
+        f"Tell the user. The operator of this hub answers with:\n  {how}\n"
+        f"After that, delegation_status with id {run} returns the result. You cannot answer it yourself."
     )
     return McpToolResult(text=text, data=McpDelegation(id=run, state="waiting", agent=agent, question=asked))
 
@@ -227,7 +231,7 @@ def delegations_result(found: list[RunSummary]) -> McpToolResult:
         for summary in found
     )
     lines = [f"{one.id}  {one.status or one.state}  {one.agent}: {one.task}" for one in each]
-    return McpToolResult(text="\n".join(lines) or "There are none yet.", data=McpDelegationList(delegations=each))
+    return McpToolResult(text="\n".join(lines) or "No delegations yet.", data=McpDelegationList(delegations=each))
 
 
 def known(cards: list[PublicCard]) -> McpToolResult:
@@ -237,7 +241,7 @@ def known(cards: list[PublicCard]) -> McpToolResult:
         lines.append(f"- {card.name}: {' '.join(card.description.split())}".removesuffix(": "))
         lines += [f"  - {each.code}: {' '.join(each.description.split())}" for each in card.capabilities]
     return McpToolResult(
-        text="\n".join(lines) or "There is nobody you may ask.", data=McpAgentList(agents=tuple(cards))
+        text="\n".join(lines) or "No agents are available to you.", data=McpAgentList(agents=tuple(cards))
     )
 
 
@@ -276,7 +280,7 @@ FORMS: tuple[McpToolSpec, ...] = (
     McpToolSpec(
         name="delegate_task",
         title="Ask an agent",
-        description="Ask an agent to do a task, and get its result. Call list_agents first to see whom to ask. Long "
+        description="Ask an agent to do a task, and get its result. Call list_agents first to see the agents. Long "
         "work goes on if you give `wait_seconds` or your host stops waiting: delegation_status gets its end.",
         takes=DelegateTask,
     ),
@@ -289,7 +293,7 @@ FORMS: tuple[McpToolSpec, ...] = (
     ),
     McpToolSpec(
         name="delegation_status",
-        title="How far it is",
+        title="Delegation status",
         description="See how far a delegation is, or get its result; without an id, list your newest ones.",
         takes=DelegationStatus,
         reads_only=True,

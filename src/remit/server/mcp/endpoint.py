@@ -52,7 +52,7 @@ class McpEndpoint:
             raise RemitError(
                 fault(
                     Code.PERMISSION_DENIED,
-                    f"{sender.name} is a hub: it asks at /v1/delegations, under its credential",
+                    f"{sender.name} is a hub: hubs send requests to /v1/delegations, with their credential",
                     suggestion="",
                 )
             )
@@ -72,7 +72,7 @@ class McpEndpoint:
             raise RemitError(
                 fault(
                     Code.NOT_FOUND,
-                    "this server does not speak MCP, because the extra `mcp` is not installed",
+                    "MCP is not available: the extra `mcp` is not installed",
                     suggestion="Install it where the server runs: pip install 'remit[mcp]'",
                 )
             )
@@ -98,10 +98,10 @@ def _caller(sender: Sender, headers: Headers) -> Caller | RemitError:
     elif users is not None and len(users) == 1:
         (named,) = users
     if named is None:
-        problem = Problem(USER_HEADER, f"{sender.name} may ask for several users: say for which, in this header")
+        problem = Problem(USER_HEADER, f"{sender.name} may act for several users: name the user in this header")
         return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {USER_HEADER} is missing", problems=(problem,)))
     for wrong in wrong_fields(named, Name):
-        return RemitError(fault(Code.MALFORMED_ENVELOPE, f"the header {USER_HEADER} is wrong: {wrong.message}"))
+        return RemitError(fault(Code.MALFORMED_ENVELOPE, f"invalid header {USER_HEADER}: {wrong.message}"))
     if users is not None and named not in users:
         return RemitError(not_for(sender, named))
     # A host is a host: its models see what its user may see, and no more, whatever else its client may do here.

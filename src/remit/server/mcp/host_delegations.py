@@ -202,7 +202,7 @@ class HostDelegations:
     async def _end_of(self, run: str) -> Response:
         await self._hub.store.wait(run)
         response = await self._hub.outcome(run)
-        assert response is not None, "what was waited for has ended"
+        assert response is not None, "the delegation has ended"
         return response
 
     async def cancel(self, summary: RunSummary, caller: Caller, reason: str) -> Response | None:
@@ -314,7 +314,7 @@ class _Watch:
         if asking.cancelled():
             return None
         if (error := asking.exception()) is not None:
-            log.info("the host cannot ask a person: %s", type(error).__name__)
+            log.info("the MCP host could not ask its user: %s", type(error).__name__)
             return question, None
         return question, asking.result()
 
@@ -355,7 +355,7 @@ class _Watch:
         said, self._said = self._said, []
         now = self._loop.time()
         if not said and now - self._told >= BEAT_S:
-            what = "waiting for a person" if self._open or self.asking else "still at work"
+            what = "waiting for approval" if self._open or self.asking else "still running"
             said = [f"{what}, {now - self._begun:.0f} s"]
         for text in said:
             await self._host.tell(text)

@@ -125,7 +125,7 @@ class Face:
             case unknown:
                 names = ", ".join(form.name for form in FORMS)
                 raise RemitError(
-                    fault(Code.NOT_FOUND, f"there is no tool `{unknown[:100]}`", suggestion=f"Use one of {names}.")
+                    fault(Code.NOT_FOUND, f"unknown tool `{unknown[:100]}`", suggestion=f"Use one of {names}.")
                 )
 
     # ── the tools ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -142,13 +142,13 @@ class Face:
             started = await self._delegations.start(request, call)
             if isinstance(started, Response):
                 return arguments.ended_result(started)
-            await host.tell(f"{given.agent} was asked; id {started.run}")
+            await host.tell(f"delegated to {given.agent}; id {started.run}")
             came = await self._delegations.attend(started, host, caller, given.wait_seconds)
             return _tool_result(came, started.known_as, given.agent)
         except asyncio.CancelledError:
             if host.hangs_up and given.request_id is None:
                 # Where a host sends no notifications a closed stream is one, unless it can ask for the same again.
-                self._delegations.call_off(call, caller.user, "whoever asked hung up")
+                self._delegations.call_off(call, caller.user, "the client disconnected")
             raise
 
     async def _status(
@@ -293,7 +293,7 @@ def put(question: Question) -> str:
     if request.input is not None:
         lines.append(f"Input: {text_of(request.input)}")
     text = several_lines("\n".join(lines))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… (remit pending show {question.id} shows all of it)"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}… (remit pending show {question.id} shows the rest)"
 
 
 _REASON = "reason"
@@ -305,7 +305,7 @@ def form_of(question: Question) -> dict[str, Any]:
         name: {"type": "string", "title": name.capitalize(), "default": value}
         for name, value in _editable(question).items()
     }
-    fields[_REASON] = {"type": "string", "title": "Reason", "description": "It is recorded; may be left out."}
+    fields[_REASON] = {"type": "string", "title": "Reason", "description": "Optional; it is recorded."}
     return {"type": "object", "properties": fields}
 
 

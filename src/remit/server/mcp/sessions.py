@@ -78,7 +78,7 @@ class McpSessions:
 
 
 def _caller_of(ctx: Context) -> Caller:
-    assert ctx.request is not None, "over HTTP every message comes with its request"
+    assert ctx.request is not None, "over HTTP every message has its request"
     client: McpClient = ctx.request.scope[MCP_CLIENT]
     if isinstance(client.caller, RemitError):
         raise client.caller

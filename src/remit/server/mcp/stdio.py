@@ -83,7 +83,7 @@ async def _read(stdin: int, into: MemoryObjectSendStream[SessionMessage | Except
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except ValidationError:
-                log.warning("the host said what is no JSON-RPC message; it is passed over")
+                log.warning("ignored an invalid JSON-RPC message from the host")
                 continue
             try:
                 await into.send(SessionMessage(message))
@@ -100,7 +100,7 @@ def _listen(stdin: int, heard: "asyncio.Queue[bytes | None]", loop: asyncio.Abst
         while chunk := os.read(stdin, 65_536):
             for line in lines.feed(chunk):
                 if isinstance(line, OverlongLine):
-                    log.warning("the host said more than %d bytes in one line; it is passed over", MAX_LINE)
+                    log.warning("ignored a line of more than %d bytes from the host", MAX_LINE)
                 else:
                     put(line)
     with suppress(RuntimeError):

@@ -104,7 +104,7 @@ class A2aAgent(Remote):
         except (ClientError, OSError, TimeoutError) as error:
             met_nobody = isinstance(error, (ClientConnectorError, ConnectionTimeoutError))
             what = in_words(error) if met_nobody else f"{type(error).__name__}: {str(error)[:200]}"
-            why = f"the agent card of {self._name} cannot be fetched"
+            why = f"cannot fetch the agent card of {self._name}"
             detail = f"{self._peer.card_url}: {what}"
             raise RetryAllowed(fault(Code.DELEGATION_UNAVAILABLE, why, detail=detail), sent=False) from error
         except RemitError as error:
@@ -167,7 +167,7 @@ class _Exchange:
             if self._known:
                 await self._go_on(self._known)
             elif before and not self._may_send_again():
-                why = "it was sent before, and nothing is known there by which it could be asked for"
+                why = "the request was sent before, and there is no task id to ask for it"
                 raise A2aRefusal(self._lost(why))
             else:
                 await self._begin()
@@ -218,7 +218,7 @@ class _Exchange:
     async def _go_on(self, task: str) -> None:
         """Hear more of a task that has not ended: as a stream, or by looking again and again."""
         if not task:
-            raise self._unheard("it ended without saying what became of it")
+            raise self._unheard("the stream ended without an outcome")
         pause_s = PAUSE_S
         while not self._talk.ended:
             try:
@@ -259,7 +259,7 @@ class _Exchange:
         begins, before = method.startswith("Send"), self._asked
         self._asked = before or begins
         if self._asked:
-            self._line.doubt(f"it is not known what became of it at {self._name}")
+            self._line.doubt(f"the outcome at {self._name} is unknown")
         try:
             async with self._peer.request(call, headers) as reply:
                 if begins and self._extended and reply.status == 200:
@@ -300,18 +300,18 @@ class _Exchange:
         try:
             reply = msgspec.json.decode(raw, type=_RpcReply)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise RemitError(self._garbage(f"a body that cannot be read: {error}")) from error
+            raise RemitError(self._garbage(f"an invalid body: {error}")) from error
         if isinstance(reply.error, msgspec.Raw) and bytes(reply.error) != b"null":
             self._fail(status, raw, "")
         if not isinstance(reply.result, msgspec.Raw):
-            raise RemitError(self._garbage("a reply of JSON-RPC that holds neither a result nor an error"))
+            raise RemitError(self._garbage("a JSON-RPC reply with neither a result nor an error"))
         return bytes(reply.result)
 
     def _fail(self, status: int, raw: bytes, wait: str) -> Never:
         try:
             error = bytes(msgspec.json.decode(raw, type=_RestError).error)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as broken:
-            raise RemitError(self._garbage(f"status {status} with a body that cannot be read: {broken}")) from broken
+            raise RemitError(self._garbage(f"status {status} with an invalid body: {broken}")) from broken
         why = self._peer.tongue.fault(status, error, self._name)
         if why.retry_after_ms is None and wait.isascii() and wait.isdecimal() and len(wait) <= 6:
             why = replace(why, retry_after_ms=int(wait) * 1_000)
@@ -344,7 +344,7 @@ class _Exchange:
         """Heed that a person is asked there, or has said: no time passes here meanwhile."""
         if agreed is None and self._question is not None:
             return
-        text = question or self._question or f"{self._name} waits for a person"
+        text = question or self._question or f"{self._name} is waiting for approval"
         self._question = text if agreed is None else None
         approval = Approval(
             delegation=self._request.id,

@@ -50,9 +50,7 @@ class A2aPeer:
         try:
             parts = parsed(card_url, reach)
         except RemitError as error:
-            raise RemitError(
-                fault(Code.TEAM_INVALID, f"an agent card is at an address: {error.fault.message}")
-            ) from error
+            raise RemitError(fault(Code.TEAM_INVALID, f"invalid agent card address: {error.fault.message}")) from error
         self.card_url = card_url if parts.path.endswith(".json") else f"{card_url.rstrip('/')}{CARD_PATH}"
         self.tongue = tongue
         self.max_bytes = max_bytes + AROUND_BYTES
@@ -83,7 +81,7 @@ class A2aPeer:
             headers = {"accept": "application/json"} | self._proof()
             async with self._outbound.request("GET", self.card_url, headers=headers) as reply:
                 if reply.status != 200:
-                    why = f"there is no agent card: status {reply.status}"
+                    why = f"no agent card found: status {reply.status}"
                     raise RemitError(fault(Code.DELEGATION_UNAVAILABLE, why, detail=self.card_url))
                 raw = await read_body(reply, CARD_BYTES)
         offer = self.tongue.offer(raw, self.card_url, self._keys)
@@ -96,14 +94,14 @@ class A2aPeer:
         parts = urlsplit(url)
         host = (parts.hostname or "").lower()
         if host != self._host and host not in self._hosts:
-            detail = f"{self.card_url} leads to {host[:200]}"
-            allow = "If it is meant, have the operator of this hub name the host in `hosts`."
+            detail = f"{self.card_url} points to {host[:200]}"
+            allow = "If this is intended, the operator of this hub can add the host to `hosts`."
             raise RemitError(
-                fault(Code.PERMISSION_DENIED, "the agent card leads to another host", suggestion=allow, detail=detail)
+                fault(Code.PERMISSION_DENIED, "the agent card points to another host", suggestion=allow, detail=detail)
             )
         if self._is_https and parts.scheme != "https":
-            why = f"the agent card leads from https to {parts.scheme}"
-            how = "Ask its owner for a card that leads to an https address."
+            why = f"the agent card points from https to {parts.scheme}"
+            how = "Ask its owner for a card with an https address."
             raise RemitError(fault(Code.PERMISSION_DENIED, why, suggestion=how, detail=self.card_url))
 
     def _proof(self) -> dict[str, str]:

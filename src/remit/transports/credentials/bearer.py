@@ -23,10 +23,10 @@ def unfit(token: str) -> str | None:
     """Return why a text should not be, or cannot be, a token; None if it can."""
     if len(token) < LEAST_CHARS:
         return (
-            f"it has fewer than {LEAST_CHARS} characters, and could be guessed; `openssl rand -hex 32` makes a good one"
+            f"it has fewer than {LEAST_CHARS} characters and could be guessed; `openssl rand -hex 32` makes a good one"
         )
     if bearer_of(f"Bearer {token}") != token:
-        return "it holds something that cannot stand in a header; `openssl rand -hex 32` makes a good one"
+        return "it holds characters that are not allowed in a header; `openssl rand -hex 32` makes a good one"
     return None
 
 

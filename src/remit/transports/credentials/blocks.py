@@ -231,7 +231,7 @@ def _each(raw: bytes) -> Iterator[tuple[int, bytes]]:
         elif tag & 7 == 0:
             yield tag >> 3, value.to_bytes(8, "little")
         else:
-            raise ValueError("it holds a field of another kind")
+            raise ValueError("it holds a field of an unexpected type")
 
 
 def _read(raw: bytes, at: int) -> tuple[int, int]:

@@ -68,7 +68,7 @@ def mint(pair: Pair, remit: Remit, *, to: str, request_id: str, now_ms: int) -> 
     *remit* is that of the request, *to* the key of the hub that is asked. What would not fit into a header is a fault.
     """
     if remit.depth < len(remit.chain):
-        return _invalid("the request stands less deep than its chain is long")
+        return _invalid("the depth of the request is less than the length of its chain")
     builder = BiscuitBuilder("")
     hop = _hop(remit, to=to, request_id=request_id, until_ms=now_ms + remit.time_ms, chain=remit.chain)
     builder.add_fact(_fact(0, hop))
@@ -83,14 +83,14 @@ def attenuate(held: CredentialChain, pair: Pair, remit: Remit, *, to: str, reque
     """
     number, last, above = len(held.hops), held.hops[-1], held.agents
     if pair.public != held.to:
-        return _invalid("it was made out to another hub, or to another key of this one")
+        return _invalid("it was issued to another hub, or to another key of this hub")
     if number == MAX_HOPS:
-        return fault(Code.MAX_DEPTH_EXCEEDED, f"a credential passes on at most {MAX_HOPS} times")
+        return fault(Code.MAX_DEPTH_EXCEEDED, f"a credential can be passed on at most {MAX_HOPS} times")
     if any(hop.user != remit.user for hop in held.hops):
         why = "User ID mismatch - security violation: the credential is another user's"
         return fault(Code.USER_MISMATCH, why, suggestion="Ask for the user of the credential.")
     if not all(hop.may_delegate for hop in held.hops):
-        return fault(Code.NESTED_CALLS_FORBIDDEN, "the credential does not let this hub ask another")
+        return fault(Code.NESTED_CALLS_FORBIDDEN, "the credential does not allow this hub to ask another hub")
     added = remit.chain[len(above) :]
     if remit.chain[: len(above)] != above or not added or remit.depth < last.depth + len(added):
         return _invalid("the request does not follow from the one that the credential came with")
@@ -167,15 +167,15 @@ def read_chain(token: str, roots: Collection[str]) -> CredentialChain | Fault:
     if count > MAX_HOPS:
         return _invalid(f"it was passed on more than {MAX_HOPS} times")
     if not all(_SHAPES[number].fullmatch(biscuit.block_source(number)) for number in range(count)):
-        return _invalid("it holds something that is not of a hub's making")
+        return _invalid("it holds content that no hub writes")
     keys = [biscuit.block_external_key(number) for number in range(1, count)]
     if None in keys:
-        return _invalid("a block was added that no hub has signed")
+        return _invalid("it holds a block that no hub signed")
     signers = (root, *map(str, keys))
     try:
         hops = tuple(_contents(biscuit, signers))
     except ValueError:
-        return _invalid("it holds something that is not of a hub's making")
+        return _invalid("it holds content that no hub writes")
     ids = tuple(biscuit.revocation_ids)
     return _broken(hops, signers) or CredentialChain(hops=hops, signers=signers, ids=ids, token=token, biscuit=biscuit)
 
@@ -226,7 +226,7 @@ def ids_of(token: str) -> tuple[str, ...]:
     try:
         return tuple(UnverifiedBiscuit.from_base64(token[: MAX_CHARS + 1]).revocation_ids)
     except BiscuitValidationError as error:
-        raise ValueError("this is no credential") from error
+        raise ValueError("not a credential") from error
 
 
 def _rooted(token: str, roots: Collection[str]) -> tuple[str, Biscuit] | Fault:
@@ -248,7 +248,7 @@ def _rooted(token: str, roots: Collection[str]) -> tuple[str, Biscuit] | Fault:
     for root in trusted[1:]:
         with suppress(BiscuitValidationError):
             return root, Biscuit.from_base64(token, _public(root))
-    return _invalid("its signatures do not hold" if trusted else "it was started by a hub that is not trusted here")
+    return _invalid("its signatures are invalid" if trusted else "it was issued by a hub that is not trusted here")
 
 
 def _broken(hops: tuple[Hop, ...], signers: tuple[str, ...]) -> Fault | None:
@@ -257,16 +257,18 @@ def _broken(hops: tuple[Hop, ...], signers: tuple[str, ...]) -> Fault | None:
         return _invalid("it states a depth that its chain contradicts")
     for number, (above, hop) in enumerate(pairwise(hops), start=1):
         if signers[number] != written(above.to):
-            return _invalid(f"block {number} is not signed by the hub that the block before names")
+            return _invalid(f"block {number} is not signed by the hub that the previous block names")
         if hop.user != above.user:
             why = "User ID mismatch - security violation: the credential names two users"
-            return fault(Code.USER_MISMATCH, why, suggestion="Ask whoever passed the request on for a new credential.")
+            return fault(
+                Code.USER_MISMATCH, why, suggestion="Get a new credential from the hub that passed the request on."
+            )
         if not above.may_delegate:
             return fault(
                 Code.NESTED_CALLS_FORBIDDEN, f"block {number - 1} of the credential forbids asking another hub"
             )
         if not hop.chain or hop.depth < above.depth + len(hop.chain):
-            return _invalid(f"block {number} does not stand deeper than the block before")
+            return _invalid(f"block {number} is not deeper than the previous block")
     if sum(len(hop.chain) for hop in hops) > MAX_AGENTS:
         return _invalid(f"its chain is longer than {MAX_AGENTS} agents")
     return None
@@ -307,4 +309,4 @@ def _key_id(public: str) -> int:
 
 
 def _invalid(why: str) -> Fault:
-    return fault(Code.CREDENTIAL_INVALID, f"the credential is not valid: {why}")
+    return fault(Code.CREDENTIAL_INVALID, f"invalid credential: {why}")

@@ -138,7 +138,7 @@ class Authenticator:
                 await self._take(headers[_PROOF])
             return _sender(prover)
         if _CREDENTIAL in headers:
-            raise _unknown(f"a credential came without the header {PROOF}", _PROVE)
+            raise _unknown(f"a credential was sent without the header {PROOF}", _PROVE)
         token = bearer_of(headers.get(_BEARER, ""))
         if token is None:
             raise _unknown("no token was sent")
@@ -146,7 +146,7 @@ class Authenticator:
         return await self._user(token) if name is None else _sender(self._known[name])
 
     async def _user(self, token: str) -> Sender:
-        why = _unknown("nobody here has that token").fault
+        why = _unknown("unknown token").fault
         for each in self._known.values():
             if each.issuer is None or token.count(".") != 2:
                 continue
@@ -171,7 +171,7 @@ class Authenticator:
     def _prover(self, headers: Mapping[str, str], method: str, path: str) -> KnownSender:
         if self._key is None:
             raise _unknown(
-                "this hub has no key, and takes no proofs",
+                "this hub has no key and cannot accept proofs",
                 "Make a key there with `remit keys init`, or agree on a token.",
             )
         owners, now_ms = self._owners(), self._wall_ms()
@@ -198,7 +198,7 @@ class Authenticator:
         }
 
     def _me(self) -> list[str]:
-        assert self._key is not None, "a hub without a key takes no proofs"
+        assert self._key is not None, "a hub without a key cannot accept proofs"
         return [stage.pair.public for stage in self._key().accepted(self._wall_ms())]
 
     # ── for what ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -214,7 +214,7 @@ class Authenticator:
         owners = self._owners()
         # The headers are those of `sender`; whoever mixes up two requests is not believed.
         if stated is None or stated.signer not in owners or owners[stated.signer].name != sender.name:
-            raise _unknown("its proof was not taken", _PROVE)
+            raise _unknown("its proof was rejected", _PROVE)
         token = headers.get(_CREDENTIAL, "")
         if not token:
             raise _without_credential(sender)
@@ -284,7 +284,7 @@ def _body_digest(headers: Mapping[str, str]) -> bytes | Fault:
     stated = digest_in(headers.get(_DIGEST, ""))
     if stated is None:
         how = f"Send the digest of the body in the header {CONTENT_DIGEST}."
-        return _unknown(f"a body came without its SHA-256 digest in {CONTENT_DIGEST}", how).fault
+        return _unknown(f"a body was sent without its SHA-256 digest in {CONTENT_DIGEST}", how).fault
     return stated
 
 
@@ -303,15 +303,15 @@ _PROVE = f"Send a proof of the hub's key with each request, in the header {PROOF
 
 
 def _unknown(why: str, suggestion: str | None = None) -> RemitError:
-    return RemitError(fault(Code.UNAUTHENTICATED, f"the sender is not known: {why}", suggestion=suggestion))
+    return RemitError(fault(Code.UNAUTHENTICATED, f"unknown sender: {why}", suggestion=suggestion))
 
 
 def _without_credential(sender: Sender) -> RemitError:
     return RemitError(
         fault(
             Code.CREDENTIAL_INVALID,
-            f"{sender.name} has proven its key, and sent no credential with the request",
-            suggestion="Install what makes credentials there: pip install 'remit[credentials]'; or agree on a token.",
+            f"{sender.name} proved its key but sent no credential with the request",
+            suggestion="Install credentials on the sending hub: pip install 'remit[credentials]'; or agree on a token.",
         )
     )
 

@@ -80,14 +80,14 @@ class KeysUrl:
 def key_set(content: bytes) -> KeySet:
     """Return the public keys for signatures in a JWKS document; raise a ValueError if there are none."""
     if len(content) > MAX_KEYS_BYTES:
-        raise ValueError("the document of keys is too large")
+        raise ValueError("the JWKS document is too large")
     try:
         document: Any = json.loads(content)
     except RecursionError:
-        raise ValueError("the document of keys is nested too deep") from None
+        raise ValueError("the JWKS document is nested too deeply") from None
     listed: object = cast("dict[str, Any]", document).get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise ValueError("this is no JWKS document: it has no list `keys`")
+        raise ValueError("invalid JWKS document: it has no list `keys`")
     keys: list[Key] = []
     for each in cast("list[Any]", listed):
         if isinstance(each, dict):
@@ -97,7 +97,7 @@ def key_set(content: bytes) -> KeySet:
                 with suppress(JoseError, ValueError, TypeError, KeyError):
                     keys.append(JWKRegistry.import_key(key))
     if not keys:
-        raise ValueError("there is no key for signatures in the document")
+        raise ValueError("the JWKS document holds no signing key")
     return KeySet(keys)
 
 
@@ -123,13 +123,13 @@ class Issuer(Struct, frozen=True, kw_only=True):
         except ExpiredTokenError:
             return fault(Code.CREDENTIAL_EXPIRED, "the token has expired", suggestion="Sign in again for a new one.")
         except OSError:
-            why = f"the keys of {self.issuer} cannot be fetched"
+            why = f"cannot fetch the keys of {self.issuer}"
             again = f"Try again in {duration(AGAIN_S * 1_000)}."
             return fault(Code.UNAUTHENTICATED, why, retry_after_ms=AGAIN_S * 1_000, suggestion=again)
         except JoseError as error:
             return _refused(error.description or error.error)
         except (ValueError, TypeError, RecursionError):
-            return _refused("it cannot be read, or there are no keys to check it with")
+            return _refused("it is malformed, or there are no keys to check it with")
         try:
             return msgspec.convert(claims.get(self.user_claim), Name)
         except msgspec.ValidationError:
@@ -151,6 +151,6 @@ class Issuer(Struct, frozen=True, kw_only=True):
 def _refused(why: str) -> Fault:
     return fault(
         Code.UNAUTHENTICATED,
-        f"the token is not valid here: {why}",
+        f"invalid token: {why}",
         suggestion="Get a token for this hub from the identity provider that its team file names.",
     )

@@ -185,11 +185,11 @@ class HubKey:
             with path.open("rb") as file:
                 mode, content = os.fstat(file.fileno()).st_mode, file.read()
         except FileNotFoundError as error:
-            raise _unusable(f"{path}: there is no hub key", "Make one with `remit keys init`.") from error
+            raise _unusable(f"{path}: no hub key found", "Make one with `remit keys init`.") from error
         except OSError as error:
-            raise _unusable(f"{path} cannot be read: {error.strerror}", "Let this user read it.") from error
+            raise _unusable(f"{path} cannot be read: {error.strerror}", "Give this user read permission.") from error
         if os.name == "posix" and mode & 0o077:
-            raise _unusable(f"{path} can be read by others than its owner", f"Close it: chmod 600 {path}")
+            raise _unusable(f"{path} can be read by other users", f"Run: chmod 600 {path}")
         try:
             versions = msgspec.json.decode(content, type=_File).versions
         except (msgspec.DecodeError, UnicodeDecodeError):

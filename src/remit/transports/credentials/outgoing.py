@@ -61,7 +61,7 @@ class CredentialHeaders:
         # The block is signed with the key that the one before names: an older one, if that is being rotated.
         pair = self._key().signing(now_ms) if held is None else self._key().pair(held.to, now_ms)
         if pair is None:
-            why = "the request came with a credential for a key that was given up since"
+            why = "the request came with a credential for a key that was retired since"
             raise RemitError(fault(Code.CREDENTIAL_EXPIRED, why))
         token = _credential(held, pair, request, keys[-1], now_ms)
         if isinstance(token, Fault):
@@ -86,7 +86,7 @@ def _bearer(peer: Addressee) -> dict[str, str]:
         raise RemitError(
             fault(
                 Code.TEAM_INVALID,
-                f"there is nothing with which this hub could prove to {peer.name} who it is",
+                f"this hub has no token or key to authenticate to {peer.name}",
                 suggestion=f"Give `[peers.{peer.name}]` a `token`, or make a key (`remit keys init`) and trust theirs.",
             )
         )

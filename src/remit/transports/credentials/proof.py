@@ -113,10 +113,10 @@ class Proofs:
         """
         read = _read(header)
         if read is None:
-            return _unproven("its proof cannot be read, or is of another version of Remit")
+            return _unproven("its proof is malformed, or made by another version of Remit")
         signature, signed, statement = read
         if statement.signer not in known:
-            return _unproven(f"the key {statement.signer} belongs to no peer")
+            return _unproven(f"the key {statement.signer} does not belong to any peer")
         if not is_signed(statement.signer, signature, _DOMAIN + signed):
             return _unproven("its proof is not signed with the key that it names")
         if written(statement.to) not in me:
@@ -151,7 +151,7 @@ class Proofs:
         if _mark(signed) in taken:
             return USED
         if len(taken) >= self._remembered:
-            return fault(Code.OVERLOADED, "too many requests of hubs in a short time", retry_after_ms=WINDOW_MS)
+            return fault(Code.OVERLOADED, "too many requests from hubs in a short time", retry_after_ms=WINDOW_MS)
         taken.add(_mark(signed))
         return None
 
@@ -182,6 +182,6 @@ def _read(header: str) -> tuple[bytes, bytes, Statement] | None:
 def _unproven(why: str) -> Fault:
     return fault(
         Code.UNAUTHENTICATED,
-        f"a hub has not proven who it is: {why}",
-        suggestion="Compare the keys of both hubs with `remit keys show`, and their clocks; make a proof per sending.",
+        f"hub authentication failed: {why}",
+        suggestion="Compare the keys of both hubs with `remit keys show`, and the clocks; send one proof per request.",
     )

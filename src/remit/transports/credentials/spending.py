@@ -60,7 +60,7 @@ class Spending:
         request = verified.chain.hops[-1].request.hex()
         once = Counter(f"{counters[-1].key}:{request}:{sender}", counters[-1].until_ms)
         if not self._memory.has_room(len(counters) + 1):
-            return fault(Code.OVERLOADED, "too many credentials at once", retry_after_ms=WINDOW_MS)
+            return fault(Code.OVERLOADED, "too many credentials in use at once", retry_after_ms=WINDOW_MS)
         if await self._add(once, 1) > 1:
             return Share(tokens=wanted)
         share = Share(
@@ -68,7 +68,7 @@ class Spending:
         )
         if share.tokens == 0 < tokens:
             await self.settle(share, 0)
-            return fault(Code.TOKEN_BUDGET_EXCEEDED, "all tokens that the credential grants are spent or set aside")
+            return fault(Code.TOKEN_BUDGET_EXCEEDED, "all tokens that the credential grants are spent or reserved")
         return share
 
     async def settle(self, share: Share, used: int) -> None:

@@ -53,13 +53,13 @@ def trusted_keys(content: bytes) -> dict[str, tuple[str, ...]]:
     for number, line in _lines(content):
         words = line.split()
         if len(words) != 2 or NAME.fullmatch(words[0]) is None:
-            raise ValueError(f"line {number} does not hold the name of a peer and its key")
+            raise ValueError(f"line {number} is not a peer name followed by a key")
         try:
             owner = owners.setdefault(public_of(words[1]), words[0])
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
         if owner != words[0]:
-            raise ValueError(f"line {number}: the key is that of {owner} already")
+            raise ValueError(f"line {number}: the key already belongs to {owner}")
     names = dict.fromkeys(owners.values())
     return {name: tuple(key for key, owner in owners.items() if owner == name) for name in names}
 
@@ -70,7 +70,7 @@ def revoked_ids(content: bytes) -> frozenset[str]:
     for number, line in _lines(content):
         # A line that is not understood must not let something pass that somebody wanted to stop.
         if REVOCATION.fullmatch(line.lower()) is None:
-            raise ValueError(f"line {number} does not hold the id of a credential, 128 hexadecimal digits")
+            raise ValueError(f"line {number} is not a credential id of 128 hexadecimal digits")
         found.add(line.lower())
     return frozenset(found)
 
@@ -85,5 +85,5 @@ def _lines(content: bytes) -> Iterator[tuple[int, str]]:
 
 def _unusable(path: Path, why: str) -> RemitError:
     return RemitError(
-        fault(Code.TEAM_INVALID, f"{path}: {why}", suggestion="Correct the file; `remit keys show` reads it, too.")
+        fault(Code.TEAM_INVALID, f"{path}: {why}", suggestion="Correct the file; `remit keys show` checks it.")
     )

@@ -89,11 +89,11 @@ def verify(
     if isinstance(chain, Fault):
         return chain
     if chain.signers[-1] != peer_key:
-        return _invalid("it was made out by another hub than the one that sends it")
+        return _invalid("it was issued by another hub than the sender")
     if chain.to not in me:
-        return _invalid("it was made out to another hub")
+        return _invalid("it was issued to another hub")
     if chain.hops[-1].request != digest_of(request_id):
-        return _invalid("it was made out for another request")
+        return _invalid("it was issued for another request")
     if any(each in revoked for each in chain.ids):
         return _invalid("it was revoked")
     # The clock that wrote it may be ahead or behind. What time is left, the request says too, without a clock.
@@ -108,7 +108,7 @@ def verify(
     if target is not None and above is not None and target not in above:
         return fault(
             Code.PERMISSION_DENIED,
-            f"the credential does not let its bearer ask `{target}`",
+            f"the credential does not allow asking `{target}`",
             suggestion="Ask an agent that the credential names, or get one that names this agent.",
         )
     return Verified(grant=_grant(chain, time_ms), chain=chain)
@@ -139,4 +139,4 @@ def _targets(hops: tuple[Hop, ...]) -> frozenset[str] | None:
 
 
 def _invalid(why: str) -> Fault:
-    return fault(Code.CREDENTIAL_INVALID, f"the credential is not valid: {why}")
+    return fault(Code.CREDENTIAL_INVALID, f"invalid credential: {why}")
